@@ -1,0 +1,1 @@
+"""How beliefs are updated at a fixed size: engines, samplers, kernels, estimators."""

@@ -1,0 +1,1 @@
+"""How many topics, clusters or features does the data have, and how sure can one be?"""

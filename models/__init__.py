@@ -1,0 +1,1 @@
+"""Exponential families and pure log-joints. No inference, no I/O, no search."""
