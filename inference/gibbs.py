@@ -1,0 +1,99 @@
+"""Blocked Gibbs sampling from the gradient of the log-joint: the generic sampler.
+
+Source: Blei (2004), §2.2.1. The gradient of the log-joint at *sampled* statistics is the natural parameter of the
+complete conditional, so a sweep is the mean-field sweep with "expected statistics" replaced by "sampled statistics". An
+element of c copies is c indicators with one conditional: their average is a multinomial of c divided by c. A site whose
+elements interact is sampled one slice at a time.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from lvsearch.inference.data import Batch
+from lvsearch.inference.meanfield import complete_conditional, mask_elements
+from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
+
+
+class GibbsState(NamedTuple):
+    """Sampled statistics: of the globals, and of the locals of each batch (units leading)."""
+
+    globals: dict[str, Statistics]
+    locals: tuple[dict[str, Statistics], ...]
+
+
+def _draw(key: Array, site: Site, natural: Statistics, unit: Unit | None, on: Masks) -> Statistics:
+    event_mask = site.event_mask(on)
+    if site.copies is None:
+        sampled = site.family.sample(key, natural, event_mask)
+    else:
+        sampled = site.family.sample_counts(key, natural, site.copies(unit), event_mask)
+    return mask_elements(site, sampled, on)
+
+
+def _sample_site(
+    key: Array, site: Site, name: str, state: dict[str, Statistics], log_joint: Any, unit: Unit | None, on: Masks
+) -> dict[str, Statistics]:
+    def step(step_key: Array, s: dict[str, Statistics]) -> Statistics:
+        gradient = jax.grad(lambda m: log_joint({**s, name: m}))(s[name])
+        return _draw(step_key, site, complete_conditional(site, gradient, unit), unit, on)
+
+    if site.slices is None:
+        return {**state, name: step(key, state)}
+    axis = site.axes.index(site.slices)
+    length = jax.tree.leaves(state[name])[0].shape[axis]
+
+    def one_slice(index: Array, s: dict[str, Statistics]) -> dict[str, Statistics]:
+        here = jnp.arange(length) == index
+
+        def put(new: Array, old: Array) -> Array:
+            return jnp.where(here.reshape([-1 if a == axis else 1 for a in range(new.ndim)]), new, old)
+
+        return {**s, name: jax.tree.map(put, step(jax.random.fold_in(key, index), s), s[name])}
+
+    return jax.lax.fori_loop(0, length, one_slice, state)
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+def gibbs_sweep(
+    model: Model,
+    key: Array,
+    state: GibbsState,
+    batches: tuple[Batch, ...],
+    unit_ids: tuple[Array, ...],
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> GibbsState:
+    """One sweep over all locals, then all globals. A unit's key is folded with its id: the same draw whatever the batch."""
+    on = model.active(size, capacity)
+    key_locals, key_globals = jax.random.split(key)
+
+    def one_unit(unit_key: Array, unit: Unit, l: dict[str, Statistics]) -> dict[str, Statistics]:
+        for position, (name, site) in enumerate(model.locals().items()):
+            site_key = jax.random.fold_in(unit_key, position)
+            l = _sample_site(
+                site_key, site, name, l, lambda m: model.log_unit(state.globals, m, unit, on), unit, on
+            )
+        return l
+
+    sampled = []
+    for batch, ids, l in zip(batches, unit_ids, state.locals, strict=True):
+        keys = jax.vmap(lambda i: jax.random.fold_in(key_locals, i))(ids)
+        sampled.append(jax.vmap(one_unit)(keys, batch.units, l))
+
+    def log_joint(g: Mapping[str, Statistics]) -> Array:
+        total = model.log_prior(g, on)
+        for batch, l in zip(batches, sampled, strict=True):
+            per_unit = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, on))(batch.units, l)
+            total = total + jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
+        return total
+
+    g = state.globals
+    for position, (name, site) in enumerate(model.globals().items()):
+        g = _sample_site(jax.random.fold_in(key_globals, position), site, name, g, log_joint, None, on)
+    return GibbsState(g, tuple(sampled))

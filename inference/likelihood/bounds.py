@@ -1,0 +1,229 @@
+"""A certified interval on log p(document | α, β): deterministic, searched in float32, proved in float64.
+
+With f(θ) = Σ_w n_w log (θᵀβ)_w, N = Σ_w n_w and p(w | α, β) = E_{θ ~ Dir(α)} e^{f(θ)} (DESIGN §4):
+
+  lower   the evidence lower bound at any γ, the word indicators at their optimum                             (1)
+          Σ_w n_w log Σ_k e^{E log θ_k} β_kw + KL-terms, E log θ_k = ψ(γ_k) − ψ(Σγ)
+  upper   f is concave and g·θ₀ = N for g = ∇f(θ₀), so f(θ) ≤ f(θ₀) − N + g·θ at any θ₀, hence
+          log p ≤ f(θ₀) − N + max_k g_k                                                                       (2)
+          log p ≤ f(θ₀) − N + log E_{Dir(α)} e^{g·θ}                                                          (3)
+
+(3) is never above (2) at the same θ₀. It is stationary in θ₀ where θ₀ is the mean of Dir(α) tilted by e^{g·θ}: the
+derivative is ∇²f(θ₀) (mean − θ₀). The search iterates that map and keeps the best point; any point gives a proof.
+
+The expectation is a power series with positive terms. With r = (g − min g)/G in [0, 1], G = max g − min g, A = Σα,
+
+  E e^{g·θ} = e^{min g} Σ_m (G^m / m!) μ_m,   μ_m = E (r·θ)^m,   E θ_k (r·θ)^m = α_k ω_k,m μ_m / (A + m)       (4)
+  μ_{m+1} / μ_m = Σ_k α_k r_k ω_k,m / (A + m),   ω_k,m+1 = 1 + r_k ω_k,m (m + 1) μ_m / ((A + m) μ_{m+1})       (5)
+
+from Π_k (1 − r_k t)^{−α_k} = Σ_m (A)_m μ_m t^m / m!. Nothing is subtracted, so relative errors only add up. As μ falls
+with m, the terms left out after m = M add at most μ_M G^{M+1}/(M+1)! · 1/(1 − G/(M+2)), which is added.       (6)
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import digamma, gammaln
+from jaxtyping import Array, Float, Float64, Int
+from scipy import sparse
+
+from lvsearch.inference.likelihood.documents import TopicSet, impossible_documents, read_counts, read_topics, tiles
+
+ROUNDING_SLACK = 1e-9
+"""Both ends move outwards by this × (1 + |end|): over a thousand times the float64 error of sums this long."""
+
+TILE_CELLS = 1 << 17  # distinct words × documents × topics per call: a float32 tile of half a megabyte stays in cache
+LOWER_STEPS = 200
+CLIMB_STEPS = 100
+TILT_STEPS = 8
+SERIES_TERMS = 3  # most terms of (4), per token
+
+
+class Interval(NamedTuple):
+    """Certified ends of log p(document | α, β) in nats; both −inf for a document that cannot occur."""
+
+    lower: Float64[np.ndarray, "document"]
+    upper: Float64[np.ndarray, "document"]
+
+
+class Points(NamedTuple):
+    """Where the bounds are proved for one document: any values give bounds, good values tight ones."""
+
+    gamma: Float[Array, "topic"]  # of (1); 0 where inactive
+    peak: Float[Array, "topic"]  # θ₀ of (2), near the maximum of f
+    contact: Float[Array, "topic"]  # θ₀ of (3)
+
+
+# --------------------------------------------------------------------------- the terms, for one document, any dtype
+
+
+def log_fit(theta: Float[Array, "topic"], beta: Float[Array, "slot topic"], counts: Float[Array, "slot"]):
+    """f(θ) and its gradient g (topic,); slots of count 0 contribute nothing."""
+    word = jnp.where(counts > 0, beta @ theta, 1.0)
+    return jnp.sum(counts * jnp.log(word)), (counts / word) @ beta
+
+
+def lower_bound(gamma, alpha, beta, counts) -> Float[Array, ""]:
+    """(1): the evidence lower bound at Dirichlet parameters γ, in nats."""
+    on = alpha > 0
+    a, c = jnp.where(on, alpha, 1.0), jnp.where(on, gamma, 1.0)
+    expected_log = digamma(c) - digamma(jnp.sum(gamma))
+    fit, _ = log_fit(jnp.where(on, jnp.exp(expected_log), 0.0), beta, counts)
+    per_topic = gammaln(c) - gammaln(a) + (a - c) * expected_log
+    return fit + jnp.sum(jnp.where(on, per_topic, 0.0)) + gammaln(jnp.sum(alpha)) - gammaln(jnp.sum(gamma))
+
+
+def log_tilted_mass(slope: Float[Array, "topic"], alpha: Float[Array, "topic"], log_tolerance: float, most_terms):
+    """(4)–(6): an upper bound on log E_{Dir(α)} e^{slope·θ}, above it by e^{log_tolerance} relative, and the tilted mean.
+
+    Topics with α = 0 are left out. A series that would need more than `most_terms` is cut there: still a bound,
+    though perhaps +inf (a θ₀ so close to a face of the simplex is a poor one anyway).
+    """
+    on = alpha > 0
+    floor = jnp.min(jnp.where(on, slope, jnp.inf))
+    top = jnp.max(jnp.where(on, slope, -jnp.inf)) - floor
+    flat = top <= 0
+    ratio = jnp.where(on, jnp.where(flat, 1.0, (slope - floor) / jnp.where(flat, 1.0, top)), 0.0)
+    log_top, total = jnp.log(top), jnp.sum(alpha)
+
+    def log_tail(m, log_term):
+        beyond = top / (m + 2)
+        return jnp.where(beyond < 1, log_term + log_top - jnp.log(m + 1) - jnp.log1p(-jnp.minimum(beyond, 0.9999)), jnp.inf)
+
+    def unfinished(carry):
+        m, log_term, log_sum, _, _ = carry
+        return (log_tail(m, log_term) > log_sum + log_tolerance) & (m < most_terms)
+
+    def add_term(carry):
+        m, log_term, log_sum, omega, mean = carry
+        fall = jnp.sum(alpha * ratio * omega) / (total + m)
+        omega = 1 + ratio * omega * (m + 1) / ((total + m) * fall)
+        m = m + 1
+        log_term = log_term + log_top - jnp.log(m) + jnp.log(fall)
+        new_sum = jnp.logaddexp(log_sum, log_term)
+        mean = mean * jnp.exp(log_sum - new_sum) + jnp.exp(log_term - new_sum) * alpha * omega / (total + m)
+        return m, log_term, new_sum, omega, mean
+
+    zero = jnp.zeros((), alpha.dtype)
+    start = zero, zero, zero, jnp.ones_like(alpha), alpha / total
+    m, log_term, log_sum, _, mean = lax.while_loop(unfinished, add_term, start)
+    return floor + jnp.logaddexp(log_sum, log_tail(m, log_term)), mean
+
+
+# ------------------------------------------------------------------------------------- search (float32), for one document
+
+
+def find_points(alpha, beta, counts) -> Points:
+    """Coordinate ascent for γ, multiplicative EM for the peak of f, then the fixed point of (3)."""
+    on = alpha > 0
+    n_tokens = jnp.sum(counts)
+    gamma = jnp.where(on, alpha + n_tokens / jnp.sum(on), 0.0)
+
+    def ascend(carry):
+        step, gamma, _ = carry
+        c = jnp.where(on, gamma, 1.0)
+        weight = jnp.where(on, jnp.exp(digamma(c) - digamma(jnp.sum(gamma))), 0.0)
+        new = alpha + weight * log_fit(weight, beta, counts)[1]
+        return step + 1, new, jnp.sum(jnp.abs(new - gamma)) > 1e-4 * n_tokens
+
+    _, gamma, _ = lax.while_loop(lambda carry: (carry[0] < LOWER_STEPS) & carry[2], ascend, (0, gamma, n_tokens > 0))
+
+    def climb(carry):
+        step, theta, _ = carry
+        slope = log_fit(theta, beta, counts)[1]
+        new = theta * slope
+        return step + 1, new / jnp.sum(new), jnp.max(slope) > n_tokens + 0.01
+
+    start = jnp.where(on, gamma + 1e-3, 0.0)
+    peak = lax.while_loop(
+        lambda carry: (carry[0] < CLIMB_STEPS) & carry[2], climb, (0, start / jnp.sum(start), n_tokens > 0)
+    )[1]
+
+    def tilt(carry, _):
+        theta, best, best_value = carry
+        fit, slope = log_fit(theta, beta, counts)
+        log_mass, mean = log_tilted_mass(slope, alpha, -9.0, SERIES_TERMS * (n_tokens + 50))
+        value = fit - n_tokens + log_mass
+        better = value < best_value
+        # halfway: a full step can swing from face to face of the simplex
+        return ((theta + mean) / 2, jnp.where(better, theta, best), jnp.where(better, value, best_value)), value
+
+    mean = gamma / jnp.sum(gamma)
+    (_, contact, _), _ = lax.scan(tilt, (mean, mean, jnp.asarray(jnp.inf, alpha.dtype)), length=TILT_STEPS)
+    return Points(gamma, peak, contact)
+
+
+# -------------------------------------------------------------------------------------- proof (float64), for one document
+
+
+def prove(points: Points, alpha, beta, counts) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Both ends at the given points, before outward rounding."""
+    lower = lower_bound(points.gamma, alpha, beta, counts)
+    n_tokens = jnp.sum(counts)
+    fit, slope = log_fit(points.peak, beta, counts)
+    upper = fit - n_tokens + jnp.max(slope)
+    fit, slope = log_fit(points.contact, beta, counts)
+    tightened = fit - n_tokens + log_tilted_mass(slope, alpha, -25.0, SERIES_TERMS * (n_tokens + 50))[0]
+    # a contact that float32 left unusable (NaN) proves nothing: the peak still does
+    return lower, jnp.fmin(upper, tightened)
+
+
+@jax.jit
+def _find_tile(word_topic, alpha, words, counts):
+    return jax.vmap(lambda w, n: find_points(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
+
+
+@jax.jit
+def _prove_tile(word_topic, alpha, words, counts, points):
+    one = lambda w, n, p: prove(p, alpha, word_topic[w], n)  # noqa: E731
+    return jax.vmap(one)(words, counts.astype(alpha.dtype), points)
+
+
+# ------------------------------------------------------------------------------------------------------------ for people
+
+
+def saturated_ceiling(counts: sparse.csr_array) -> Float64[np.ndarray, "document"]:
+    """Σ_w n_w log(n_w / N) per document: no bag-of-words mixture exceeds it. Rounded outwards, never above 0."""
+    lengths = np.asarray(counts.sum(axis=1), np.float64)
+    data = counts.data.astype(np.float64)
+    terms = data * np.log(data / np.repeat(lengths, np.diff(counts.indptr)))
+    value = np.add.reduceat(np.append(terms, 0.0), counts.indptr[:-1]) * (np.diff(counts.indptr) > 0)
+    return np.minimum(value + ROUNDING_SLACK * (1 + np.abs(value)), 0.0)
+
+
+def document_bounds(topics: Any, alpha: Any, counts: Any) -> Interval:
+    """Certified lower and upper ends of log p(document | α, β), (D,) each, in nats.
+
+    topics: (K, V), active rows sum to 1. alpha: (K,); a topic with α_k = 0 is inactive: its row may hold anything and
+    weighs nothing, so that padded models of one capacity share one compilation. counts: sparse (D, V).
+    The upper end never exceeds `saturated_ceiling`, nor 0. Raises ValueError as `read_topics` and `read_counts` do.
+    """
+    topic_set = read_topics(topics, alpha)
+    return bounds_of(topic_set, read_counts(counts, topic_set.word_topic.shape[0]))
+
+
+def bounds_of(topics: TopicSet, counts: sparse.csr_array) -> Interval:
+    """`document_bounds` on checked inputs."""
+    impossible = impossible_documents(topics, counts)
+    lower, upper = np.zeros(counts.shape[0]), np.zeros(counts.shape[0])
+    lower[impossible] = upper[impossible] = -np.inf
+    rows = np.flatnonzero(~impossible & (np.diff(counts.indptr) > 0))
+    single = jnp.asarray(topics.word_topic, jnp.float32), jnp.asarray(topics.alpha, jnp.float32)
+    with jax.enable_x64(True):
+        double = jnp.asarray(topics.word_topic, jnp.float64), jnp.asarray(topics.alpha, jnp.float64)
+    for tile in tiles(counts, rows, tokens=False, cells=max(1, TILE_CELLS // len(topics.alpha))):
+        found = jax.tree.map(np.asarray, _find_tile(*single, tile.words, tile.counts))
+        with jax.enable_x64(True):
+            points = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), found)
+            ends = _prove_tile(*double, tile.words, tile.counts, points)
+        lower[tile.rows], upper[tile.rows] = (np.asarray(end)[: len(tile.rows)] for end in ends)
+    finite = ~impossible & (np.diff(counts.indptr) > 0)
+    broken = finite & ~(np.isfinite(lower) & np.isfinite(upper))
+    if broken.any():
+        raise FloatingPointError(f"no finite interval for documents {np.flatnonzero(broken)[:5]}: please report this case")
+    lower[finite] -= ROUNDING_SLACK * (1 + np.abs(lower[finite]))
+    upper[finite] += ROUNDING_SLACK * (1 + np.abs(upper[finite]))
+    return Interval(lower, np.where(impossible, upper, np.minimum(upper, saturated_ceiling(counts))))

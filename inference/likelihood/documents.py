@@ -1,0 +1,125 @@
+"""Borders and buckets: checked topics, and documents padded to a few lengths so that little is compiled.
+
+A document's padded length depends on that document alone, and so do its random draws; a tile's number of rows
+depends on shapes alone. Every estimator of this package loops over `tiles` and fills a result row by row.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64, Int, Int32
+from scipy import sparse
+
+SUM_TOLERANCE = 1e-4
+"""Largest |row sum − 1| taken for rounding in someone's float32 topics; such rows are renormalised in float64."""
+
+SHORTEST_PADDED_LENGTH = 16
+
+
+class TopicSet(NamedTuple):
+    """Checked topics. Inactive ones (alpha 0) keep their place and weigh nothing."""
+
+    word_topic: Float64[np.ndarray, "word topic"]  # β transposed: p(word | topic); columns sum to 1, inactive ones are 0
+    alpha: Float64[np.ndarray, "topic"]  # Dirichlet parameters, ≥ 0, at least one > 0
+
+    def active(self) -> "TopicSet":
+        """The same model without its inactive topics."""
+        on = self.alpha > 0
+        return TopicSet(self.word_topic[:, on], self.alpha[on])
+
+
+class Tile(NamedTuple):
+    """Documents of one padded length, handled in one call. Rows beyond `len(rows)` are empty padding."""
+
+    rows: Int[np.ndarray, "real"]  # row of the corpus
+    words: Int32[np.ndarray, "document slot"]
+    counts: Int32[np.ndarray, "document slot"]  # 0 = padding
+
+
+def read_topics(topics: Any, alpha: Any) -> TopicSet:
+    """Check topics (K, V) and alpha (K,), and renormalise rows in float64.
+
+    Raises ValueError on wrong shapes, NaN, negative entries, active rows whose sum is not 1, and no active topic.
+    """
+    topics, alpha = np.asarray(topics, np.float64), np.asarray(alpha, np.float64)
+    if topics.ndim != 2:
+        raise ValueError(f"got topics of shape {topics.shape}; expected (topics, words), one row per topic")
+    if alpha.shape != (topics.shape[0],):
+        raise ValueError(
+            f"got alpha of shape {alpha.shape} for topics of shape {topics.shape}; expected one number per topic, "
+            f"({topics.shape[0]},): for a symmetric prior pass np.full({topics.shape[0]}, value)"
+        )
+    if not np.all(np.isfinite(alpha)) or np.any(alpha < 0) or not np.any(alpha > 0):
+        raise ValueError(f"got alpha {alpha}; expected finite numbers ≥ 0, at least one of them > 0")
+    on = alpha > 0
+    rows = topics[on]
+    if not np.all(np.isfinite(rows)) or np.any(rows < 0):
+        raise ValueError(f"got topics between {rows.min()} and {rows.max()}; expected finite probabilities ≥ 0")
+    sums = rows.sum(axis=1)
+    if np.any(np.abs(sums - 1) > SUM_TOLERANCE):
+        worst = int(np.argmax(np.abs(sums - 1)))
+        raise ValueError(
+            f"got topics whose rows do not sum to 1 (row {np.flatnonzero(on)[worst]} sums to {sums[worst]:.6g}); "
+            f"expected p(word | topic): divide each row by its sum, topics / topics.sum(axis=1, keepdims=True)"
+        )
+    word_topic = np.zeros(topics.shape[::-1])
+    word_topic[:, on] = (rows / sums[:, None]).T
+    return TopicSet(word_topic, alpha)
+
+
+def read_counts(docs: Any, n_words: int) -> sparse.csr_array:
+    """Counts (D, V) as int32 rows with sorted words and no stored zeros.
+
+    `docs`: a scipy sparse matrix or array, a dense array, or anything with `.counts`.
+    Raises ValueError on another number of words, on negative counts and on counts that are not whole numbers.
+    """
+    matrix = sparse.csr_array(getattr(docs, "counts", docs), copy=True)
+    if matrix.shape[1] != n_words:
+        raise ValueError(
+            f"got documents over {matrix.shape[1]} words and topics over {n_words}; expected the same vocabulary in "
+            f"the same order: re-encode the documents with the topics' vocabulary"
+        )
+    matrix.sum_duplicates()
+    if not np.all(np.isfinite(matrix.data)) or np.any(matrix.data < 0) or np.any(matrix.data % 1):
+        raise ValueError("got counts that are negative or not whole numbers; expected raw word counts (not tf-idf)")
+    matrix.eliminate_zeros()
+    return matrix.astype(np.int32)
+
+
+def impossible_documents(topics: TopicSet, counts: sparse.csr_array) -> np.ndarray:
+    """Mask (D,): the document holds a word that has probability zero under every active topic."""
+    unreachable = topics.word_topic.max(axis=1) == 0
+    return counts @ unreachable.astype(np.float64) > 0
+
+
+def padded_length(length: int) -> int:
+    """The next power of two, at least 16."""
+    return max(SHORTEST_PADDED_LENGTH, 1 << max(length - 1, 0).bit_length())
+
+
+def tiles(
+    counts: sparse.csr_array, rows: Int[np.ndarray, "document"], *, tokens: bool, cells: int
+) -> Iterator[Tile]:
+    """Documents `rows` in tiles of at most about `cells` padded slots, short documents first.
+
+    tokens=False: a slot is a distinct word with its count; tokens=True: a slot is one token (count 1), in word order.
+    """
+    sizes = np.diff(counts.indptr) if not tokens else np.asarray(counts.sum(axis=1)).astype(np.int64)
+    padded = np.array([padded_length(int(size)) for size in sizes], dtype=np.int64)
+    for length in np.unique(padded[rows]):
+        bucket = rows[padded[rows] == length]
+        bucket = bucket[np.argsort(sizes[bucket], kind="stable")]
+        height = max(1, cells // int(length))
+        height = min(1 << (height.bit_length() - 1), 1 << (len(bucket) - 1).bit_length())
+        for start in range(0, len(bucket), height):
+            chosen = bucket[start : start + height]
+            words = np.zeros((height, length), np.int32)
+            amounts = np.zeros((height, length), np.int32)
+            for place, row in enumerate(chosen):
+                span = slice(counts.indptr[row], counts.indptr[row + 1])
+                word, amount = counts.indices[span], counts.data[span]
+                if tokens:
+                    word, amount = np.repeat(word, amount), np.ones(sizes[row], np.int32)
+                words[place, : len(word)], amounts[place, : len(word)] = word, amount
+            yield Tile(chosen, words, amounts)

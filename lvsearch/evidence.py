@@ -1,0 +1,48 @@
+"""What a fit says about its size: an interval on log p(data | size, parameters), in nats; and its entry in the search."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, init=False)
+class Evidence:
+    """lower ≤ log p(y | s, θ_s) ≤ upper, with the standard error of an estimate (0 where the ends are exact).
+
+    `upper` defaults to `lower`: a known value. −inf is a legal end (probability zero), +inf a legal `upper` (nothing
+    known from above).
+
+    Raises ValueError for NaN (a failed fit is reported, not ranked), a `lower` of +inf, ends in the wrong order,
+    or a standard error that is negative or infinite.
+    """
+
+    lower: float
+    upper: float
+    standard_error: float
+
+    def __init__(self, lower: float | int, upper: float | int | None = None, standard_error: float | int = 0.0) -> None:
+        lower, standard_error = float(lower), float(standard_error)
+        upper = lower if upper is None else float(upper)
+        if any(math.isnan(number) for number in (lower, upper, standard_error)):
+            raise ValueError(
+                f"Evidence is not a number: got lower={lower}, upper={upper}, standard_error={standard_error}. "
+                "A NaN is a failed fit and is not ranked; find out why the fit failed, or leave this size out."
+            )
+        if lower == math.inf or lower > upper:
+            raise ValueError(
+                f"Evidence must have lower <= upper with lower below infinity: got lower={lower}, upper={upper}. "
+                "Give log-probabilities in nats, the lower end first."
+            )
+        if not 0.0 <= standard_error < math.inf:
+            raise ValueError(f"A standard error must be finite and at least 0 (nats): got {standard_error}.")
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+        object.__setattr__(self, "standard_error", standard_error)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A generated size and its evidence; `replaced_by` names the witness whose evidence was recorded in its place."""
+
+    size: tuple[int, ...]
+    evidence: Evidence
+    replaced_by: tuple[int, ...] | None = None

@@ -1,0 +1,50 @@
+"""Probabilities kept as logarithms (nats), so that a mass of e^−400 is as exact as one of a half."""
+
+import math
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from jaxtyping import Float
+
+LOG_HALF = -math.log(2.0)
+
+
+def log_sum(terms: Iterable[float]) -> float:
+    """log Σ e^term. An empty sum is −inf; any +inf makes it +inf."""
+    values = np.array(terms if isinstance(terms, np.ndarray) else list(terms), dtype=np.float64)
+    if values.size == 0:
+        return -math.inf
+    top = int(np.argmax(values))
+    largest = float(values[top])
+    if math.isinf(largest):
+        return largest
+    values[top] = -math.inf  # log1p of the others keeps the relative accuracy of a sum near one
+    return largest + math.log1p(float(np.exp(values - largest).sum()))
+
+
+def log_times(first: float, second: float) -> float:
+    """log(e^first · e^second) with 0 · ∞ = 0: a size without prior mass adds nothing, whatever its evidence."""
+    return -math.inf if -math.inf in (first, second) else first + second
+
+
+def log_one_minus(log_probability: float) -> float:
+    """log(1 − e^x) for x ≤ 0, accurate at both ends; a rounding excess of x over 0 counts as 0."""
+    if log_probability >= 0.0:
+        return -math.inf
+    if log_probability > LOG_HALF:
+        return math.log(-math.expm1(log_probability))
+    return math.log1p(-math.exp(log_probability))
+
+
+def log_ratio_series(ratio: Callable[[Float[np.ndarray, " terms"]], Float[np.ndarray, " terms"]]) -> float:
+    """log(1 + r₀ + r₀r₁ + r₀r₁r₂ + …) for falling positive ratios r_j = ratio(j), summed until nothing changes.
+
+    All terms are positive, so nothing cancels. A ratio of 0 ends the series.
+    """
+    total, last, start, block = 1.0, 1.0, 0, 64
+    while last > 1e-18 * total:
+        terms = last * np.cumprod(ratio(np.arange(start, start + block, dtype=np.float64)))
+        total += float(terms.sum())
+        last = float(terms[-1])
+        start, block = start + block, 2 * block
+    return math.log(total)

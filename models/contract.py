@@ -1,0 +1,148 @@
+"""What a model must say about itself: its log-joint, its sites, its sizes.
+
+A model is one pure function, log p(x, z, θ | size), written in the *sufficient statistics* of its latents and
+multilinear in them. Everything else — coordinate ascent, Gibbs sampling, evidence bounds, summed-out indicators,
+plug-in estimates — is derived from that function by `lvsearch.inference`, which never asks which model it has.
+
+The log-joint is cut in two so that data can come in batches:
+
+    log p(x, z, θ) = log_prior(globals) + Σ_u weight_u · log_unit(globals, locals_u, unit_u)
+
+References: Blei (2004), §2.1–2.2.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.families import Family
+
+Statistics = Any
+"""A pytree of arrays: the statistic of one site, its elements on the leading axes, its event axis (if any) last."""
+Unit = Any
+"""A pytree of arrays: one document, point, image or row."""
+Masks = Mapping[str, Bool[Array, " axis"]]
+"""Axis name -> which of its entries exist at this size. Axes that are not named exist entirely."""
+
+
+class Site(NamedTuple):
+    """One latent variable, or a whole array of exchangeable ones.
+
+    | field | meaning |
+    |---|---|
+    | `family` | the exponential family of its complete conditional, and so of q |
+    | `axes` | names of the statistic's axes, the family's event axis last; masks refer to them |
+    | `copies` | unit -> copies per element: a word with count 3 is *one* indicator standing for three. Divides the gradient, multiplies the entropy; 0 marks padding |
+    | `slices` | the axis whose elements interact with each other: they are updated one slice at a time |
+    """
+
+    family: Family
+    axes: tuple[str, ...]
+    copies: Callable[[Unit], Array] | None = None
+    slices: str | None = None
+
+    @property
+    def element_axes(self) -> tuple[str, ...]:
+        return self.axes[: len(self.axes) - self.family.event_ndim]
+
+    def event_mask(self, on: Masks) -> Bool[Array, " event"] | None:
+        """Which entries of the event axis exist; None where all do."""
+        return on.get(self.axes[-1]) if self.family.event_ndim else None
+
+    def element_mask(self, on: Masks, ndim: int) -> Bool[Array, "..."] | None:
+        """Which elements exist: the outer product of the masks of the element axes (`ndim` of them); None where all do."""
+        mask = None
+        for position, axis in enumerate(self.element_axes):
+            if axis in on:
+                shaped = on[axis].reshape([-1 if p == position else 1 for p in range(ndim)])
+                mask = shaped if mask is None else mask & shaped
+        return mask
+
+
+def hyperparameter(value: Any) -> np.ndarray:
+    """A hyper-parameter as a NumPy leaf: traced, so a new value never retraces, and allocated on no device.
+
+    float64 here; inside `jit` it takes the session's precision.
+    """
+    array = np.asarray(value, dtype=np.float64)
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"hyper-parameters must be finite, got {value!r}")
+    return array
+
+
+class Model(eqx.Module):
+    """A latent variable model of unknown size. Array leaves are hyper-parameters.
+
+    `size_names` names the size variables; `nested` says whether Proposition 1 of Chiang & Poole (Eq. 3) holds for the
+    plug-in form — every θ_s has an equally likely θ_t for t ⪰ s — with the proof in the class's docstring.
+    `representation` names the local site whose expected value describes a unit (what `transform` returns).
+    """
+
+    size_names: eqx.AbstractClassVar[tuple[str, ...]]
+    nested: eqx.AbstractClassVar[bool]
+    representation: eqx.AbstractClassVar[str]
+
+    @abstractmethod
+    def globals(self) -> dict[str, Site]:
+        """The sites shared by all units, in the order in which they are updated."""
+
+    @abstractmethod
+    def locals(self) -> dict[str, Site]:
+        """The sites of ONE unit, in the order in which they are updated."""
+
+    @abstractmethod
+    def extents(self, unit: Unit) -> dict[str, int]:
+        """Axis name -> length, for the axes of the local sites that the unit's (static) shapes decide."""
+
+    @abstractmethod
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Axis name -> mask of the entries that exist. `size` is traced, `capacity` static."""
+
+    @abstractmethod
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """log p(globals), in nats, from their statistics."""
+
+    @abstractmethod
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
+    ) -> Float[Array, ""]:
+        """log p(locals, unit | globals), in nats; missing cells of the unit are masked here."""
+
+    @abstractmethod
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log of the number of distinct relabellings of the fitted globals (natural parameters), in nats."""
+
+    @abstractmethod
+    def ceiling(self, units: Any) -> float:
+        """A number ≥ log p(data | any size, any parameters), in nats; `inf` where there is none."""
+
+    @abstractmethod
+    def plug_in(self) -> "Model":
+        """The same model with its parameters estimated instead of integrated out: point families at the globals."""
+
+    @abstractmethod
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
+    ) -> Unit:
+        """Draw ONE unit's data given every latent; `unit` says how long it is and which cells are missing."""
+
+    @abstractmethod
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
+        """Draw (statistics of the globals, statistics of the locals, units) from the joint.
+
+        units: says how many units there are and how long each is. extents: lengths of the axes of the globals that are
+        not size axes, such as {"word": V}.
+        """
+
+
+def first(size: Array | int, capacity: int) -> Bool[Array, " axis"]:
+    """The mask of the first `size` of `capacity` entries."""
+    return jnp.arange(capacity) < size
+

@@ -1,0 +1,1 @@
+"""The exponential families, one kind of variable per file; `lvsearch.models.families` is their public face."""

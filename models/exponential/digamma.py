@@ -1,0 +1,62 @@
+"""Inverses of digamma equations: the parameters of Gamma and Dirichlet distributions from their expected logarithms.
+
+Source: Minka (2000, revised 2012), "Estimating a Dirichlet distribution", appendix C, and Minka (2002), "Estimating a
+Gamma distribution", for the starting points. The Dirichlet is solved through one scalar equation for its total.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import digamma, polygamma
+from jaxtyping import Array
+
+INVERSE_STEPS = 6
+GAMMA_STEPS = 8
+DIRICHLET_STEPS = 24
+
+
+def inverse_digamma(y: Any) -> Array:
+    """The x > 0 with ψ(x) = y, element by element."""
+    large, small = jnp.exp(jnp.maximum(y, -3.0)) + 0.5, -1 / (jnp.minimum(y, -1.5) + jnp.euler_gamma)
+    start = jnp.where(y >= -2.22, large, small)
+
+    def newton(_, x):
+        return x - (digamma(x) - y) / polygamma(1, x)
+
+    return jax.lax.fori_loop(0, INVERSE_STEPS, newton, start)
+
+
+def gamma_shape(deficit: Any) -> Array:
+    """The a > 0 with log a − ψ(a) = deficit, where deficit = log E[x] − E[log x] > 0, element by element."""
+    start = (3 - deficit + jnp.sqrt((deficit - 3) ** 2 + 24 * deficit)) / (12 * deficit)
+
+    def newton(_, a):  # in 1/a, where the equation is nearly linear
+        gap = jnp.log(a) - digamma(a) - deficit
+        return 1 / (1 / a + gap / (a**2 * (1 / a - polygamma(1, a))))
+
+    return jax.lax.fori_loop(0, GAMMA_STEPS, newton, start)
+
+
+def dirichlet_concentration(mean_log: Any, event_mask: Any = None) -> Array:
+    """The concentration a with ψ(a_k) − ψ(Σ_j a_j) = mean_log_k along the last axis; 1 for entries that do not exist.
+
+    With t = ψ(Σ_j a_j), every a_k is ψ⁻¹(mean_log_k + t), so t is the root of f(t) = ψ(Σ_k ψ⁻¹(mean_log_k + t)) − t.
+    f falls (1/ψ′ is superadditive) and Newton's method is started from the value for a large total,
+    Σ_k e^{mean_log_k} = 1 − (entries − 1) / (2 · total).
+    """
+    exists = jnp.ones_like(mean_log, bool) if event_mask is None else jnp.broadcast_to(event_mask, mean_log.shape)
+    mean_log = jnp.where(exists, mean_log, -1)
+    entries = exists.sum(-1, keepdims=True)
+    tiny = jnp.finfo(mean_log.dtype).eps
+    shortfall = jnp.maximum(1 - jnp.where(exists, jnp.exp(mean_log), 0).sum(-1, keepdims=True), tiny)
+    start = digamma(jnp.maximum((entries - 1) / (2 * shortfall), 0.5).astype(mean_log.dtype))
+
+    def newton(_, t):
+        a = inverse_digamma(mean_log + t)
+        total = jnp.where(exists.any(-1, keepdims=True), jnp.where(exists, a, 0).sum(-1, keepdims=True), 1)
+        slope = polygamma(1, total) * jnp.where(exists, 1 / polygamma(1, a), 0).sum(-1, keepdims=True) - 1
+        return t - (digamma(total) - t) / slope
+
+    t = jax.lax.fori_loop(0, DIRICHLET_STEPS, newton, start)
+    return jnp.where(exists, inverse_digamma(mean_log + t), 1)

@@ -1,0 +1,114 @@
+"""What every exponential family can do, and the few functions that all of them share."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Bool, Float, Key
+
+Element = Float[Array, "*element"]
+Event = Float[Array, "*element event"]
+EventMask = Bool[Array | np.ndarray, "*#element #event"] | None
+RandomKey = Key[Array, ""]
+T = TypeVar("T")
+
+
+class Family(eqx.Module, Generic[T]):
+    """An exponential family; `T` is the pytree of its statistics. Classes are abstract or final."""
+
+    event_ndim: eqx.AbstractClassVar[int]
+    statistics_type: ClassVar[type | None] = None
+    """The NamedTuple that holds the statistics; None where they are one array."""
+
+    @abstractmethod
+    def log_normaliser(self, natural: T, event_mask: Any = None) -> Array:
+        """A(η) = log ∫ h(x) exp⟨η, t(x)⟩ dx, one number per element (Blei 2004, Eq. 2.2)."""
+
+    @abstractmethod
+    def mean(self, natural: T, event_mask: Any = None) -> T:
+        """E[t(x)] = ∇A(η) (Blei 2004, Eq. 2.3)."""
+
+    @abstractmethod
+    def natural(self, mean: T, event_mask: Any = None) -> T:
+        """The η with `mean(η) = mean`; by Newton's method where there is no closed form."""
+
+    @abstractmethod
+    def entropy(self, natural: T, event_mask: Any = None) -> Array:
+        """−E[log p(x | η)] = A(η) − ⟨η, E[t(x)]⟩ − E[log h(x)], one number per element, in nats."""
+
+    @abstractmethod
+    def sample(self, key: RandomKey, natural: T, event_mask: Any = None) -> T:
+        """t(x) of one independent draw of x per element."""
+
+    @abstractmethod
+    def point(self, natural: T, event_mask: Any = None) -> T:
+        """t(E[x]): the statistics at the mean of x itself, for plug-in prediction. For an indicator, E[x]."""
+
+    @abstractmethod
+    def value(self, statistics: T, event_mask: Any = None) -> Any:
+        """x from t(x). Given expected statistics, x at those statistics (a geometric mean, where t is a logarithm)."""
+
+    @abstractmethod
+    def to_numpyro(self, natural: T) -> dist.Distribution:
+        """The distribution of x, over what `value` returns, its batch shape the elements. Takes no mask."""
+
+
+class UnitCarrierFamily(Family[T]):
+    """A family with h(x) = 1: its entropy is A(η) − ⟨η, E[t(x)]⟩."""
+
+    def entropy(self, natural: T, event_mask: Any = None) -> Array:
+        """−E[log p(x | η)], one number per element, in nats."""
+        mean = self.mean(natural, event_mask)
+        return self.log_normaliser(natural, event_mask) - inner(self, natural, mean, event_mask)
+
+
+class IndicatorFamily(UnitCarrierFamily[T]):
+    """A family whose statistic is an indicator, so that one element can stand for several independent copies."""
+
+    @abstractmethod
+    def sample_counts(self, key: RandomKey, natural: T, copies: Any, event_mask: Any = None) -> T:
+        """The average statistic of `copies` independent draws per element; 0 where `copies` is 0.
+
+        copies: whole numbers ≥ 0 (in a floating dtype), broadcastable to the elements.
+        """
+
+
+def inner(family: Family, natural: Any, statistics: Any, event_mask: Any) -> Array:
+    """⟨η, t⟩ per element."""
+    products = jax.tree.map(lambda eta, t: keep(eta * t, event_mask), natural, statistics)
+    total = jax.tree.reduce(jnp.add, products)
+    return total.sum(-1) if family.event_ndim else total
+
+
+def keep(values: Array, event_mask: Any) -> Array:
+    """`values` where the entry exists, 0 elsewhere."""
+    return values if event_mask is None else jnp.where(event_mask, values, 0)
+
+
+def keep_some(per_element: Array, event_mask: Any) -> Array:
+    """`per_element` where any entry of the element's event exists, 0 elsewhere."""
+    return per_element if event_mask is None else jnp.where(event_mask.any(-1), per_element, 0)
+
+
+def log_total(logits: Any, event_mask: Any) -> Array:
+    """log Σ exp over the entries that exist, event axis kept; finite where none does."""
+    if event_mask is not None:
+        absent = jnp.where(event_mask.any(-1, keepdims=True), -jnp.inf, 0)
+        logits = jnp.where(event_mask, logits, absent)
+    return logsumexp(logits, axis=-1, keepdims=True)
+
+
+def log_normalised(logits: Any, event_mask: Any) -> Array:
+    return keep(logits - log_total(logits, event_mask), event_mask)
+
+
+def zero_statistics(family: Family, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Statistics of 0, which contribute nothing to a log-joint linear in them; shape: elements, then the event if any."""
+    zeros = jnp.zeros(shape, dtype)
+    fields = family.statistics_type
+    return zeros if fields is None else fields(*[zeros for _ in fields._fields])

@@ -1,0 +1,98 @@
+"""Families of indicators, with the indicator itself as the statistic."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Float, Int
+
+from lvsearch.models.exponential.family import (
+    Element,
+    Event,
+    EventMask,
+    IndicatorFamily,
+    RandomKey,
+    keep,
+    keep_some,
+    log_normalised,
+    log_total,
+)
+
+
+class Categorical(IndicatorFamily[Event]):
+    """p(x | η) = exp(Σ_k η_k x_k − A(η)), x one-hot. A(η) = log Σ_k exp η_k; E[x] = softmax(η) (Blei 2004, Eq. 3.9)."""
+
+    event_ndim: ClassVar[int] = 1
+
+    def log_normaliser(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element"]:
+        return keep_some(log_total(natural, event_mask)[..., 0], event_mask)
+
+    def mean(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        return keep(jnp.exp(log_normalised(natural, event_mask)), event_mask)
+
+    def natural(self, mean: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        """log E[x]: of the many η that differ by a constant, the one with A(η) = 0. Probabilities must be positive."""
+        return jnp.log(mean if event_mask is None else jnp.where(event_mask, mean, 1))
+
+    def sample(self, key: RandomKey, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        logits = natural if event_mask is None else jnp.where(event_mask, natural, -jnp.inf)
+        drawn = jax.random.categorical(key, logits, axis=-1)
+        return keep(jax.nn.one_hot(drawn, natural.shape[-1], dtype=natural.dtype), event_mask)
+
+    def sample_counts(
+        self, key: RandomKey, natural: Event, copies: Float[Array | np.ndarray, "..."], event_mask: EventMask = None
+    ) -> Float[Array, "*element event"]:
+        """Multinomial(copies, softmax(η)) / copies."""
+        probabilities = self.mean(natural, event_mask)
+        copies = jnp.broadcast_to(jnp.asarray(copies, probabilities.dtype), probabilities.shape[:-1])
+        counts = jax.random.multinomial(key, copies, probabilities, dtype=probabilities.dtype)
+        return counts / jnp.maximum(copies, 1)[..., None]
+
+    def point(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        return self.mean(natural, event_mask)
+
+    def value(self, statistics: Event, event_mask: EventMask = None) -> Int[Array, "*element"]:
+        """The position of the entry; of expected statistics, the most probable one."""
+        known = statistics if event_mask is None else jnp.where(event_mask, statistics, -jnp.inf)
+        return jnp.argmax(known, axis=-1)
+
+    def to_numpyro(self, natural: Event) -> dist.Distribution:
+        return dist.CategoricalLogits(natural)
+
+
+class Bernoulli(IndicatorFamily[Element]):
+    """p(x | η) = exp(ηx − A(η)), x in {0, 1}. A(η) = log(1 + exp η); E[x] = 1 / (1 + exp −η)."""
+
+    event_ndim: ClassVar[int] = 0
+
+    def log_normaliser(self, natural: Element, event_mask: None = None) -> Float[Array, "*element"]:
+        return jax.nn.softplus(natural)
+
+    def mean(self, natural: Element, event_mask: None = None) -> Float[Array, "*element"]:
+        return jax.nn.sigmoid(natural)
+
+    def natural(self, mean: Element, event_mask: None = None) -> Float[Array, "*element"]:
+        return jnp.log(mean) - jnp.log1p(-mean)
+
+    def sample(self, key: RandomKey, natural: Element, event_mask: None = None) -> Float[Array, "*element"]:
+        return jax.random.bernoulli(key, self.mean(natural)).astype(natural.dtype)
+
+    def sample_counts(
+        self, key: RandomKey, natural: Element, copies: Float[Array | np.ndarray, "..."], event_mask: None = None
+    ) -> Float[Array, "*element"]:
+        """Binomial(copies, E[x]) / copies."""
+        probabilities = self.mean(natural)
+        copies = jnp.broadcast_to(jnp.asarray(copies, probabilities.dtype), probabilities.shape)
+        counts = jax.random.binomial(key, copies, probabilities, dtype=probabilities.dtype)
+        return counts / jnp.maximum(copies, 1)
+
+    def point(self, natural: Element, event_mask: None = None) -> Float[Array, "*element"]:
+        return self.mean(natural)
+
+    def value(self, statistics: Element, event_mask: None = None) -> Float[Array, "*element"]:
+        return jnp.asarray(statistics)
+
+    def to_numpyro(self, natural: Element) -> dist.Distribution:
+        return dist.BernoulliLogits(natural)

@@ -1,0 +1,120 @@
+"""Families of a vector θ on the simplex, with log θ as the statistic."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax.scipy.special import digamma, gammaln
+from jaxtyping import Array, Float
+
+from lvsearch.models.exponential.digamma import dirichlet_concentration
+from lvsearch.models.exponential.family import (
+    Event,
+    EventMask,
+    Family,
+    RandomKey,
+    UnitCarrierFamily,
+    inner,
+    keep,
+    keep_some,
+    log_normalised,
+)
+
+
+class Dirichlet(UnitCarrierFamily[Event]):
+    """p(θ | η) = exp(Σ_k η_k log θ_k − A(η)) on the simplex, η = concentration − 1 > −1.
+
+    A(η) = Σ_k log Γ(η_k + 1) − log Γ(Σ_k (η_k + 1)); E[log θ_k] = ψ(η_k + 1) − ψ(Σ_j (η_j + 1)) (Blei 2004, Eq. 3.1).
+    """
+
+    event_ndim: ClassVar[int] = 1
+
+    def log_normaliser(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element"]:
+        concentration, total = _concentration(natural, event_mask)
+        terms = keep(gammaln(concentration), event_mask).sum(-1) - gammaln(total)
+        return keep_some(terms, event_mask)
+
+    def mean(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        concentration, total = _concentration(natural, event_mask)
+        return keep(digamma(concentration) - digamma(total)[..., None], event_mask)
+
+    def natural(self, mean: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        return keep(dirichlet_concentration(mean, event_mask) - 1, event_mask)
+
+    def sample(self, key: RandomKey, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        """Drawn on the log scale: entries far below the smallest float keep their logarithm."""
+        concentration, _ = _concentration(natural, event_mask)
+        log_gamma = jax.random.loggamma(key, concentration, dtype=concentration.dtype)
+        return log_normalised(log_gamma, event_mask)
+
+    def point(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        concentration, total = _concentration(natural, event_mask)
+        return keep(jnp.log(concentration) - jnp.log(total)[..., None], event_mask)
+
+    def value(self, statistics: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        return keep(jnp.exp(statistics), event_mask)
+
+    def to_numpyro(self, natural: Event) -> dist.Distribution:
+        return dist.Dirichlet(jnp.asarray(natural) + 1)
+
+
+class PointSimplex(Family[Event]):
+    """All mass at one θ: the maximiser over the simplex of ⟨η + smoothing, log θ⟩. Makes a site a plug-in estimate.
+
+    θ_k ∝ max(η_k, 0) + smoothing, then raised to at least `floor` and normalised again, so that θ is on the simplex and
+    log θ finite. The statistic is log θ, the entropy 0, and A(η) = ⟨η, log θ⟩, which keeps entropy = A − ⟨η, E[t]⟩ and
+    makes ∇A = log θ where nothing is smoothed, cut off at 0 or floored. With no counts at all, θ is uniform.
+
+    smoothing: pseudo-counts added to every entry that exists. They move the maximiser but are no part of the log-joint:
+        with smoothing > 0 coordinate ascent is monotone in log-joint + smoothing · Σ log θ, not in the log-joint.
+    floor: smallest θ_k, at least 1e-37 so that it is a normal number in float32.
+    """
+
+    event_ndim: ClassVar[int] = 1
+    smoothing: float | int = 0.0
+    floor: float = 1e-30
+
+    def __check_init__(self):
+        if not self.smoothing >= 0:
+            raise ValueError(f"smoothing counts imagined observations and must be ≥ 0, got {self.smoothing!r}")
+        if not 1e-37 <= self.floor < 1:
+            raise ValueError(f"floor is the smallest probability and must be in [1e-37, 1), got {self.floor!r}")
+
+    def log_normaliser(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element"]:
+        return inner(self, natural, self.mean(natural, event_mask), event_mask)
+
+    def mean(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        counts = keep(jnp.maximum(natural, 0) + self.smoothing, event_mask)
+        total = counts.sum(-1, keepdims=True)
+        raised = jnp.maximum(counts / jnp.where(total > 0, total, 1), self.floor)
+        return log_normalised(jnp.log(raised), event_mask)
+
+    def natural(self, mean: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        """The counts of one observation in all, less `smoothing`: natural parameters are unique up to their total."""
+        entries = keep(jnp.ones_like(mean), event_mask).sum(-1, keepdims=True)
+        return keep(jnp.exp(mean) * (1 + entries * self.smoothing) - self.smoothing, event_mask)
+
+    def entropy(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element"]:
+        return jnp.zeros_like(natural[..., 0])
+
+    def sample(self, key: RandomKey, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        return self.mean(natural, event_mask)
+
+    def point(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        return self.mean(natural, event_mask)
+
+    def value(self, statistics: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
+        return keep(jnp.exp(statistics), event_mask)
+
+    def to_numpyro(self, natural: Event) -> dist.Distribution:
+        return dist.Delta(self.value(self.mean(natural)), event_dim=1)
+
+
+def _concentration(natural: Any, event_mask: Any) -> tuple[Array, Array]:
+    """A Dirichlet's concentration and its total; 1 where nothing exists, so that gradients there are finite."""
+    if event_mask is None:
+        return natural + 1, (natural + 1).sum(-1)
+    concentration = jnp.where(event_mask, natural + 1, 1)
+    total = jnp.where(event_mask, concentration, 0).sum(-1)
+    return concentration, jnp.where(event_mask.any(-1), total, 1)

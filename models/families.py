@@ -1,0 +1,67 @@
+"""Exponential families: what a complete conditional, and so a mean-field factor, can be.
+
+Every family here is written as
+
+    p(x | η) = h(x) exp(⟨η, t(x)⟩ − A(η))          (Blei 2004, Eq. 2.1)
+
+with statistics t(x) chosen so that the natural parameter η is whatever multiplies t(x) *when the density is written as
+the textbook writes it* — log θ carries a Dirichlet's concentration − 1, −τ carries a Gamma's rate. The gradient of a
+log-joint with respect to the statistics of a site is then that site's natural parameter, with no translation. h(x) = 1
+except for `KnownPrecisionGaussian`.
+
+| family | x | t(x) | η |
+|---|---|---|---|
+| `Dirichlet` | θ on the simplex | log θ | concentration − 1 |
+| `PointSimplex` | θ on the simplex, at one point | log θ | counts whose likelihood θ maximises |
+| `Categorical` | one of the entries of the event axis | its indicator | log-odds |
+| `Beta` | v in (0, 1) | (log v, log(1 − v)) | (a − 1, b − 1) |
+| `Bernoulli` | 0 or 1 | x | log-odds |
+| `Gamma` | x > 0 | (log x, −x) | (shape − 1, rate) |
+| `Gaussian` | x real | (x, −x²/2) | (precision · mean, precision) |
+| `KnownPrecisionGaussian` | x real, Λ known | x | Λ · mean |
+| `NormalGamma` | μ real, τ > 0 | (log τ, −τ, τμ, −τμ²/2) | (a − ½, b + κm²/2, κm, κ) |
+
+Shapes. Statistics, expected statistics and natural parameters of a family are pytrees of one structure: an array, or a
+NamedTuple of arrays of equal shape. Leading axes are *elements*, independent of each other; a family on an event
+(`event_ndim == 1`) has the event on the last axis, and there alone takes `event_mask`: a boolean array, broadcastable
+to the natural parameter, of the entries that exist. Entries that do not exist contribute exactly 0 to every result, and
+their gradients are 0. Everything follows the dtype of its arguments. Log-normalisers and entropies are in nats.
+
+Dirichlet, Beta, Gamma and Gaussian entropies are differences of large numbers when the posterior is sharp: in float32
+expect an absolute error near 1e-7 · concentration · log(concentration), and use float64 where bounds are recorded.
+"""
+
+from lvsearch.models.exponential.family import Family, IndicatorFamily, UnitCarrierFamily, zero_statistics
+from lvsearch.models.exponential.indicators import Bernoulli, Categorical
+from lvsearch.models.exponential.normal_gamma import MeanAndPrecision, NormalGamma, NormalGammaStatistics
+from lvsearch.models.exponential.scalars import (
+    Beta,
+    BetaStatistics,
+    Gamma,
+    GammaStatistics,
+    Gaussian,
+    GaussianStatistics,
+    KnownPrecisionGaussian,
+)
+from lvsearch.models.exponential.simplex import Dirichlet, PointSimplex
+
+__all__ = [
+    "Bernoulli",
+    "Beta",
+    "BetaStatistics",
+    "Categorical",
+    "Dirichlet",
+    "Family",
+    "Gamma",
+    "GammaStatistics",
+    "Gaussian",
+    "GaussianStatistics",
+    "IndicatorFamily",
+    "KnownPrecisionGaussian",
+    "MeanAndPrecision",
+    "NormalGamma",
+    "NormalGammaStatistics",
+    "PointSimplex",
+    "UnitCarrierFamily",
+    "zero_statistics",
+]

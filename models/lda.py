@@ -1,0 +1,181 @@
+"""Latent Dirichlet allocation.
+
+Source: Blei (2004), §3.2–3.4. The generative story, with the equations that define it:
+
+    1. topics        β_k ~ Dirichlet(η, …, η)           k = 1…K      (Figure 3.6; absent in the plug-in form)
+    2. proportions   θ_d ~ Dirichlet(α_1, …, α_K)       d = 1…D      (Eq. 3.1)
+    3. assignment    z_dn ~ Categorical(θ_d)            n = 1…N_d    (Eq. 3.5)
+    4. word          w_dn ~ Categorical(β_{z_dn})                    (Eq. 3.5)
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `topic_concentration` | η (the thesis' λ of §3.4.3) | () | > 0 |
+| `concentration` | α: () is the total, spread evenly over the topics; (capacity,) is one value per topic | | > 0 |
+| site `topic_word` | log β | (topic, word) | simplex |
+| site `proportions` | log θ_d | (topic,) | simplex |
+| site `assignment` | z_dn, one row for each *distinct* word of the document | (token, topic) | one-hot |
+
+Departure: the copies of one word in a document share their indicator's q. At the optimum of the bound they would be
+equal anyway (Eq. 3.9 depends on n only through w_n), so nothing is lost.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float, Int
+
+from lvsearch.models.contract import Masks, Model, Site, Statistics, first, hyperparameter
+from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
+
+
+class BagOfWords(NamedTuple):
+    """One document, padded: `words` (token,) are vocabulary ids, `counts` (token,) how often each occurs, 0 = padding."""
+
+    words: Int[Array, "*docs token"] | np.ndarray
+    counts: Float[Array, "*docs token"] | np.ndarray
+
+
+class LDA(Model):
+    """Latent Dirichlet allocation with `size` topics.
+
+    concentration: total mass of the Dirichlet on a document's proportions, spread evenly over the topics (so that the
+        prior on proportions does not sharpen as topics are added), or a vector with one value per topic.
+    topic_concentration: the symmetric Dirichlet on each topic's words.
+
+    `nested` (Proposition 1 for the plug-in form, with a free vector α). Given topics β and α at size K, put at size
+    K + 1: β'_{K+1} = β_k, α'_k = α_k − ε, α'_{K+1} = ε for any 0 < ε < α_k. By Dirichlet aggregation
+    (θ'_k + θ'_{K+1}, the others) ~ Dirichlet(α), and p(w | θ', β') depends on θ' only through that sum, so every
+    document keeps its probability *exactly*; ε → 0 is an empty extra topic. It fails where α is fixed or symmetric:
+    the prior then changes with K.
+    """
+
+    concentration: np.ndarray
+    topic_concentration: np.ndarray
+    topics: Family
+
+    size_names: ClassVar[tuple[str, ...]] = ("topics",)
+    nested: ClassVar[bool] = True
+    representation: ClassVar[str] = "proportions"
+
+    def __init__(self, concentration: Any = 5.0, topic_concentration: float = 0.1, topics: Family | None = None):
+        self.concentration = _positive("concentration", concentration)
+        self.topic_concentration = _positive("topic_concentration", topic_concentration)
+        self.topics = Dirichlet() if topics is None else topics
+
+    def globals(self) -> dict[str, Site]:
+        return {"topic_word": Site(self.topics, ("topic", "word"))}
+
+    def locals(self) -> dict[str, Site]:
+        return {
+            "assignment": Site(Categorical(), ("token", "topic"), copies=lambda unit: unit.counts),
+            "proportions": Site(Dirichlet(), ("topic",)),
+        }
+
+    def extents(self, unit: BagOfWords) -> dict[str, int]:
+        return {"token": unit.words.shape[-1]}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {"topic": first(size[0], capacity[0])}
+
+    def alpha(self, on: Masks) -> Float[Array, " topic"]:
+        """The Dirichlet parameter of a document's proportions; 0 for topics that do not exist."""
+        topic = on["topic"]
+        spread = self.concentration / topic.sum() if self.concentration.ndim == 0 else jnp.asarray(self.concentration)
+        return jnp.where(topic, spread, 0.0)
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        log_beta = g["topic_word"]
+        n_words = log_beta.shape[-1]
+        eta = jnp.asarray(self.topic_concentration, log_beta.dtype)
+        constant = gammaln(n_words * eta) - n_words * gammaln(eta)
+        per_topic = constant + ((eta - 1) * log_beta).sum(-1)
+        return jnp.where(on["topic"], per_topic, 0.0).sum()
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
+    ) -> Float[Array, ""]:
+        log_theta, z = l["proportions"], l["assignment"]
+        log_beta = g["topic_word"][:, unit.words].T  # (token, topic)
+        weighted = unit.counts[:, None] * z
+        return (
+            self._log_proportions(log_theta, on)  # log p(θ | α)
+            + (weighted * log_theta).sum()  # Σ_n log p(z_n | θ)
+            + (weighted * log_beta).sum()  # Σ_n log p(w_n | z_n, β)
+        )
+
+    def _log_proportions(self, log_theta: Float[Array, " topic"], on: Masks) -> Float[Array, ""]:
+        topic = on["topic"]
+        alpha = self.alpha(on).astype(log_theta.dtype)
+        safe = jnp.where(topic, alpha, 1.0)  # log Γ(0) would be inf, and inf · 0 is not 0
+        return gammaln(alpha.sum()) + jnp.where(topic, (safe - 1) * log_theta - gammaln(safe), 0.0).sum()
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j!), m_j the sizes of groups of identical topics: identical topics give no new relabelling."""
+        rows = np.asarray(natural["topic_word"])[: size[0]]
+        return float(_log_factorial(size[0]) - sum(_log_factorial(m) for m in _group_sizes(rows)))
+
+    def ceiling(self, units: BagOfWords) -> float:
+        """Σ_d Σ_w n_dw log(n_dw / N_d): the saturated model.
+
+        Proof: for any θ, β every token of document d has the distribution θᵀβ, and Σ_w n_w log p_w over the simplex is
+        greatest at p_w = n_w / N (Gibbs' inequality). An average over θ or β is at most the maximum.
+        """
+        counts = np.asarray(units.counts, np.float64)
+        lengths = counts.sum(-1)
+        return float(_xlogx(counts).sum() - _xlogx(lengths).sum())
+
+    def plug_in(self) -> "LDA":
+        """Topics as point estimates: the posterior mean of Dirichlet(η) pseudo-counts, the prior on them dropped."""
+        eta = float(self.topic_concentration)
+        return LDA(self.concentration, 1.0, PointSimplex(smoothing=eta))
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
+    ) -> BagOfWords:
+        """Draw a word for every token; needs one token a column (counts 0 or 1), since copies may differ."""
+        words = jax.random.categorical(key, l["assignment"] @ g["topic_word"])
+        return BagOfWords(words.astype(unit.words.dtype), unit.counts)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}."""
+        key_topics, key_theta, key_z, key_words = jax.random.split(key, 4)
+        n_docs, length = units.words.shape
+        on = self.active(size, size)
+        eta = jnp.full((extents["word"],), jnp.asarray(self.topic_concentration))
+        log_beta = jnp.log(jax.random.dirichlet(key_topics, eta, (size[0],)))
+        log_theta = jnp.log(jax.random.dirichlet(key_theta, self.alpha(on), (n_docs,)))
+        chosen = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_docs, length))
+        g = {"topic_word": log_beta}
+        l = {"assignment": jax.nn.one_hot(chosen, size[0]), "proportions": log_theta}
+        keys = jax.random.split(key_words, n_docs)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+
+
+def _positive(name: str, value: Any) -> np.ndarray:
+    array = hyperparameter(value)
+    if array.size == 0 or np.any(array <= 0):
+        raise ValueError(f"{name} must be positive, got {value!r}; small values make sparse draws, 0 is not a prior")
+    return array
+
+
+def _xlogx(x: np.ndarray) -> np.ndarray:
+    return x * np.log(np.where(x > 0, x, 1.0))
+
+
+def _log_factorial(n: int) -> float:
+    return float(np.log(np.arange(1, n + 1)).sum())
+
+
+def _group_sizes(rows: np.ndarray) -> list[int]:
+    """Sizes of the groups of rows that are the same up to 1e-3 of their spread."""
+    order = np.lexsort(rows.T[::-1])
+    ordered = rows[order]
+    new_group = [not np.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in zip(ordered[1:], ordered[:-1], strict=True)]
+    edges = np.flatnonzero([True, *new_group, True])
+    return list(np.diff(edges))

@@ -1,0 +1,71 @@
+"""What every test session shares: one precision, one backend, strictness where it is wanted, data where it is present.
+
+Tests run with x64 off, as production does; float64 oracles take the `float64` fixture. Shapes and types of every function
+in `lvsearch` are checked (`--jaxtyping-packages` in pyproject.toml; `test_structure.py` holds the canary).
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+# Compiling, not running, is what the fast tier waits for. Bit and speed tests, which must run as production does, set
+# XLA_FLAGS themselves: a level that is already given stays. XLA reads the flags once, so this comes before JAX.
+XLA_FLAGS = os.environ.get("XLA_FLAGS", "")
+if "xla_backend_optimization_level" not in XLA_FLAGS:
+    os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} --xla_backend_optimization_level=0".strip()
+os.environ.setdefault("MPLBACKEND", "Agg")  # no test opens a window
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--slow") or "slow" in (config.getoption("-m") or ""):
+        return
+    skip = pytest.mark.skip(reason="slow tier: run with --slow, or -m slow for it alone")
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def single_precision() -> None:
+    """The session runs as production does."""
+    assert not jax.config.jax_enable_x64, "unset JAX_ENABLE_X64: the tests run with x64 off, as production does"  # pyright: ignore
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """Inside: JAX computes in float64, as every recorded evidence is."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def strict_ranks() -> Iterator[None]:
+    """Inside: arrays of different rank do not broadcast. Around our own kernels only; NumPyro and Optax raise."""
+    with jax.numpy_rank_promotion("raise"):
+        yield
+
+
+@pytest.fixture
+def strict_dtypes() -> Iterator[None]:
+    """Inside: arrays of different dtype do not mix. Around our own kernels only; NumPyro and Optax raise."""
+    with jax.numpy_dtype_promotion("strict"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of public corpora that LVSEARCH_DATA names; tests that need it are skipped where it is not."""
+    folder = os.environ.get("LVSEARCH_DATA")
+    if not folder:
+        pytest.skip("LVSEARCH_DATA is not set: it names the folder that holds cora/, ap/, …")
+    path = Path(folder).resolve()
+    if not path.is_dir():
+        pytest.skip(f"LVSEARCH_DATA={folder} is not a folder")
+    return path
