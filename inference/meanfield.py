@@ -270,6 +270,19 @@ def _blank(sites: Mapping[str, Site], lengths: Mapping[str, int], dtype: Any) ->
 
 
 @partial(jax.jit, static_argnames=("capacity",))
+def blank_locals(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Beliefs:
+    """Zero statistics for every unit of a batch: where `fit_locals` starts when nothing better is known."""
+    on = model.active(size, capacity)
+    dtype = jnp.asarray(batch.weight).dtype
+    return jax.vmap(lambda unit: _blank_unit(model, unit, on, dtype))(batch.units)
+
+
+def _blank_unit(model: Model, unit: Unit, on: Masks, dtype: Any) -> Beliefs:
+    lengths = {**{axis: mask.shape[0] for axis, mask in on.items()}, **model.extents(unit)}
+    return _blank(model.locals(), lengths, dtype)
+
+
+@partial(jax.jit, static_argnames=("capacity",))
 def scattered_locals(
     model: Model,
     key: Array,
@@ -291,8 +304,7 @@ def scattered_locals(
     dtype = jax.tree.leaves(blank_g)[0].dtype
 
     def one(unit: Unit, unit_id: Array) -> Beliefs:
-        lengths = {**{axis: mask.shape[0] for axis, mask in on.items()}, **model.extents(unit)}
-        beliefs = _blank(model.locals(), lengths, dtype)
+        beliefs = _blank_unit(model, unit, on, dtype)
         unit_key = jax.random.fold_in(key, unit_id)
         for position, (name, site) in enumerate(model.locals().items()):
             if isinstance(site.family, IndicatorFamily):

@@ -81,7 +81,7 @@ def _exp_expected_log(gamma: Array) -> Array:
     return jnp.where(gamma > 0, jnp.exp(digamma(jnp.where(gamma > 0, gamma, 1.0))), 0.0)
 
 
-def _document(topic_rows: Array, counts: Array, gamma: Array, alpha: Array, sweeps: int, weight_of: ...) -> Array:
+def _document(topic_rows: Array, counts: Array, gamma: Array, alpha: Array, sweeps: int | Array, weight_of: ...) -> Array:
     """`sweeps` updates of one document's γ. topic_rows: β at its words, (token, topic)."""
 
     def update(_: int, g: Array) -> Array:
@@ -91,14 +91,14 @@ def _document(topic_rows: Array, counts: Array, gamma: Array, alpha: Array, swee
     return jax.lax.fori_loop(0, sweeps, update, gamma)
 
 
-@partial(jax.jit, static_argnames=("sweeps",), donate_argnames=("state",))
+@partial(jax.jit, donate_argnames=("state",))
 def memoized_passes(
     groups: tuple[Tiles, ...],
     state: Counts,
     alpha: Float[Array, " topic"],
     eta: float | Array,
     *,
-    sweeps: int,
+    sweeps: int | Array,
     passes: int | Array,
     tolerance: float | Array,
 ) -> tuple[Counts, Array, Array]:
@@ -159,14 +159,14 @@ def start_state(groups: tuple[Tiles, ...], pseudo_counts: Array | np.ndarray, al
     return Counts(jnp.asarray(pseudo_counts, jnp.float32), per_batch, even)
 
 
-@partial(jax.jit, static_argnames=("sweeps",))
+@jax.jit
 def mean_field_pass(
     groups: tuple[Tiles, ...],
     exp_log_topics: Float[Array, "word topic"],
     gammas: tuple[Array, ...],
     alpha: Float[Array, " topic"],
     *,
-    sweeps: int,
+    sweeps: int | Array,
 ) -> tuple[tuple[Array, ...], Array]:
     """Mean-field updates of every document (Eq. 3.9–3.11) and the expected counts (word, topic) that follow."""
     new_gammas, total = [], jnp.zeros_like(exp_log_topics)

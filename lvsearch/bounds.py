@@ -93,7 +93,7 @@ class Violation(NamedTuple):
     found: float
 
     def describe(self) -> str:
-        return f"size {self.size} came out at {self.found:,.2f}, {self.found - self.assumed:,.2f} nats above the assumption"
+        return f"size {self.size} came out {self.found - self.assumed:,.2f} nats above the {self.assumed:,.2f} assumed"
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,11 +206,10 @@ def audit(history: Sequence[Certified], tolerance: float = 1e-12) -> tuple[int, 
 
 class _Visit(NamedTuple):
     size: int
-    evidence: tuple[float, float, float]  # lower, upper, standard error
-
-    @property
-    def reach(self) -> float:
-        return self.evidence[1] + 2.0 * self.evidence[2]
+    lower: float
+    upper: float
+    error: float
+    reach: float  # upper + 2 errors
 
 
 class _Trend(NamedTuple):
@@ -220,8 +219,8 @@ class _Trend(NamedTuple):
 
 
 def _visit(record: Record) -> _Visit:
-    evidence = record.evidence
-    return _Visit(record.size[0], (evidence.lower, evidence.upper, evidence.standard_error))
+    lower, upper, error = record.evidence.lower, record.evidence.upper, record.evidence.standard_error
+    return _Visit(record.size[0], lower, upper, error, upper + 2.0 * error)
 
 
 def _trend(visited: Sequence[_Visit], nested: bool) -> _Trend:
@@ -235,8 +234,8 @@ def _trend(visited: Sequence[_Visit], nested: bool) -> _Trend:
 
 def _gain(before: _Visit, after: _Visit) -> float:
     """Gain per unit of size between neighbours, + 2 standard errors."""
-    lower, upper = (after.evidence[end] - before.evidence[end] for end in (0, 1))
-    error = 2.0 * math.hypot(before.evidence[2], after.evidence[2])
+    lower, upper = after.lower - before.lower, after.upper - before.upper
+    error = 2.0 * math.hypot(before.error, after.error)
     rise = math.inf if math.isnan(lower) or math.isnan(upper) else max(lower, upper)
     return (rise + error) / (after.size - before.size)
 
@@ -255,7 +254,7 @@ def _gap_level(visited: Sequence[_Visit], size: int, nested: bool) -> float:
 
 
 def _violations(records: Sequence[Record], nested: bool) -> tuple[Violation, ...]:
-    """Replay the search: every size that came out above what was assumed of it just before, beyond 2 standard errors."""
+    """Replay the search: the sizes found above what was assumed of them just before, beyond 2 standard errors."""
     visited: list[_Visit] = []
     found: list[Violation] = []
     for visit in map(_visit, records):
@@ -263,7 +262,7 @@ def _violations(records: Sequence[Record], nested: bool) -> tuple[Violation, ...
             trend = _trend(visited, nested)
             ahead = visit.size - trend.largest
             assumed = trend.level + trend.gain * ahead if ahead > 0 else _gap_level(visited, visit.size, nested)
-            low = visit.evidence[0] - 2.0 * visit.evidence[2]
+            low = visit.lower - 2.0 * visit.error
             if low > assumed + 1e-12 * abs(low):
                 found.append(Violation(visit.size, assumed, low))
         insort(visited, visit)

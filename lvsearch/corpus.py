@@ -5,13 +5,11 @@ dropped in silence: empty documents and unused terms stay in place, so row 17 is
 `Corpus.notes` tells what was done to the texts on the way in.
 """
 
-from __future__ import annotations
-
 import hashlib
 import html
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -89,7 +87,7 @@ class Corpus:
         token_pattern: str = LETTERS,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
-    ) -> Corpus:
+    ) -> "Corpus":
         """Cut texts into words and count them (scikit-learn's `CountVectorizer`), lower-cased.
 
         The defaults aim at topics a person can read: words of three letters or more without digits, English stop
@@ -124,7 +122,7 @@ class Corpus:
         *,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
-    ) -> Corpus:
+    ) -> "Corpus":
         """Counts that were made elsewhere.
 
         Args:
@@ -149,11 +147,11 @@ class Corpus:
     def from_ldac(
         cls,
         path: str | os.PathLike[str],
-        vocabulary: str | os.PathLike[str] | Iterable[Any] | None = None,
+        vocabulary: str | os.PathLike[str] | Collection[Any] | None = None,
         *,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
-    ) -> Corpus:
+    ) -> "Corpus":
         """A file in LDA-C form: a line `N id:count …` per document, ids counted from 0, N the number of pairs.
 
         Args:
@@ -168,24 +166,22 @@ class Corpus:
         """
         if isinstance(vocabulary, str | os.PathLike):
             vocabulary = read_vocabulary(vocabulary)
-        elif vocabulary is not None:
-            vocabulary = tuple(vocabulary)
         counts = read_ldac(path, None if vocabulary is None else len(vocabulary))
         return cls._reported(counts, vocabulary, document_names, document_labels, (), None)
 
     @classmethod
     def from_csr(
         cls,
-        data: Int[np.ndarray, entries],
-        indices: Int[np.ndarray, entries],
-        indptr: Int[np.ndarray, docs + 1],
+        data: Int[np.ndarray, " counts"],
+        indices: Int[np.ndarray, " ids"],
+        indptr: Int[np.ndarray, " starts"],
         vocabulary: Iterable[Any],
         *,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
         notes: Iterable[str] = (),
         analyzer: Analyzer | None = None,
-    ) -> Corpus:
+    ) -> "Corpus":
         """Rebuild a corpus from the three arrays of `counts` as they were stored, checking all of them.
 
         Raises:
@@ -212,7 +208,7 @@ class Corpus:
         document_labels: Iterable[Any] | None,
         notes: tuple[str, ...],
         analyzer: Analyzer | None,
-    ) -> Corpus:
+    ) -> "Corpus":
         """A corpus fresh from data, with what a person should know about it in its notes."""
         terms = checked_vocabulary(vocabulary, counts)
         names = as_strings("document_names", document_names)
@@ -244,12 +240,12 @@ class Corpus:
         return int(self.document_lengths.sum())
 
     @cached_property
-    def document_lengths(self) -> Int[np.ndarray, docs]:
+    def document_lengths(self) -> Int[np.ndarray, " docs"]:
         """Tokens in each document, int64."""
         return np.asarray(self.counts.astype(np.int64).sum(axis=1))
 
     @cached_property
-    def term_totals(self) -> Int[np.ndarray, terms]:
+    def term_totals(self) -> Int[np.ndarray, " terms"]:
         """Tokens of each term, int64."""
         return np.asarray(self.counts.astype(np.int64).sum(axis=0))
 
@@ -263,7 +259,7 @@ class Corpus:
 
     # -- parts --------------------------------------------------------------------------------------------------
 
-    def select(self, document_ids: Iterable[Any]) -> Corpus:
+    def select(self, document_ids: Iterable[Any]) -> "Corpus":
         """The documents with these ids, in the given order, over the same vocabulary.
 
         Args:
@@ -275,7 +271,7 @@ class Corpus:
         rows = self._rows(document_ids)
         return self._part(rows, f"selected {len(rows):,} of {self.n_documents:,} documents")
 
-    def split(self, test_fraction: float | int = 0.1, seed: int = 0) -> tuple[Corpus, Corpus]:
+    def split(self, test_fraction: float | int = 0.1, seed: int = 0) -> "tuple[Corpus, Corpus]":
         """(train, test): a random part of the documents held out, each side in the original order.
 
         Both share the vocabulary. The test side has `test_fraction` of the documents, rounded, at least one, and
@@ -292,7 +288,7 @@ class Corpus:
         held_out = np.random.default_rng(seed).permutation(self.n_documents)[:n_test]
         return self._without_and_with(held_out, f"test_fraction={test_fraction}, seed={seed}")
 
-    def folds(self, n: int, seed: int = 0) -> list[tuple[Corpus, Corpus]]:
+    def folds(self, n: int, seed: int = 0) -> "list[tuple[Corpus, Corpus]]":
         """(train, test) n times: every document is in exactly one test part, whose sizes differ by one at most.
 
         Raises:
@@ -312,7 +308,7 @@ class Corpus:
         *,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
-    ) -> Corpus:
+    ) -> "Corpus":
         """New texts in this vocabulary, cut as the texts of this corpus were.
 
         Words outside the vocabulary are left out and reported in `.unknown` (also in the notes): among them those
@@ -332,7 +328,7 @@ class Corpus:
         empty = f"{encoded.n_empty_documents:,} of {len(encoded):,} documents hold no known word; kept in place"
         return replace(encoded, notes=(*encoded.notes, empty))
 
-    def _without_and_with(self, held_out: Int[np.ndarray, held_out], how: str) -> tuple[Corpus, Corpus]:
+    def _without_and_with(self, held_out: Int[np.ndarray, " held_out"], how: str) -> "tuple[Corpus, Corpus]":
         is_test = np.zeros(self.n_documents, dtype=bool)
         is_test[held_out] = True
         train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
@@ -341,7 +337,7 @@ class Corpus:
             self._part(test, f"{len(test):,} of {self.n_documents:,} documents held out ({how})"),
         )
 
-    def _rows(self, document_ids: Iterable[Any]) -> Int[np.ndarray, chosen]:
+    def _rows(self, document_ids: Iterable[Any]) -> Int[np.ndarray, " chosen"]:
         ids = np.asarray(document_ids if isinstance(document_ids, np.ndarray) else list(document_ids))
         if ids.dtype == bool and ids.shape != (self.n_documents,):
             raise ValueError(f"got a mask of shape {ids.shape}; expected one entry for each of {len(self):,} documents")
@@ -355,7 +351,7 @@ class Corpus:
             )
         return rows.astype(np.int64)
 
-    def _part(self, rows: Int[np.ndarray, chosen], note: str) -> Corpus:
+    def _part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Corpus":
         def chosen(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
             return None if values is None else tuple(values[row] for row in rows)
 
@@ -365,6 +361,7 @@ class Corpus:
             document_names=chosen(self.document_names),
             document_labels=chosen(self.document_labels),
             notes=(*self.notes, note),
+            unknown=None,
         )
 
     # -- identity and looks -------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Corpora to begin with: one that every machine already holds, and the folders of LVSEARCH_DATA."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""What a fit says about its size: an interval on log p(data | size, parameters), in nats; and its entry in the search."""
+"""What a fit says about its size, an interval on log p(data | size, parameters) in nats, and its entry in a search."""
 
 import math
 from dataclasses import dataclass

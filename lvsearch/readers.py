@@ -1,7 +1,5 @@
 """From anyone's data to checked counts: texts, sparse, dense, pandas and LDA-C input."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

@@ -108,8 +108,8 @@ def _prune(
 
     Smallest first, so that under ties a size gives way to its successors and the search moves on.
     """
-    kept = optimal.any(axis=1)
-    count = optimal.sum(axis=0)
+    kept = np.asarray(optimal.any(axis=1))
+    count = np.asarray(optimal.sum(axis=0))
     for index in np.lexsort((*points.T[::-1], points.sum(axis=1))).tolist():
         if kept[index] and bool(np.all(count[optimal[index]] > 1)):
             kept[index] = False

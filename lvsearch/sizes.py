@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from lvsearch.logspace import LOG_HALF, log_one_minus, log_sum
 from lvsearch.univariate import (
@@ -84,11 +83,12 @@ class Table(Tabulated):
     shape: Size
     probabilities: tuple[float, ...]  # row-major, as given
 
-    def __init__(self, probabilities: ArrayLike) -> None:
+    def __init__(self, probabilities: Sequence[Any] | np.ndarray) -> None:
         array = np.asarray(probabilities, dtype=np.float64)
         require(array.ndim >= 1 and 0 < array.size <= LARGEST_TABLE, "A table needs 1 to 4e6 entries", array.shape)
-        require(bool(np.all(array >= 0.0)), "A table's probabilities must be at least 0 and not NaN", array.min())
-        require(abs(array.sum() - 1.0) <= 1e-6, "A table's probabilities must sum to 1", array.sum())
+        require(bool(np.all(array >= 0.0)), "A table's probabilities must be at least 0 and not NaN", float(array.min()))
+        total = float(array.sum())
+        require(abs(total - 1.0) <= 1e-6, "A table's probabilities must sum to 1", total)
         object.__setattr__(self, "shape", array.shape)
         object.__setattr__(self, "probabilities", tuple(array.ravel().tolist()))
 
@@ -160,8 +160,9 @@ class Joint(Tabulated):
     def _log_table(self) -> Float[np.ndarray, " ..."]:
         values = [float(self.function(tuple(part + 1 for part in index))) for index in np.ndindex(*self.shape)]
         array = np.array(values, dtype=np.float64).reshape(self.shape)
-        legal = not np.isnan(array).any() and -math.inf < array.max() < math.inf
-        require(legal, "Joint's log_pmf must be below +inf, not NaN, and finite somewhere: its largest", array.max())
+        largest = float(array.max())  # NaN if any is
+        legal = -math.inf < largest < math.inf
+        require(legal, "Joint's log_pmf must be below +inf, not NaN, and finite somewhere; its largest", largest)
         return array - log_sum(array.ravel())
 
     def table(self) -> Table:

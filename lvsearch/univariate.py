@@ -117,7 +117,7 @@ class Univariate(SizePrior):
 
 @dataclass(frozen=True)
 class Poisson(Univariate):
-    """Poisson(rate) on 1, 2, 3, …: conditioned on being positive (zero-truncated); with `shifted`, 1 + Poisson(rate)."""
+    """Poisson(rate) conditioned on being positive (zero-truncated); with `shifted`, 1 + Poisson(rate)."""
 
     rate: float | int
     shifted: bool = False
@@ -126,7 +126,7 @@ class Poisson(Univariate):
         require(0.0 < self.rate < math.inf, "Poisson's rate must be positive and finite", self.rate)
 
     def _log_normaliser(self) -> float:
-        return 0.0 if self.shifted else math.log(-math.expm1(-self.rate))
+        return 0.0 if self.shifted else log_one_minus(-float(self.rate))
 
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
         counts = sizes - 1.0 if self.shifted else sizes

@@ -1,7 +1,5 @@
 """Words: how a text is cut into them, and which of them a corpus knows."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -49,7 +47,7 @@ class Analyzer:
             ) from error
 
     @classmethod
-    def for_vocabulary(cls, vocabulary: Sequence[str]) -> Analyzer:
+    def for_vocabulary(cls, vocabulary: Sequence[str]) -> "Analyzer":
         """The analyzer for a vocabulary that came without one: no rule of ours may hide a word that is in it.
 
         Words of two characters or more; lower-cased unless some term has capitals; English stop words removed

@@ -1,4 +1,4 @@
-"""The witness algorithm (Chiang & Poole, Algorithm 1) with no model in sight: which size next, and what is proved so far.
+"""The witness algorithm (Chiang & Poole, Algorithm 1) with no model in sight: which size next, what is proved so far.
 
     search = WitnessSearch(sizes.Poisson(10))
     while (size := search.next_size()) is not None and search.bounds().width > 1.0:
@@ -11,6 +11,7 @@ Both depend on nothing but what was recorded, so a search is rebuilt from its re
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 
 from lvsearch import bounds as bounds_of
@@ -111,8 +112,8 @@ class WitnessSearch:
     def record(self, size: Size | int, evidence: Evidence | float | int) -> Record:
         """Enter the evidence of a size, in any order after (1, …, 1).
 
-        Where models are nested, a lower end below that of the best witness is replaced by the witness's evidence (the
-        witness's fit with empty extra components), which the returned record says. Upper ends are clipped to the ceiling.
+        Where models are nested, evidence with a lower end below that of the best witness is replaced by the witness's
+        (its fit with empty extra components), and the returned record says so. Upper ends are clipped to the ceiling.
 
         Raises ValueError for a size recorded twice, another first size than (1, …, 1), NaN, or a lower end above the
         ceiling (by more than 1e-9 of it; less is rounding, and clipped).
@@ -159,12 +160,11 @@ class WitnessSearch:
     def _append(self, record: Record) -> None:
         first = (1,) * self.prior.dimension
         as_size(record.size, self.prior.dimension)
-        self._under_ceiling(record.size, record.evidence)
         if record.size in self._records:
             raise ValueError(f"Size {record.size} is recorded already; each size is recorded once.")
         if not self._records and record.size != first:
             raise ValueError(f"The first size must be {first}, the witness of all others: got {record.size}.")
-        self._records[record.size] = record
+        self._records[record.size] = replace(record, evidence=self._under_ceiling(record.size, record.evidence))
 
     def _cut(self) -> None:
         if self._records:

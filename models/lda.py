@@ -10,7 +10,7 @@ Source: Blei (2004), §3.2–3.4. The generative story, with the equations that 
 | field | letter | shape | support |
 |---|---|---|---|
 | `topic_concentration` | η (the thesis' λ of §3.4.3) | () | > 0 |
-| `concentration` | α: () is the total, spread evenly over the topics; (capacity,) is one value per topic | | > 0 |
+| `concentration` | α: () is the total, spread evenly over the topics; (K,) is one value per topic | | > 0 |
 | site `topic_word` | log β | (topic, word) | simplex |
 | site `proportions` | log θ_d | (topic,) | simplex |
 | site `assignment` | z_dn, one row for each *distinct* word of the document | (token, topic) | one-hot |
@@ -84,8 +84,9 @@ class LDA(Model):
     def alpha(self, on: Masks) -> Float[Array, " topic"]:
         """The Dirichlet parameter of a document's proportions; 0 for topics that do not exist."""
         topic = on["topic"]
-        spread = self.concentration / topic.sum() if self.concentration.ndim == 0 else jnp.asarray(self.concentration)
-        return jnp.where(topic, spread, 0.0)
+        if self.concentration.ndim == 0:
+            return jnp.where(topic, self.concentration / topic.sum(), 0.0)
+        return jnp.where(topic, jnp.pad(self.concentration, (0, len(topic) - len(self.concentration))), 0.0)
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         log_beta = g["topic_word"]

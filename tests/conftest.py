@@ -1,6 +1,6 @@
 """What every test session shares: one precision, one backend, strictness where it is wanted, data where it is present.
 
-Tests run with x64 off, as production does; float64 oracles take the `float64` fixture. Shapes and types of every function
+Tests run with x64 off, as production does; float64 oracles take the `float64` fixture. Shapes and types of functions
 in `lvsearch` are checked (`--jaxtyping-packages` in pyproject.toml; `test_structure.py` holds the canary).
 """
 

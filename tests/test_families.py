@@ -532,4 +532,4 @@ def test_sparse_dirichlet_draws_keep_their_logarithms():
     drawn = np.asarray(f.Dirichlet().sample(jax.random.key(0), jnp.full((200, 5), 0.001 - 1)))
     assert np.all(np.isfinite(drawn))
     assert drawn.min() < -200
-    np.testing.assert_allclose(np.exp(drawn).sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.exp(drawn).sum(-1), 1, rtol=2e-4)  # a logarithm of −1000 has an error of 6e-5

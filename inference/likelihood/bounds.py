@@ -214,7 +214,7 @@ def bounds_of(topics: TopicSet, counts: sparse.csr_array) -> Interval:
     single = jnp.asarray(topics.word_topic, jnp.float32), jnp.asarray(topics.alpha, jnp.float32)
     with jax.enable_x64(True):
         double = jnp.asarray(topics.word_topic, jnp.float64), jnp.asarray(topics.alpha, jnp.float64)
-    for tile in tiles(counts, rows, tokens=False, cells=max(1, TILE_CELLS // len(topics.alpha))):
+    for tile in tiles(counts, rows, tokens=False, height_of=lambda length: TILE_CELLS // (length * len(topics.alpha))):
         found = jax.tree.map(np.asarray, _find_tile(*single, tile.words, tile.counts))
         with jax.enable_x64(True):
             points = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), found)

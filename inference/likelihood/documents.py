@@ -4,7 +4,7 @@ A document's padded length depends on that document alone, and so do its random 
 depends on shapes alone. Every estimator of this package loops over `tiles` and fills a result row by row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +35,11 @@ class Tile(NamedTuple):
     rows: Int[np.ndarray, "real"]  # row of the corpus
     words: Int32[np.ndarray, "document slot"]
     counts: Int32[np.ndarray, "document slot"]  # 0 = padding
+
+    @property
+    def padded_rows(self) -> Int32[np.ndarray, "document"]:
+        """`rows`, with zeros for the padding."""
+        return np.pad(self.rows, (0, len(self.words) - len(self.rows))).astype(np.int32)
 
 
 def read_topics(topics: Any, alpha: Any) -> TopicSet:
@@ -99,9 +104,9 @@ def padded_length(length: int) -> int:
 
 
 def tiles(
-    counts: sparse.csr_array, rows: Int[np.ndarray, "document"], *, tokens: bool, cells: int
+    counts: sparse.csr_array, rows: Int[np.ndarray, "document"], *, tokens: bool, height_of: Callable[[int], int]
 ) -> Iterator[Tile]:
-    """Documents `rows` in tiles of at most about `cells` padded slots, short documents first.
+    """Documents `rows` in tiles of about `height_of(padded length)` documents, short documents first.
 
     tokens=False: a slot is a distinct word with its count; tokens=True: a slot is one token (count 1), in word order.
     """
@@ -110,8 +115,7 @@ def tiles(
     for length in np.unique(padded[rows]):
         bucket = rows[padded[rows] == length]
         bucket = bucket[np.argsort(sizes[bucket], kind="stable")]
-        height = max(1, cells // int(length))
-        height = min(1 << (height.bit_length() - 1), 1 << (len(bucket) - 1).bit_length())
+        height = min(1 << (max(1, height_of(int(length))).bit_length() - 1), 1 << (len(bucket) - 1).bit_length())
         for start in range(0, len(bucket), height):
             chosen = bucket[start : start + height]
             words = np.zeros((height, length), np.int32)

@@ -104,11 +104,12 @@ def log_total(logits: Any, event_mask: Any) -> Array:
 
 
 def log_normalised(logits: Any, event_mask: Any) -> Array:
+    """Logits less their log total: the logs of numbers that sum to 1 over the entries that exist."""
     return keep(logits - log_total(logits, event_mask), event_mask)
 
 
 def zero_statistics(family: Family, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Statistics of 0, which contribute nothing to a log-joint linear in them; shape: elements, then the event if any."""
+    """Statistics of 0, which add nothing to a log-joint linear in them; shape: elements, then the event if any."""
     zeros = jnp.zeros(shape, dtype)
     fields = family.statistics_type
     return zeros if fields is None else fields(*[zeros for _ in fields._fields])

@@ -192,6 +192,7 @@ def _unstack(stacked: Array) -> tuple[Array, Array]:
 
 
 def draw_gaussian(key: RandomKey, linear: Any, precision: Any) -> Array:
+    """One draw per element from natural parameters (precision · mean, precision)."""
     noise = jax.random.normal(key, linear.shape, linear.dtype)
     return linear / precision + noise / jnp.sqrt(precision)
 

@@ -86,14 +86,19 @@ class PointSimplex(Family[Event]):
 
     def mean(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
         counts = keep(jnp.maximum(natural, 0) + self.smoothing, event_mask)
-        total = counts.sum(-1, keepdims=True)
-        raised = jnp.maximum(counts / jnp.where(total > 0, total, 1), self.floor)
-        return log_normalised(jnp.log(raised), event_mask)
+        counted = counts.sum(-1, keepdims=True) > 0
+        counts = jnp.where(counted, counts, keep(jnp.ones_like(counts), event_mask))
+        raised = jnp.maximum(counts / _positive(counts.sum(-1, keepdims=True)), self.floor)
+        total = _positive(keep(raised, event_mask).sum(-1, keepdims=True))
+        return keep(jnp.log(raised / total), event_mask)
 
     def natural(self, mean: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
-        """The counts of one observation in all, less `smoothing`: natural parameters are unique up to their total."""
-        entries = keep(jnp.ones_like(mean), event_mask).sum(-1, keepdims=True)
-        return keep(jnp.exp(mean) * (1 + entries * self.smoothing) - self.smoothing, event_mask)
+        """Natural parameters are unique up to their scale: the smallest here with no negative count, of total ≥ 1."""
+        probability = jnp.exp(mean if event_mask is None else jnp.where(event_mask, mean, 0))
+        entries = keep(jnp.ones_like(probability), event_mask).sum(-1, keepdims=True)
+        smallest = probability.min(-1, keepdims=True)  # entries that do not exist have 1
+        total = jnp.maximum(1 + entries * self.smoothing, self.smoothing / smallest)
+        return keep(probability * total - self.smoothing, event_mask)
 
     def entropy(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element"]:
         return jnp.zeros_like(natural[..., 0])
@@ -118,3 +123,8 @@ def _concentration(natural: Any, event_mask: Any) -> tuple[Array, Array]:
     concentration = jnp.where(event_mask, natural + 1, 1)
     total = jnp.where(event_mask, concentration, 0).sum(-1)
     return concentration, jnp.where(event_mask.any(-1), total, 1)
+
+
+def _positive(total: Array) -> Array:
+    """`total` where it is positive, 1 where nothing exists: a divisor whose gradient is finite."""
+    return jnp.where(total > 0, total, 1)

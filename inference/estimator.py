@@ -1,0 +1,218 @@
+"""What fits a model at one size: the common face of the generic engine and of the hand-written kernels.
+
+`estimator(model, data)` gives the fastest estimator known for the model's type; a kernel registers itself with
+`estimator.register(ModelType)`. Every estimator answers with an `Estimate`, whose bounds are computed in float64 at
+exactly the state that it carries.
+"""
+
+from collections.abc import Mapping
+from functools import singledispatch
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.meanfield import (
+    MeanField,
+    ascend,
+    batch_bound,
+    blank_locals,
+    cast,
+    expected_statistics,
+    fit_locals,
+    globals_bound,
+    mask_elements,
+    scattered_start,
+)
+from lvsearch.models.contract import Model, Statistics
+
+CAPACITIES = (8, 16, 32, 48, 64, 96, 128, 192, 256)
+"""Sizes are padded to one of these (beyond the last: to its multiples), so that few shapes are compiled."""
+
+
+class Estimate(NamedTuple):
+    """A model fitted at one size.
+
+    | field | meaning |
+    |---|---|
+    | `model` | with the hyper-parameters used, those of existing components only |
+    | `size` | the size variables |
+    | `natural` | natural parameters of q(globals), float32, existing components only |
+    | `log_lower` | lower bound on log p(data | size) (parameters integrated out) or log p(data | size, θ) (plug-in), nats |
+    | `log_upper` | upper bound on the same, `inf` where none was computed |
+    | `passes` | passes over the data |
+    """
+
+    model: Model
+    size: tuple[int, ...]
+    natural: dict[str, Statistics]
+    log_lower: float
+    log_upper: float
+    passes: int
+
+
+class Estimator(Protocol):
+    """Fits one model to one data set at any size."""
+
+    def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
+        """One fit: from scratch with `key`, or grown from the fit of a smaller size."""
+        ...
+
+
+def capacity_of(size: tuple[int, ...]) -> tuple[int, ...]:
+    """The capacity that each size variable is padded to."""
+    return tuple(next((c for c in CAPACITIES if c >= n), -(-n // CAPACITIES[-1]) * CAPACITIES[-1]) for n in size)
+
+
+def cut_axes(
+    model: Model, statistics: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
+) -> dict[str, Statistics]:
+    """Statistics of the globals without the components that do not exist, as NumPy arrays."""
+    on = {axis: np.asarray(mask) for axis, mask in model.active(size, capacity).items()}
+    out = {}
+    for name, site in model.globals().items():
+        index = tuple(on.get(axis, slice(None)) for axis in site.axes)
+
+        def cut(leaf: Array, index: tuple = index) -> np.ndarray:
+            values = np.asarray(leaf)
+            for position, mask in enumerate(index[: values.ndim]):
+                if not isinstance(mask, slice):
+                    values = np.compress(mask, values, axis=position)
+            return values
+
+        out[name] = jax.tree.map(cut, statistics[name])
+    return out
+
+
+def pad_axes(
+    model: Model, statistics: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
+) -> dict[str, Statistics]:
+    """The inverse of `cut_axes`: zeros where components do not exist."""
+    lengths = {axis: mask.shape[0] for axis, mask in model.active(size, capacity).items()}
+    out = {}
+    for name, site in model.globals().items():
+        wanted = [lengths.get(axis) for axis in site.axes]
+
+        def pad(leaf: np.ndarray, wanted: list[int | None] = wanted) -> np.ndarray:
+            width = [(0, (n or have) - have) for n, have in zip(wanted, leaf.shape, strict=False)]
+            return np.pad(leaf, width)
+
+        out[name] = jax.tree.map(pad, statistics[name])
+    return out
+
+
+class GenericEstimator:
+    """Batch mean field by the generic engine, for any model that has no kernel of its own."""
+
+    def __init__(self, model: Model, data: Dataset, *, sweeps: int = 200, tolerance: float = 1e-5):
+        self.model, self.data, self.sweeps, self.tolerance = model, data, sweeps, tolerance
+
+    def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
+        """Coordinate ascent from scattered locals, or from the locals that follow from a smaller fit plus a scatter."""
+        capacity = capacity_of(size)
+        begin = scattered_start(self.model, key, self.data, size, capacity)
+        if start is not None:
+            begin = self._grown(begin, start, size, capacity)
+        fitted = ascend(
+            self.model, self.data, begin, size, capacity=capacity, sweeps=self.sweeps, tolerance=self.tolerance
+        )
+        natural = cut_axes(self.model, fitted.beliefs.natural, size, capacity)
+        lower = exact_bound(self.model, self.data, natural, fitted, size, capacity)
+        return Estimate(self.model, size, natural, lower, np.inf, len(fitted.trace))
+
+    def _grown(self, begin: MeanField, start: Estimate, size: tuple[int, ...], capacity: tuple[int, ...]) -> MeanField:
+        """Components of `start` where it has them, scattered ones where it has not."""
+        old = pad_axes(self.model, start.natural, start.size, capacity)
+        small = {axis: np.asarray(mask) for axis, mask in self.model.active(start.size, capacity).items()}
+        natural = {}
+        for name, site in self.model.globals().items():
+
+            def choose(new: Array, kept: np.ndarray, site: Any = site) -> np.ndarray:
+                where = np.ones((1,) * new.ndim, bool)
+                for position, axis in enumerate(site.axes[: new.ndim]):
+                    if axis in small:
+                        where = where & small[axis].reshape([-1 if p == position else 1 for p in range(new.ndim)])
+                return np.where(where, kept, np.asarray(new))
+
+            natural[name] = jax.tree.map(choose, begin.beliefs.natural[name], old[name])
+        on = self.model.active(size, capacity)
+        mean = {n: expected_statistics(s, natural[n], on) for n, s in self.model.globals().items()}
+        return begin._replace(beliefs=begin.beliefs._replace(natural=natural, mean=mean))
+
+
+def exact_bound(
+    model: Model,
+    data: Dataset,
+    natural: Mapping[str, Statistics],
+    fitted: MeanField,
+    size: tuple[int, ...],
+    capacity: tuple[int, ...],
+) -> float:
+    """The bound in float64 at exactly these globals, the locals refreshed by one sweep, in nats."""
+    with jax.enable_x64(True):
+        padded = jax.tree.map(lambda x: np.asarray(x, np.float64), pad_axes(model, natural, size, capacity))
+        on = model.active(size, capacity)
+        mean = {n: expected_statistics(s, padded[n], on) for n, s in model.globals().items()}
+        beliefs = fitted.beliefs._replace(natural=padded, mean=mean)
+        total = float(globals_bound(model, beliefs, size, capacity=capacity))
+        for batch, l in zip(cast(data, np.float64).batches, fitted.locals, strict=True):
+            start = jax.tree.map(lambda x: np.asarray(x, np.float64), l)
+            refreshed = fit_locals(model, mean, batch, start, size, capacity=capacity, sweeps=1)
+            per_unit = batch_bound(model, mean, batch, refreshed, size, capacity=capacity)
+            total += float(np.asarray(per_unit) @ np.asarray(batch.weight))
+    return total
+
+
+@singledispatch
+def estimator(model: Model, data: Dataset) -> Estimator:
+    """The fastest estimator known for this type of model."""
+    return GenericEstimator(model, data)
+
+
+# ── what a fitted model says about units ────────────────────────────────────────────────────────────────────────────
+
+
+UNIT_SWEEPS, UNIT_TOLERANCE = 100, 1e-4
+
+
+class Described(NamedTuple):
+    """Per unit of a data set, in its order: the expected value of the representing site, and the bound in nats."""
+
+    representation: np.ndarray
+    log_lower: np.ndarray
+
+
+@singledispatch
+def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described:
+    """Fit the locals of new units with the parameters at their posterior means; model: `estimate.model`.
+
+    The bound is a lower bound on log p(unit | θ̂) at the point estimate θ̂, in nats, in float64.
+    """
+    size = estimate.size
+    capacity = capacity_of(size)
+    on = model.active(size, capacity)
+    site = model.locals()[model.representation]
+    representation, lower = [], []
+
+    def point(dtype: Any) -> dict[str, Statistics]:
+        natural = jax.tree.map(lambda x: np.asarray(x, dtype), pad_axes(model, estimate.natural, size, capacity))
+        points = {n: s.family.point(natural[n], s.event_mask(on)) for n, s in model.globals().items()}
+        return {n: mask_elements(s, points[n], on) for n, s in model.globals().items()}
+
+    g = point(np.float32)
+    for batch in data.batches:
+        start = blank_locals(model, batch, size, capacity=capacity)
+        settled = fit_locals(model, g, batch, start, size, capacity=capacity, sweeps=UNIT_SWEEPS, tolerance=UNIT_TOLERANCE)
+        described = site.family.point(settled.natural[model.representation], site.event_mask(on))
+        values = np.asarray(site.family.value(described, site.event_mask(on)))
+        representation.append(values[..., : size[0]] if site.axes[-1] in on else values)
+        with jax.enable_x64(True):
+            double = cast(Dataset((batch,), (), {}, 0), np.float64).batches[0]
+            wide = jax.tree.map(lambda x: np.asarray(x, np.float64), settled)
+            g64 = point(np.float64)
+            refreshed = fit_locals(model, g64, double, wide, size, capacity=capacity, sweeps=1)
+            lower.append(np.asarray(batch_bound(model, g64, double, refreshed, size, capacity=capacity)))
+    return Described(data.gather(representation), data.gather(lower))
+

@@ -1,0 +1,72 @@
+"""The harmonic mean (hm), kept because the literature compares with it. Do not decide anything by it.
+
+  1 / p̂(j) = mean over k ~ p(k | j) of 1 / p(j | k),   p(j | k) = Π_l β_{k_l, j_l}                     (Buntine §3.2)
+
+The mean of inverses is dominated by the few worst samples, which are rarely seen, so p̂ is too high: by Jensen
+E log p̂ ≥ log p for samples of the posterior.
+"""
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Key
+from scipy import sparse
+
+from lvsearch.inference.likelihood.documents import Tile, TopicSet
+from lvsearch.inference.likelihood.gibbs_sweep import Assignment, lane_keys, one_hot, sweep, sweep_keys, token_tile
+from lvsearch.inference.likelihood.mean_field_importance import average_of_weights
+from lvsearch.inference.likelihood.per_tile import estimate_tiles
+from lvsearch.inference.likelihood.result import Bias, Estimate
+
+LANES = 512  # documents per call
+BURN_IN = 20  # sweeps before the first sample
+
+
+@partial(jax.jit, static_argnames=("samples",))
+def _log_inverses(word_topic, alpha, words, counts, rows, key, samples: int):
+    """−log p(j | k) after each sweep (sample, document)."""
+    beta, real = token_tile(word_topic, words, counts)
+    n_topics, n_documents = beta.shape[1:]
+    keys = lane_keys(key, rows, 1)
+    log_beta = jnp.log(jnp.maximum(beta, jnp.finfo(beta.dtype).tiny))
+    longest = jnp.max(jnp.sum(counts, axis=1))
+
+    def one_sweep(r, carry):
+        state, record = carry
+        state = sweep(sweep_keys(keys, r), longest, state, alpha, beta, real)
+        chosen = jnp.take_along_axis(log_beta, state.topic.transpose(0, 2, 1), axis=1)[:, 0]
+        return state, record.at[jnp.maximum(r - BURN_IN, 0)].set(-jnp.sum(chosen * real, axis=0))
+
+    # any start the model allows: each token in its likeliest topic
+    topic = jnp.argmax(beta, axis=1)[:, :, None].astype(jnp.int32)
+    start_counts = jnp.sum(jax.vmap(lambda t, r: one_hot(t, n_topics, r))(topic, real), axis=0)
+    start = Assignment(topic, start_counts), jnp.zeros((samples, n_documents))
+    return lax.fori_loop(0, BURN_IN + samples, one_sweep, start)[1]
+
+
+@dataclass(frozen=True)
+class HarmonicMean:
+    """The harmonic mean of p(j | k) over sweeps of one Gibbs chain."""
+
+    bias: Bias = "upper"
+    samples: int = 200
+
+    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, ""]) -> Estimate:
+        warnings.warn(
+            "the harmonic mean is badly biased upwards and its standard error is not to be trusted; it is kept for "
+            'comparison with the literature only: use method="lrs" or "mfi"',
+            UserWarning,
+            stacklevel=4,
+        )
+
+        def one_tile(tile: Tile, word_topic, alpha) -> Estimate:
+            record = _log_inverses(word_topic, alpha, tile.words, tile.counts, tile.padded_rows, key, samples)
+            inverse = average_of_weights(np.asarray(record, np.float64).T, 0.0)
+            return inverse._replace(log_likelihood=-inverse.log_likelihood)
+
+        return estimate_tiles(topics, counts, one_tile, documents_per_tile=LANES)

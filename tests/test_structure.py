@@ -1,0 +1,241 @@
+"""The rules of the house, checked: who may import whom, what an import costs, what is documented, what is enforced."""
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import jax.numpy as jnp
+import pytest
+from jaxtyping import TypeCheckError
+
+import lvsearch
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = {"models": ROOT / "models", "inference": ROOT / "inference", "lvsearch": ROOT / "lvsearch"}
+MAY_IMPORT = {
+    "models": {"lvsearch.models"},
+    "inference": {"lvsearch.models", "lvsearch.inference"},
+    "lvsearch": {"lvsearch"},
+}
+PLAIN = ("evidence", "logspace", "univariate", "sizes", "regions", "witness", "bounds", "posterior", "prediction")
+JAX_FAMILY = {"jax", "jaxlib", "equinox", "numpyro", "optax"}
+TOP_LEVEL = {"pyproject.toml", "README.md", "LICENSE", "lvsearch", "models", "inference", "tests", "notebooks"}
+
+
+def source_files(room: str) -> list[Path]:
+    """The files of one room; the links from lvsearch/ into the other two are not followed."""
+    folder = ROOMS[room]
+    nested = {folder / "models", folder / "inference"} if room == "lvsearch" else set()
+    return sorted(p for p in folder.rglob("*.py") if not nested & set(p.parents))
+
+
+def module_name(room: str, path: Path) -> str:
+    parts = path.relative_to(ROOMS[room]).with_suffix("").parts
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    return ".".join(("lvsearch", *(() if room == "lvsearch" else (room,)), *parts))
+
+
+def imported_modules(path: Path, name: str) -> set[str]:
+    """Every module that a file imports anywhere, relative imports resolved, `from a import b` as both a and a.b."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = importlib.util.resolve_name("." * node.level + base, package)
+            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+    return found
+
+
+FILES = [(room, path) for room in ROOMS for path in source_files(room)]
+FILE_IDS = [str(path.relative_to(ROOT)) for _, path in FILES]
+MODULES = [module_name(room, path) for room, path in FILES]
+
+
+# --- Who may import whom ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("room", "path"), FILES, ids=FILE_IDS)
+def test_imports_point_one_way(room, path):
+    """lvsearch → inference → models, always under the name lvsearch."""
+    for imported in imported_modules(path, module_name(room, path)):
+        top = imported.partition(".")[0]
+        assert top not in ("models", "inference"), f"import lvsearch.{imported}, not {imported}"
+        if top == "lvsearch" and imported != "lvsearch":
+            allowed = MAY_IMPORT[room]
+            assert any(imported == a or imported.startswith(a + ".") for a in allowed), (
+                f"{room}/ may not import {imported}"
+            )
+        if room != "lvsearch":
+            assert imported != "lvsearch", f"{room}/ may not import the package above it"
+
+
+def test_the_import_reader_sees_every_form(tmp_path):
+    """The checker is checked: plain, from, relative, and nested imports."""
+    file = tmp_path / "example.py"
+    file.write_text(
+        "import a.b\nfrom c import d\nfrom . import e\nfrom ..f import g\ndef h():\n    import models.lda\n"
+    )
+    found = imported_modules(file, "lvsearch.inference.example")
+    assert {"a.b", "c", "c.d", "lvsearch.inference.e", "lvsearch.f", "lvsearch.f.g", "models.lda"} <= found
+
+
+def reachable(name: str) -> set[str]:
+    """All modules outside lvsearch that importing `name` can reach through lvsearch's own modules (packages apart)."""
+    paths = dict(zip(MODULES, (path for _, path in FILES), strict=True))
+    seen, waiting, outside = set(), [name], set()
+    while waiting:
+        current = waiting.pop()
+        if current in seen or current not in paths:
+            continue
+        seen.add(current)
+        for imported in imported_modules(paths[current], current):
+            if imported.startswith("lvsearch."):
+                waiting.append(imported)
+            else:
+                outside.add(imported.partition(".")[0])
+    return outside
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_search_arithmetic_needs_no_jax(name):
+    module = f"lvsearch.{name}"
+    if module not in MODULES:
+        pytest.skip(f"there is no {name}.py")
+    assert not reachable(module) & JAX_FAMILY
+
+
+def test_one_file_is_one_module():
+    """After importing everything, no file has been loaded under two names."""
+    for name in MODULES:
+        if not name.endswith("__main__"):
+            importlib.import_module(name)
+    assert not [key for key in sys.modules if re.match(r"(models|inference)(\.|$)", key)]
+    loaded: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        if name.startswith("lvsearch") and getattr(module, "__file__", None):
+            real = os.path.realpath(module.__file__)
+            assert loaded.setdefault(real, name) == name
+    assert {m.name for m in pkgutil.walk_packages(lvsearch.__path__, "lvsearch.")} == set(MODULES) - {"lvsearch"}
+
+
+def test_no_module_hides_the_search_function():
+    assert not [path for _, path in FILES if path.name == "search.py"]
+
+
+def test_links_reach_the_other_rooms():
+    for room in ("models", "inference"):
+        link = ROOMS["lvsearch"] / room
+        assert link.is_symlink()
+        assert os.readlink(link) == f"../{room}"
+
+
+def test_top_level_holds_exactly_the_rooms():
+    """Tracked files only: what builds and runs leave behind is ignored."""
+    git = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if git.returncode:
+        pytest.skip("not a git checkout")
+    entries = {line.split("/")[0] for line in git.stdout.splitlines()}
+    assert {entry for entry in entries if not entry.startswith(".")} <= TOP_LEVEL
+
+
+# --- What an import costs ---------------------------------------------------------------------------------------------
+
+
+def test_import_allocates_nothing_and_changes_nothing():
+    """A fresh interpreter imports everything: no array lives on any device, no warning, x64 untouched."""
+    program = f"""
+import importlib, jax
+for name in {[n for n in MODULES if not n.endswith("__main__")]!r}:
+    importlib.import_module(name)
+assert not jax.live_arrays(), jax.live_arrays()
+assert not jax.config.jax_enable_x64
+assert not jax.config.jax_numpy_rank_promotion == "raise"
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+# --- What is documented -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_names_are_documented(name):
+    """Modules, and the public classes, functions and methods defined in them."""
+    module = importlib.import_module(name)
+    assert inspect.getdoc(module), f"{name} has no docstring"
+    undocumented = []
+    for public, value in vars(module).items():
+        if public.startswith("_") or getattr(value, "__module__", None) != name:
+            continue
+        if (inspect.isclass(value) or inspect.isfunction(inspect.unwrap(value))) and not own_doc(value):
+            undocumented.append(f"{name}.{public}")
+    assert not undocumented
+
+
+def own_doc(value) -> str | None:
+    """A docstring that was written: NamedTuples and dataclasses invent one from their fields."""
+    doc = value.__dict__.get("__doc__") if inspect.isclass(value) else inspect.getdoc(value)
+    return None if doc and inspect.isclass(value) and doc.startswith(f"{value.__name__}(") else doc
+
+
+def test_promised_names_exist_and_are_documented():
+    for name in getattr(lvsearch, "__all__", ()):
+        assert inspect.getdoc(getattr(lvsearch, name)), f"lvsearch.{name} has no docstring"
+
+
+# --- What is enforced -------------------------------------------------------------------------------------------------
+
+
+def test_canary_wrong_shapes_and_types_raise():
+    """The shape checks are on, in each room: without this, annotations rot unseen."""
+    from lvsearch.inference.data import Batch, Dataset
+    from lvsearch.models.families import Categorical, Dirichlet, PointSimplex
+    from lvsearch.sizes import Poisson
+
+    Dirichlet().mean(jnp.zeros((2, 3)))
+    with pytest.raises(TypeCheckError):  # no event axis
+        Dirichlet().mean(jnp.zeros(()))
+    with pytest.raises(TypeCheckError):  # integers
+        Categorical().mean(jnp.zeros((2, 3), jnp.int32))
+    with pytest.raises(TypeCheckError):  # a mask of another event
+        Dirichlet().mean(jnp.zeros((2, 3)), jnp.ones(4, bool))
+    with pytest.raises(TypeCheckError):
+        PointSimplex(smoothing="much")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeCheckError):  # inference/, reached through its link
+        Dataset(batches=(Batch(0, jnp.ones(1)),), unit_ids=7, extents={}, n_units=1)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeCheckError):  # lvsearch/ itself
+        Poisson("ten")  # pyright: ignore[reportArgumentType]
+
+
+def test_warnings_are_errors():
+    import warnings
+
+    with pytest.raises(UserWarning, match="canary"):
+        warnings.warn("canary", stacklevel=1)
+
+
+# --- What is shipped --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_wheel_holds_every_module(tmp_path):
+    """Built in isolation (needs a package index): the links are resolved into files."""
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", tmp_path, ROOT], check=True)
+    (wheel,) = tmp_path.glob("lvsearch-*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
+    expected = {
+        "/".join(("lvsearch", *(() if r == "lvsearch" else (r,)), *p.relative_to(ROOMS[r]).parts)) for r, p in FILES
+    }
+    assert packed == expected
