@@ -37,6 +37,11 @@ class Bounds:
     unvisited_upper: float  # ≥ the same
 
     @property
+    def kind(self) -> str:
+        """The name of the type, in lower case: what the interval rests on."""
+        return type(self).__name__.lower()
+
+    @property
     def weights_lower(self) -> Float[np.ndarray, " sizes"]:
         """Lower ends of log p(s) p(y | s) per generated size."""
         return np.array([log_times(*pair) for pair in zip(self.log_prior, self.evidence_lower, strict=True)])
@@ -199,8 +204,8 @@ def audit(history: Sequence[Certified], tolerance: float = 1e-12) -> tuple[int, 
     return tuple(
         step
         for step, (before, after) in enumerate(pairwise(history), start=1)
-        if after.log_lower < before.log_lower - slack(before.log_lower, after.log_lower)
-        or after.log_upper > before.log_upper + slack(before.log_upper, after.log_upper)
+        if not after.log_lower >= before.log_lower - slack(before.log_lower, after.log_lower)  # true of NaN as well
+        or not after.log_upper <= before.log_upper + slack(before.log_upper, after.log_upper)
     )
 
 

@@ -79,7 +79,7 @@ def posterior(bounds: Bounds) -> Posterior:
         probability_upper.tolist(),
         strict=True,
     )
-    return Posterior(type(bounds).__name__.lower(), tuple(PosteriorRow(*row) for row in columns))
+    return Posterior(bounds.kind, tuple(PosteriorRow(*row) for row in columns))
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def predict_whole_set(
     lower, upper = _ends(
         bounds, log_predictive_lower[:, None], log_predictive_upper[:, None], np.array([float(ceiling)])
     )
-    return PredictionInterval("whole set", type(bounds).__name__.lower(), float(lower[0]), float(upper[0]))
+    return PredictionInterval("whole set", bounds.kind, float(lower[0]), float(upper[0]))
 
 
 def predict_per_document(
@@ -75,7 +75,7 @@ def predict_per_document(
 ) -> PredictionInterval:
     """Interval on Σ_d log p(y′_d | y), each document averaged over sizes by itself; arguments as for the whole set."""
     lower, upper = _ends(bounds, log_predictive_lower, log_predictive_upper, ceilings)
-    return PredictionInterval("per document", type(bounds).__name__.lower(), float(lower.sum()), float(upper.sum()))
+    return PredictionInterval("per document", bounds.kind, float(lower.sum()), float(upper.sum()))
 
 
 def estimate_prediction(

@@ -86,7 +86,9 @@ class Table(Tabulated):
     def __init__(self, probabilities: Sequence[Any] | np.ndarray) -> None:
         array = np.asarray(probabilities, dtype=np.float64)
         require(array.ndim >= 1 and 0 < array.size <= LARGEST_TABLE, "A table needs 1 to 4e6 entries", array.shape)
-        require(bool(np.all(array >= 0.0)), "A table's probabilities must be at least 0 and not NaN", float(array.min()))
+        require(
+            bool(np.all(array >= 0.0)), "A table's probabilities must be at least 0 and not NaN", float(array.min())
+        )
         total = float(array.sum())
         require(abs(total - 1.0) <= 1e-6, "A table's probabilities must sum to 1", total)
         object.__setattr__(self, "shape", array.shape)

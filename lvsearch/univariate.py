@@ -218,9 +218,9 @@ class NegativeBinomial(Univariate):
         if n > 0 and x < (n + 1.0) / (n + r + 2.0):
             first = float(self._log_pmf_at(np.array([start], dtype=np.float64))[0])
             return first + math.log(_incomplete_beta_fraction(float(n), r, x))
-        log_below = math.log(betainc(r, n, one_minus_x)) if n > 0 else -math.inf
+        below = float(betainc(r, n, one_minus_x)) if n > 0 else 0.0  # at most about a half here
         tilt = 0.0 if slope == 0.0 else r * (log_stop - math.log(one_minus_x)) - slope * n
-        return tilt + log_one_minus(log_below)
+        return tilt + math.log1p(-below)
 
     def describe(self) -> str:
         return f"1 + negative binomial, mean {self.mean:g} in all, concentration {self.concentration:g}, on 1, 2, 3, …"

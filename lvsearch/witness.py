@@ -109,6 +109,11 @@ class WitnessSearch:
             return next((size for witness in ascending for size in self._successors(witness)), None)
         return self._next_rung() or self._nearest_to_best()
 
+    @property
+    def on_ladder(self) -> bool:
+        """Without nesting: the doubling ladder is not finished."""
+        return not self.nested and (not self._records or self._next_rung() is not None)
+
     def record(self, size: Size | int, evidence: Evidence | float | int) -> Record:
         """Enter the evidence of a size, in any order after (1, …, 1).
 

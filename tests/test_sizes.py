@@ -97,6 +97,17 @@ def test_negative_binomial_is_what_its_docstring_says():
     )
 
 
+@pytest.mark.parametrize(
+    "prior", [sizes.Poisson(1e4), sizes.NegativeBinomial(1e4, 1e5), sizes.NegativeBinomial(1e4, 0.01)]
+)
+def test_large_sizes_stay_finite_and_falling(prior):
+    masses = [prior.log_mass(size) for size in (1, 2, 100, 5000, 9999, 10001, 12000, 30000, 10**6)]
+    assert masses == sorted(masses, reverse=True)
+    assert masses[0] == 0.0
+    assert masses[-1] < -5.0
+    assert all(math.isfinite(mass) for mass in masses)
+
+
 def test_product_regions_agree_with_direct_summation_in_a_tail_of_minus_400():
     prior = sizes.Product(sizes.Poisson(6), sizes.Geometric(0.31), sizes.NegativeBinomial(4.0, 2.2))
     corner, ends = (120, 23, 44), (None, 31, None)
@@ -108,7 +119,7 @@ def test_product_regions_agree_with_direct_summation_in_a_tail_of_minus_400():
             exact *= sum(row[start - 1 : None if end is None else end - 1])
         assert float(exact.ln()) < -250
         assert_same_log(prior.log_box(corner, ends), exact)
-        exact = math.prod((sum(row[169:]) for row in rows), start=Decimal(1))
+        exact = Decimal(math.prod(sum(row[169:]) for row in rows))
         assert float(exact.ln()) < -400
         assert_same_log(prior.log_mass((170, 170, 170)), exact)
     assert prior.dimension == 3

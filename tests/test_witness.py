@@ -121,6 +121,7 @@ def test_three_size_variables_against_brute_force():
     for step in range(45):
         expected_parent = search.min_witness
         size = search.next_size()
+        assert size is not None
         if expected_parent is not None:
             assert precedes(expected_parent, size)
             assert sum(size) == sum(expected_parent) + 1
@@ -149,14 +150,15 @@ def test_three_size_variables_in_any_order_with_ties(seed, ties):
 @given(seed=st.integers(0, 10_000), dimension=st.integers(1, 3))
 def test_the_search_never_stalls_under_ties_and_any_order(seed, dimension):
     rng = np.random.default_rng(seed)
-    search = WitnessSearch(sizes.Product(*[sizes.Poisson(4.0)] * dimension), max_size=(4, 3, 2)[:dimension])
+    largest = (4, 3, 2)[:dimension]
+    search = WitnessSearch(sizes.Product(*[sizes.Poisson(4.0)] * dimension), max_size=largest)
     search.record((1,) * dimension, -5.0)
-    for size in {tuple((rng.integers(1, end + 1)) for end in search.max_size) for _ in range(2)}:
-        if tuple(map(int, size)) not in search.generated:
-            search.record(tuple(map(int, size)), float(-rng.integers(1, 4)))
+    for size in {tuple(int(rng.integers(1, end + 1)) for end in largest) for _ in range(2)}:
+        if size not in search.generated:
+            search.record(size, float(-rng.integers(1, 4)))
     while (size := search.next_size()) is not None:
         search.record(size, float(-rng.integers(1, 4)))
-    assert set(search.generated) == set(product(*(range(1, end + 1) for end in search.max_size)))
+    assert set(search.generated) == set(product(*(range(1, end + 1) for end in largest)))
 
 
 def test_a_record_below_its_witness_is_replaced_and_says_so():
@@ -168,7 +170,9 @@ def test_a_record_below_its_witness_is_replaced_and_says_so():
     assert search.record(2, -15.0).replaced_by is None
     kept = search.record(5, Evidence(-12.0, -11.5))  # equal lower ends: nothing to replace
     assert kept.replaced_by is None
-    assert search.best_witness(7).size == (5,)
+    witness = search.best_witness(7)
+    assert witness is not None
+    assert witness.size == (5,)
     assert all(record.evidence.upper >= record.evidence.lower for record in search.records)
     free = WitnessSearch(sizes.Poisson(5), nested=False)
     free.record(1, -20.0)

@@ -1,6 +1,6 @@
 """A certified interval on log p(document | α, β): deterministic, searched in float32, proved in float64.
 
-With f(θ) = Σ_w n_w log (θᵀβ)_w, N = Σ_w n_w and p(w | α, β) = E_{θ ~ Dir(α)} e^{f(θ)} (DESIGN §4):
+With f(θ) = Σ_w n_w log (θᵀβ)_w, N = Σ_w n_w and p(w | α, β) = E_{θ ~ Dir(α)} e^{f(θ)}:
 
   lower   the evidence lower bound at any γ, the word indicators at their optimum                             (1)
           Σ_w n_w log Σ_k e^{E log θ_k} β_kw + KL-terms, E log θ_k = ψ(γ_k) − ψ(Σγ)
@@ -20,6 +20,7 @@ from Π_k (1 − r_k t)^{−α_k} = Σ_m (A)_m μ_m t^m / m!. Nothing is subtrac
 with m, the terms left out after m = M add at most μ_M G^{M+1}/(M+1)! · 1/(1 − G/(M+2)), which is added.       (6)
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -27,10 +28,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.special import digamma, gammaln
-from jaxtyping import Array, Float, Float64, Int
+from jaxtyping import Array, Float, Float64
 from scipy import sparse
 
-from lvsearch.inference.likelihood.documents import TopicSet, impossible_documents, read_counts, read_topics, tiles
+from lvsearch.inference.likelihood.documents import (
+    Tile,
+    TopicSet,
+    impossible_documents,
+    map_tiles,
+    read_counts,
+    read_topics,
+    tiles,
+)
 
 ROUNDING_SLACK = 1e-9
 """Both ends move outwards by this × (1 + |end|): over a thousand times the float64 error of sums this long."""
@@ -77,7 +86,8 @@ def lower_bound(gamma, alpha, beta, counts) -> Float[Array, ""]:
 
 
 def log_tilted_mass(slope: Float[Array, "topic"], alpha: Float[Array, "topic"], log_tolerance: float, most_terms):
-    """(4)–(6): an upper bound on log E_{Dir(α)} e^{slope·θ}, above it by e^{log_tolerance} relative, and the tilted mean.
+    """(4)–(6): an upper bound on log E_{Dir(α)} e^{slope·θ}, at most e^{log_tolerance} relative above, and the
+    tilted mean.
 
     Topics with α = 0 are left out. A series that would need more than `most_terms` is cut there: still a bound,
     though perhaps +inf (a θ₀ so close to a face of the simplex is a poor one anyway).
@@ -91,7 +101,9 @@ def log_tilted_mass(slope: Float[Array, "topic"], alpha: Float[Array, "topic"], 
 
     def log_tail(m, log_term):
         beyond = top / (m + 2)
-        return jnp.where(beyond < 1, log_term + log_top - jnp.log(m + 1) - jnp.log1p(-jnp.minimum(beyond, 0.9999)), jnp.inf)
+        return jnp.where(
+            beyond < 1, log_term + log_top - jnp.log(m + 1) - jnp.log1p(-jnp.minimum(beyond, 0.9999)), jnp.inf
+        )
 
     def unfinished(carry):
         m, log_term, log_sum, _, _ = carry
@@ -113,14 +125,14 @@ def log_tilted_mass(slope: Float[Array, "topic"], alpha: Float[Array, "topic"], 
     return floor + jnp.logaddexp(log_sum, log_tail(m, log_term)), mean
 
 
-# ------------------------------------------------------------------------------------- search (float32), for one document
+# ------------------------------------------------------------------------------- search (float32), for one document
 
 
-def find_points(alpha, beta, counts) -> Points:
-    """Coordinate ascent for γ, multiplicative EM for the peak of f, then the fixed point of (3)."""
+def fit_gamma(alpha, beta, counts) -> Float[Array, "topic"]:
+    """Dirichlet parameters of q(θ) by coordinate ascent on (1): γ = α + Σ_w n_w φ_w."""
     on = alpha > 0
     n_tokens = jnp.sum(counts)
-    gamma = jnp.where(on, alpha + n_tokens / jnp.sum(on), 0.0)
+    start = jnp.where(on, alpha + n_tokens / jnp.sum(on), 0.0)
 
     def ascend(carry):
         step, gamma, _ = carry
@@ -129,7 +141,13 @@ def find_points(alpha, beta, counts) -> Points:
         new = alpha + weight * log_fit(weight, beta, counts)[1]
         return step + 1, new, jnp.sum(jnp.abs(new - gamma)) > 1e-4 * n_tokens
 
-    _, gamma, _ = lax.while_loop(lambda carry: (carry[0] < LOWER_STEPS) & carry[2], ascend, (0, gamma, n_tokens > 0))
+    return lax.while_loop(lambda carry: (carry[0] < LOWER_STEPS) & carry[2], ascend, (0, start, n_tokens > 0))[1]
+
+
+def find_points(alpha, beta, counts) -> Points:
+    """Coordinate ascent for γ, multiplicative EM for the peak of f, then the fixed point of (3)."""
+    n_tokens = jnp.sum(counts)
+    gamma = fit_gamma(alpha, beta, counts)
 
     def climb(carry):
         step, theta, _ = carry
@@ -137,7 +155,7 @@ def find_points(alpha, beta, counts) -> Points:
         new = theta * slope
         return step + 1, new / jnp.sum(new), jnp.max(slope) > n_tokens + 0.01
 
-    start = jnp.where(on, gamma + 1e-3, 0.0)
+    start = jnp.where(alpha > 0, gamma + 1e-3, 0.0)
     peak = lax.while_loop(
         lambda carry: (carry[0] < CLIMB_STEPS) & carry[2], climb, (0, start / jnp.sum(start), n_tokens > 0)
     )[1]
@@ -156,7 +174,7 @@ def find_points(alpha, beta, counts) -> Points:
     return Points(gamma, peak, contact)
 
 
-# -------------------------------------------------------------------------------------- proof (float64), for one document
+# -------------------------------------------------------------------------------- proof (float64), for one document
 
 
 def prove(points: Points, alpha, beta, counts) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -172,6 +190,12 @@ def prove(points: Points, alpha, beta, counts) -> tuple[Float[Array, ""], Float[
 
 
 @jax.jit
+def gamma_tile(word_topic, alpha, words, counts) -> Float[Array, "document topic"]:
+    """`fit_gamma` for a tile of documents."""
+    return jax.vmap(lambda w, n: fit_gamma(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
+
+
+@jax.jit
 def _find_tile(word_topic, alpha, words, counts):
     return jax.vmap(lambda w, n: find_points(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
 
@@ -182,7 +206,7 @@ def _prove_tile(word_topic, alpha, words, counts, points):
     return jax.vmap(one)(words, counts.astype(alpha.dtype), points)
 
 
-# ------------------------------------------------------------------------------------------------------------ for people
+# -------------------------------------------------------------------------------------------------------- for people
 
 
 def saturated_ceiling(counts: sparse.csr_array) -> Float64[np.ndarray, "document"]:
@@ -205,6 +229,11 @@ def document_bounds(topics: Any, alpha: Any, counts: Any) -> Interval:
     return bounds_of(topic_set, read_counts(counts, topic_set.word_topic.shape[0]))
 
 
+def distinct_word_tiles(counts: sparse.csr_array, rows: np.ndarray, n_topics: int) -> Iterator[Tile]:
+    """Tiles of distinct words small enough to stay in cache."""
+    return tiles(counts, rows, tokens=False, height_of=lambda length: TILE_CELLS // (length * n_topics))
+
+
 def bounds_of(topics: TopicSet, counts: sparse.csr_array) -> Interval:
     """`document_bounds` on checked inputs."""
     impossible = impossible_documents(topics, counts)
@@ -214,16 +243,22 @@ def bounds_of(topics: TopicSet, counts: sparse.csr_array) -> Interval:
     single = jnp.asarray(topics.word_topic, jnp.float32), jnp.asarray(topics.alpha, jnp.float32)
     with jax.enable_x64(True):
         double = jnp.asarray(topics.word_topic, jnp.float64), jnp.asarray(topics.alpha, jnp.float64)
-    for tile in tiles(counts, rows, tokens=False, height_of=lambda length: TILE_CELLS // (length * len(topics.alpha))):
+
+    def work(tile: Tile) -> tuple[Tile, np.ndarray, np.ndarray]:
         found = jax.tree.map(np.asarray, _find_tile(*single, tile.words, tile.counts))
         with jax.enable_x64(True):
             points = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), found)
-            ends = _prove_tile(*double, tile.words, tile.counts, points)
-        lower[tile.rows], upper[tile.rows] = (np.asarray(end)[: len(tile.rows)] for end in ends)
+            low, high = _prove_tile(*double, tile.words, tile.counts, points)
+            return tile, np.asarray(low), np.asarray(high)
+
+    for tile, low, high in map_tiles(work, distinct_word_tiles(counts, rows, len(topics.alpha))):
+        lower[tile.rows], upper[tile.rows] = low[: len(tile.rows)], high[: len(tile.rows)]
     finite = ~impossible & (np.diff(counts.indptr) > 0)
     broken = finite & ~(np.isfinite(lower) & np.isfinite(upper))
     if broken.any():
-        raise FloatingPointError(f"no finite interval for documents {np.flatnonzero(broken)[:5]}: please report this case")
+        raise FloatingPointError(
+            f"no finite interval for documents {np.flatnonzero(broken)[:5]}: please report this case"
+        )
     lower[finite] -= ROUNDING_SLACK * (1 + np.abs(lower[finite]))
     upper[finite] += ROUNDING_SLACK * (1 + np.abs(upper[finite]))
     return Interval(lower, np.where(impossible, upper, np.minimum(upper, saturated_ceiling(counts))))

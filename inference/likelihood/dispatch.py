@@ -51,8 +51,8 @@ def document_likelihood(
     exact    dynamic programming over topic counts       K binom(L + K − 1, K)    none; refuses above 10⁸ updates
     bounds   certified lower and upper end               iterations · W K         lower (and .upper)
 
-    samples: 200 for mfi, mfi2, hm and 100 for lr, lrs unless given. key: `jax.random.key(seed)`, required by the sampling
-    methods; a document's draws depend on the key, on its row and on its words, not on the documents around it.
+    samples: 200 for mfi, mfi2, hm and 100 for lr, lrs unless given. key: `jax.random.key(seed)`, required by the
+    sampling methods; a document's draws depend on the key, its row and its words, not on the documents around it.
 
     A word with probability zero under every topic gives −inf and a warning. Raises ValueError for malformed input.
     Sources: Buntine 2009 (hm, mfi, mfi2, lr, lrs); Wallach, Murray, Salakhutdinov & Mimno 2009 (lr).
@@ -77,9 +77,7 @@ def document_likelihood(
     nothing, none_effective = np.zeros(counts.shape[0]), np.full(counts.shape[0], np.nan)
     if method == "exact":
         value = exact_log_likelihood(topic_set, counts)
-        return DocumentLikelihood(
-            method, None, "unbiased", value, nothing, none_effective, time.perf_counter() - start
-        )
+        return DocumentLikelihood(method, None, "unbiased", value, nothing, none_effective, time.perf_counter() - start)
     ends = bounds_of(topic_set, counts)
     return DocumentLikelihood(
         method, None, "lower", ends.lower, nothing, none_effective, time.perf_counter() - start, ends.lower, ends.upper

@@ -4,12 +4,17 @@ A document's padded length depends on that document alone, and so do its random 
 depends on shapes alone. Every estimator of this package loops over `tiles` and fills a result row by row.
 """
 
+import os
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
+import jax
 import numpy as np
 from jaxtyping import Float64, Int, Int32
 from scipy import sparse
+
+Result = TypeVar("Result")
 
 SUM_TOLERANCE = 1e-4
 """Largest |row sum − 1| taken for rounding in someone's float32 topics; such rows are renormalised in float64."""
@@ -20,7 +25,9 @@ SHORTEST_PADDED_LENGTH = 16
 class TopicSet(NamedTuple):
     """Checked topics. Inactive ones (alpha 0) keep their place and weigh nothing."""
 
-    word_topic: Float64[np.ndarray, "word topic"]  # β transposed: p(word | topic); columns sum to 1, inactive ones are 0
+    word_topic: Float64[
+        np.ndarray, "word topic"
+    ]  # β transposed: p(word | topic); columns sum to 1, inactive ones are 0
     alpha: Float64[np.ndarray, "topic"]  # Dirichlet parameters, ≥ 0, at least one > 0
 
     def active(self) -> "TopicSet":
@@ -127,3 +134,14 @@ def tiles(
                     word, amount = np.repeat(word, amount), np.ones(sizes[row], np.int32)
                 words[place, : len(word)], amounts[place, : len(word)] = word, amount
             yield Tile(chosen, words, amounts)
+
+
+def map_tiles(work: Callable[[Tile], Result], pieces: Iterator[Tile]) -> Iterator[Result]:
+    """`work` on every tile, in order.
+
+    XLA runs small kernels on one core, so on CPU tiles go to as many threads as there are cores. What a tile gives
+    depends on nothing but the tile: neither threads nor order change a bit.
+    """
+    threads = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(work, pieces)

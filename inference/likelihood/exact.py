@@ -4,8 +4,8 @@ With k_1 … k_l drawn from the Pólya urn, the joint of the first l words and t
 
   P_0(0) = 1,   P_{l+1}(C + e_k) += P_l(C) · (C_k + α_k) / (l + Σα) · β_{k, j_{l+1}},   p(j) = Σ_C P_L(C)
 
-There are binom(l + K − 1, K − 1) count vectors where there are K^l assignments: never more, so plain enumeration is never
-cheaper (the tests enumerate, as the oracle of this oracle). Logs throughout, in float64.
+There are binom(l + K − 1, K − 1) count vectors where there are K^l assignments: never more, so plain enumeration is
+never cheaper (the tests enumerate, as the oracle of this oracle). Logs throughout, in float64.
 """
 
 from math import comb
@@ -43,8 +43,8 @@ def exact_log_likelihood(topics: TopicSet, counts: sparse.csr_array) -> Float64[
     if total > MOST_CELLS:
         raise ValueError(
             f"got {len(lengths)} documents of up to {lengths.max()} tokens with {n_topics} topics: the exact sum needs "
-            f"{float(total):.2g} updates; expected at most {float(MOST_CELLS):.0g}: score fewer or shorter documents, or use "
-            f'method="lrs" (consistent), "mfi" (unbiased, fast) or "bounds" (certified)'
+            f"{float(total):.2g} updates; expected at most {float(MOST_CELLS):.0g}: score fewer or shorter documents, "
+            f'or use method="lrs" (consistent), "mfi" (unbiased, fast) or "bounds" (certified)'
         )
     result = np.where(impossible, -np.inf, 0.0)
     rows = np.flatnonzero(lengths > 0)
@@ -58,7 +58,7 @@ def exact_log_likelihood(topics: TopicSet, counts: sparse.csr_array) -> Float64[
 
 
 def _rank(states: Int64[np.ndarray, "state topic"], binomial: Int64[np.ndarray, "n k"]) -> Int64[np.ndarray, "state"]:
-    """Place of each count vector among those of its total: bars at C_1 + … + C_i + i − 1, combinatorial number system."""
+    """Place of each count vector among those of its total: the combinatorial number of bars at C_1 + … + C_i + i − 1."""
     bars = np.cumsum(states[:, :-1], axis=1) + np.arange(states.shape[1] - 1)
     return binomial[bars, np.arange(1, states.shape[1])].sum(axis=1)
 

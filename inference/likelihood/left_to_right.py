@@ -10,8 +10,8 @@ given j_l. One kernel, two settings:
        many there are. Each prediction is a proper distribution, so on documents of the model it errs low.
   lrs  one chain, `samples` sweeps per position: consistent, since every position's mean converges.
 
-Departure from Buntine §3.6 as printed: the sweep at l there conditions on j_l and is used for p(j_l | ·), which is biased;
-a sweep given j_≤l estimates p(j_{l+1} | j_≤l), as here (DESIGN §7). The order of a bag of words is by word index.
+Departure from Buntine §3.6 as printed: the sweep at l there conditions on j_l and is used for p(j_l | ·), which is
+biased; a sweep given j_≤l estimates p(j_{l+1} | j_≤l), as here. The order of a bag of words is by word index.
 """
 
 from dataclasses import dataclass
@@ -67,7 +67,9 @@ def _predictions(word_topic, alpha, words, counts, lengths, rows, key, chains: i
             by_group = jnp.einsum("dc,cg->gd", p, of_chain, precision=lax.Precision.HIGHEST)
             first = r * sweep_groups // sweeps
             sums = lax.dynamic_update_slice(
-                sums, lax.dynamic_slice(sums, (position, first, 0), (1, chain_groups, n_documents)) + by_group, (position, first, 0)
+                sums,
+                lax.dynamic_slice(sums, (position, first, 0), (1, chain_groups, n_documents)) + by_group,
+                (position, first, 0),
             )
             return state, sums, squares.at[position].add(jnp.sum(p * p, axis=1))
 
@@ -113,7 +115,9 @@ def _summarise(
     spread[0] = 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         effective = np.where(variance > 0, np.minimum(spread.sum(axis=0) / variance, samples), samples)
-        return Estimate(np.log(mean).sum(axis=0), np.sqrt(variance) if groups > 1 else np.full_like(variance, np.nan), effective)
+        return Estimate(
+            np.log(mean).sum(axis=0), np.sqrt(variance) if groups > 1 else np.full_like(variance, np.nan), effective
+        )
 
 
 @dataclass(frozen=True)

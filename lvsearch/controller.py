@@ -1,0 +1,248 @@
+"""The search over sizes: which fit to make next, what to keep, when to stop. It names no model.
+
+The order of a search depends on nothing but its settings and what it found, so a search that was cut off goes on as if
+it had not been.
+
+Nested evidence (plug-in): the witness algorithm of Chiang & Poole; a size starts from its best witness.
+Other evidence (marginal): a doubling ladder first; then, around the sizes that cannot be told from the best, repeated
+fits (`starts` each) and unvisited neighbours, until there is nothing left to settle there; with `exhaustive` all the
+other sizes up to `max_size` follow, nearest to the best first.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tqdm.auto import tqdm
+
+from lvsearch.evidence import Evidence
+from lvsearch.fit import Evaluator, Fit
+from lvsearch.ledger import Trial, Visit, near_mode, record_of, unvisited_neighbour
+from lvsearch.sizes import Size, SizePrior
+from lvsearch.witness import WitnessSearch
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What decides the course of a search, with the prior, the model and the data.
+
+    | field | meaning |
+    |---|---|
+    | `evidence` | "marginal" (parameters integrated out) or "plug-in" (parameters estimated) |
+    | `per_token` | weigh evidence per token against the prior (for reproducing the paper's figures) |
+    | `max_size` | largest size to try, one per size variable; None for no limit |
+    | `seed` | every random number follows from it |
+    | `starts` | fits of a size near the mode (marginal) or of every size (plug-in) |
+    | `grow` | start a size from a smaller one's fit; otherwise always from documents |
+    | `exhaustive` | marginal: visit every size up to `max_size`, not just those near the mode |
+    | `keep` | fitted models to keep beside the witnesses: the most probable ones |
+    """
+
+    evidence: str
+    per_token: bool
+    max_size: Size | None
+    seed: int
+    starts: int
+    grow: bool
+    exhaustive: bool
+    keep: int
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """Everything a search knows: its visits in order, the fits it kept, and why it stopped (None while it runs)."""
+
+    visits: tuple[Visit, ...] = ()
+    kept: Mapping[Size, Fit] = field(default_factory=dict)
+    stopped: str | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When to stop early: after `seconds`, or when the certified bounds are within `width` nats."""
+
+    seconds: float | None = None
+    width: float | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """The next thing to do: one or several trials of one size, the first numbered `trial`."""
+
+    size: Size
+    trial: int
+    trials: int
+
+
+def witness_search(evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState) -> WitnessSearch:
+    """The generated set, witnesses and bounds of a search so far, on the search's scale."""
+    return WitnessSearch.from_records(
+        prior,
+        evaluator.ceiling / evaluator.scale,
+        evaluator.nested,
+        settings.max_size,
+        [record_of(visit, evaluator.scale) for visit in state.visits],
+    )
+
+
+def next_task(
+    evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState, search: WitnessSearch
+) -> Task | None:
+    """What to do next; None when the search is finished."""
+    starts = settings.starts if evaluator.repeatable else 1
+    if evaluator.nested:
+        size = search.next_size()
+        return None if size is None else Task(size, 0, starts)
+    if search.on_ladder:
+        size = search.next_size()
+        return None if size is None else Task(size, 0, 1)
+    near = near_mode(state.visits, prior, starts, evaluator.scale)
+    if near and len(near[0].trials) < starts:
+        return Task(near[0].size, len(near[0].trials), 1)
+    neighbour = unvisited_neighbour(near, state.visits, search.max_size)
+    if neighbour is not None:
+        return Task(neighbour, 0, 1)
+    for visit in near:
+        if len(visit.trials) < starts:
+            return Task(visit.size, len(visit.trials), 1)
+    size = search.next_size() if settings.exhaustive and settings.max_size is not None else None
+    return None if size is None else Task(size, 0, 1)
+
+
+def run(
+    evaluator: Evaluator,
+    prior: SizePrior,
+    settings: SearchSettings,
+    state: SearchState = SearchState(),  # noqa: B008 — frozen
+    *,
+    budget: Budget = Budget(),  # noqa: B008 — frozen
+    save: Callable[[SearchState], None] = lambda state: None,
+    progress: bool = True,
+) -> SearchState:
+    """Search until finished, out of budget or interrupted (Ctrl-C keeps everything done so far).
+
+    save: called with the state after every step, before the next one begins.
+    """
+    began = time.monotonic()
+    search = witness_search(evaluator, prior, settings, state)
+    state = replace(state, stopped=None)
+    bar = tqdm(disable=not progress, desc="lvsearch", unit="fit", total=_expected_fits(evaluator, settings))
+    bar.update(sum(len(visit.trials) for visit in state.visits))
+    try:
+        while (task := next_task(evaluator, prior, settings, state, search)) is not None:
+            if budget.seconds is not None and state.visits and time.monotonic() - began > budget.seconds:
+                return _stopped(state, f"stopped after {budget.seconds:g} seconds", save)
+            if budget.width is not None and state.visits and search.bounds().width <= budget.width:
+                return _stopped(state, f"certified bounds within {budget.width:g} nats", save)
+            state, search = step(evaluator, prior, settings, state, search, task)
+            save(state)
+            bar.update(task.trials)
+            bar.set_postfix_str(_status(prior, settings, evaluator, state, search))
+        return _stopped(state, "finished", save)
+    except KeyboardInterrupt:
+        return _stopped(state, "interrupted", save)
+    finally:
+        bar.close()
+
+
+def step(
+    evaluator: Evaluator,
+    prior: SizePrior,
+    settings: SearchSettings,
+    state: SearchState,
+    search: WitnessSearch,
+    task: Task,
+) -> tuple[SearchState, WitnessSearch]:
+    """Make the fits of one task and enter the best of them."""
+    fits = []
+    for trial in range(task.trial, task.trial + task.trials):
+        start = _start(task.size, state, search) if settings.grow and trial == 0 else None
+        fits.append(evaluator.evaluate(task.size, start, trial))
+    best = max(fits, key=lambda fit: fit.estimate)
+    trials = tuple(_trial(fit) for fit in fits)
+    known = next((visit for visit in state.visits if visit.size == task.size), None)
+    kept = dict(state.kept)
+    if known is None:
+        visit, search = _enter(evaluator, search, task.size, best, trials)
+        visits = (*state.visits, visit)
+        kept[task.size] = best if visit.replaced_by is None else _in_place_of(best, kept.get(visit.replaced_by))
+    else:
+        visit = known
+        for trial in trials:
+            visit = visit.with_trial(trial)
+        visits = tuple(visit if old.size == task.size else old for old in state.visits)
+        if visit.evidence != known.evidence:
+            kept[task.size] = best
+            search = witness_search(evaluator, prior, settings, SearchState(visits))
+    wanted = _worth_keeping(evaluator, prior, settings, visits, search)
+    kept = {size: fit for size, fit in kept.items() if size in wanted and fit is not None}
+    return SearchState(visits, kept), search
+
+
+def _enter(
+    evaluator: Evaluator, search: WitnessSearch, size: Size, best: Fit, trials: tuple[Trial, ...]
+) -> tuple[Visit, WitnessSearch]:
+    scaled = record_of(Visit(size, trials, best.evidence, 0.0, None, 0.0, 0.0), evaluator.scale).evidence
+    record = search.record(size, scaled)
+    evidence, log_symmetry = best.evidence, best.log_symmetry
+    if record.replaced_by is not None:
+        e, scale = record.evidence, evaluator.scale
+        evidence, log_symmetry = Evidence(e.lower * scale, e.upper * scale, e.standard_error * scale), 0.0
+    bounds = search.bounds()
+    visit = Visit(size, trials, evidence, log_symmetry, record.replaced_by, bounds.log_lower, bounds.log_upper)
+    return visit, search
+
+
+def _in_place_of(fit: Fit, witness: Fit | None) -> Fit | None:
+    """The witness's fit at a larger size, its extra components empty; None where the witness's fit was not kept."""
+    if witness is None:
+        return None
+    info = replace(fit.info, start=f"the fit of witness {witness.size}, extra components empty")
+    return Fit(fit.size, witness.evidence, witness.log_symmetry, witness.state, info)
+
+
+def _start(size: Size, state: SearchState, search: WitnessSearch) -> Fit | None:
+    """The best witness's fit where there are witnesses; else the largest kept fit that is smaller in every variable."""
+    witness = search.best_witness(size)
+    if witness is not None and witness.size in state.kept:
+        return state.kept[witness.size]
+    smaller = [s for s, fit in state.kept.items() if fit.state is not None and all(map(int.__le__, s, size))]
+    return state.kept[max(smaller, key=lambda s: (sum(s), s))] if smaller else None
+
+
+def _worth_keeping(
+    evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, visits: tuple[Visit, ...], search: WitnessSearch
+) -> set[Size]:
+    weighted = sorted(
+        (visit for visit in visits if not visit.failed),
+        key=lambda visit: (-(prior.log_pmf(visit.size) + visit.estimate / evaluator.scale), visit.size),
+    )
+    return {visit.size for visit in weighted[: settings.keep]} | set(search.witnesses) | {visits[-1].size}
+
+
+def _trial(fit: Fit) -> Trial:
+    return Trial(fit.info.start, fit.evidence, fit.log_symmetry, fit.info.seconds, fit.info.failure)
+
+
+def _stopped(state: SearchState, why: str, save: Callable[[SearchState], None]) -> SearchState:
+    state = replace(state, stopped=why)
+    save(state)
+    return state
+
+
+def _expected_fits(evaluator: Evaluator, settings: SearchSettings) -> int | None:
+    if settings.max_size is None or not (evaluator.nested or settings.exhaustive):
+        return None
+    sizes = 1
+    for largest in settings.max_size:
+        sizes *= largest
+    return sizes * settings.starts if evaluator.nested else None
+
+
+def _status(
+    prior: SizePrior, settings: SearchSettings, evaluator: Evaluator, state: SearchState, search: WitnessSearch
+) -> str:
+    near = near_mode(state.visits, prior, settings.starts, evaluator.scale)
+    best = "×".join(map(str, near[0].size)) if near else "none yet"
+    gap = f", bounds {search.bounds().width:,.3g} nats apart" if evaluator.nested else f", {len(near)} sizes near it"
+    return f"best {best}{gap}"

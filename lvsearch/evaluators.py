@@ -1,0 +1,105 @@
+"""Evaluators: a model with data, or a plain function of the size."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from lvsearch.evidence import Evidence
+from lvsearch.fit import Fit, FitInfo
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.estimator import Estimate, Estimator, estimator
+from lvsearch.models.contract import Model
+from lvsearch.sizes import Size
+
+CEILING_SLACK = 1e-9
+
+
+class ModelEvaluator:
+    """Fits a model to a data set: plug-in evidence p(y | s, θ_s) or marginal evidence p(y | s).
+
+    Keys are folded from the seed, the size and the trial, so a fit does not depend on the order of the search.
+    """
+
+    def __init__(self, model: Model, data: Dataset, *, evidence: str, seed: int, scale: float = 1.0):
+        self.size_names = model.size_names
+        self.plug_in = evidence == "plug-in"
+        self.nested = self.plug_in and model.nested
+        self.repeatable = True
+        self.scale = scale
+        self.model = model.plug_in() if self.plug_in else model
+        self.ceiling = data_ceiling(model, data)
+        self._key = jax.random.key(seed)
+        self._estimator: Estimator = estimator(self.model, data)
+
+    def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
+        """One fit; a fit that is not a number carries an empty interval (nothing known) and says so in its info."""
+        began = time.perf_counter()
+        key = self._key
+        for number in (*size, trial):
+            key = jax.random.fold_in(key, number)
+        estimate = self._estimator.fit(size, key, None if start is None else start.state)
+        seconds = time.perf_counter() - began
+        origin = "documents" if start is None else f"grown from {'×'.join(map(str, start.size))}"
+        if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
+            failure = f"the fit of size {size} from {origin} is not a number; it is reported, not ranked"
+            unknown = Evidence(-math.inf, self.ceiling)
+            return Fit(size, unknown, 0.0, None, FitInfo(origin, seconds, estimate.passes, failure))
+        upper = min(estimate.log_upper, self.ceiling)
+        lower = min(estimate.log_lower, upper)
+        return Fit(
+            size, Evidence(lower, upper), self._log_symmetry(estimate), estimate, FitInfo(origin, seconds, estimate.passes)
+        )
+
+    def _log_symmetry(self, estimate: Estimate) -> float:
+        return 0.0 if self.plug_in else estimate.model.log_symmetry(estimate.size, estimate.natural)
+
+
+def data_ceiling(model: Model, data: Dataset) -> float:
+    """The model's ceiling over all batches, nats, rounded outwards."""
+    total = math.fsum(model.ceiling(batch.units) for batch in data.batches)
+    return total + CEILING_SLACK * abs(total) if math.isfinite(total) else total
+
+
+@dataclass(frozen=True)
+class FunctionEvaluator:
+    """A plain function of the size: `function(size)` -> nats, or `Evidence`."""
+
+    function: Callable[[Size], Any]
+    size_names: tuple[str, ...]
+    ceiling: float
+    nested: bool
+    repeatable: bool = False
+    scale: float = 1.0
+
+    def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
+        """Call the function; it knows nothing of starts and trials."""
+        began = time.perf_counter()
+        value = self.function(size)
+        failure = None
+        if isinstance(value, Evidence):
+            evidence = value
+        elif np.isnan(value):
+            evidence, failure = Evidence(-math.inf, self.ceiling), f"size {size} is not a number; reported, not ranked"
+        else:
+            evidence = Evidence(float(value))
+        return Fit(size, evidence, 0.0, None, FitInfo("function", time.perf_counter() - began, 0, failure))
+
+
+def from_function(
+    function: Callable[[Size], Any],
+    *,
+    size_names: tuple[str, ...] = ("size",),
+    ceiling: float = math.inf,
+    nested: bool = False,
+) -> FunctionEvaluator:
+    """Search over any function of the size.
+
+    function: takes a tuple of sizes, returns log p(data | size) in nats, or an `Evidence(lower, upper, standard_error)`.
+    ceiling: a proved upper end of what it can return (0 for discrete data). nested: it never falls when a size grows.
+    """
+    return FunctionEvaluator(function, size_names, float(ceiling), nested)

@@ -1,0 +1,166 @@
+"""What a search has done so far, and what it should do next: plain data and pure functions.
+
+A *trial* is one fit; a *visit* is a size with all its trials, the best of which is its evidence.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lvsearch.evidence import Evidence, Record
+from lvsearch.sizes import Size, SizePrior
+
+SD_OF_BEST = (1.0, 0.826, 0.748, 0.701, 0.669, 0.645)
+"""Standard deviation of the largest of n = 1, 2, … independent standard normals."""
+MEAN_OF_BEST = (0.0, 0.564, 0.846, 1.029, 1.163, 1.267)
+"""Its mean: what a size with few trials may still gain over one with many."""
+NEGLIGIBLE = math.log(1000.0)
+"""A size with a thousandth of the best's weight is not worth another look where nothing is uncertain."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fit of a size. Nats and seconds; `failure` is None for a fit that is a number."""
+
+    start: str
+    evidence: Evidence
+    log_symmetry: float
+    seconds: float
+    failure: str | None = None
+
+    @property
+    def estimate(self) -> float:
+        return self.evidence.lower + self.log_symmetry
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A size and its trials. `evidence` is the best trial's, or the witness's named in `replaced_by`.
+
+    `log_lower`, `log_upper` are the certified bounds on log p(data) when the size was first recorded (on the scale of
+    the search: per token if so asked).
+    """
+
+    size: Size
+    trials: tuple[Trial, ...]
+    evidence: Evidence
+    log_symmetry: float
+    replaced_by: Size | None
+    log_lower: float
+    log_upper: float
+
+    @property
+    def estimate(self) -> float:
+        return self.evidence.lower + self.log_symmetry
+
+    @property
+    def seconds(self) -> float:
+        return math.fsum(trial.seconds for trial in self.trials)
+
+    @property
+    def failed(self) -> bool:
+        """No trial gave a number, and no witness stood in."""
+        return self.replaced_by is None and all(trial.failure is not None for trial in self.trials)
+
+    @property
+    def best_trial(self) -> int:
+        return int(np.argmax([trial.estimate for trial in self.trials]))
+
+    def with_trial(self, trial: Trial) -> "Visit":
+        """The visit with one more trial, its evidence the better of the two."""
+        if trial.failure is None and trial.estimate > self.estimate:
+            return replace(
+                self, trials=(*self.trials, trial), evidence=trial.evidence, log_symmetry=trial.log_symmetry
+            )
+        return replace(self, trials=(*self.trials, trial))
+
+
+def record_of(visit: Visit, scale: float) -> Record:
+    """What the bounds see of a visit: its evidence over `scale`."""
+    e = visit.evidence
+    return Record(visit.size, Evidence(e.lower / scale, e.upper / scale, e.standard_error / scale), visit.replaced_by)
+
+
+def pooled_spread(visits: Sequence[Visit]) -> float:
+    """Standard deviation of one fit's estimate around its size's mean, pooled over sizes with several trials, nats.
+
+    Where no size has two trials: the roughness of the curve over sizes, √(mean of squared second differences / 6), which
+    is that standard deviation if the true curve is smooth; 0 with fewer than three sizes.
+    """
+    squares, freedom = 0.0, 0
+    for visit in visits:
+        good = [trial.estimate for trial in visit.trials if trial.failure is None]
+        if len(good) > 1:
+            squares += float(np.var(good)) * len(good)
+            freedom += len(good) - 1
+    if freedom:
+        return math.sqrt(squares / freedom)
+    if len(visits) < 3 or len(visits[0].size) != 1:
+        return 0.0
+    ordered = sorted(visits, key=lambda visit: visit.size)
+    x = np.array([visit.size[0] for visit in ordered], float)
+    y = np.array([visit.estimate for visit in ordered])
+    good = np.isfinite(y)
+    x, y = x[good], y[good]
+    if len(x) < 3:
+        return 0.0
+    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+    off = y[1:-1] - (1 - share) * y[:-2] - share * y[2:]
+    return math.sqrt(float(np.mean(off**2 / (1 + share**2 + (1 - share) ** 2))))
+
+
+def standard_error(visit: Visit, spread: float, usual_trials: int) -> float:
+    """How far a size's estimate may lie from what as many trials as usual would have given, nats.
+
+    The best of n fits has the standard deviation of the largest of n normals, and with fewer trials than usual it also
+    lags behind the others. The evidence's own standard error (a function's, say) is added in quadrature.
+    """
+    good = max(1, sum(trial.failure is None for trial in visit.trials))
+    n = min(good, len(SD_OF_BEST)) - 1
+    usual = min(usual_trials, len(MEAN_OF_BEST)) - 1
+    lag = max(0.0, MEAN_OF_BEST[usual] - MEAN_OF_BEST[n])
+    return float(np.sqrt((SD_OF_BEST[n] ** 2 + lag**2) * spread**2 + visit.evidence.standard_error**2))
+
+
+def near_mode(visits: Sequence[Visit], prior: SizePrior, starts: int, scale: float) -> tuple[Visit, ...]:
+    """Visits whose weight log p(s) + estimate cannot be told from the best's, best first. Failed ones are left out."""
+    good = [visit for visit in visits if not visit.failed and prior.log_pmf(visit.size) > -math.inf]
+    if not good:
+        return ()
+    spread = pooled_spread(good)
+    weight = {visit.size: prior.log_pmf(visit.size) + visit.estimate / scale for visit in good}
+    error = {visit.size: standard_error(visit, spread, starts) / scale for visit in good}
+    ranked = sorted(good, key=lambda visit: (-weight[visit.size], visit.size))
+    best = ranked[0].size
+
+    def close(size: Size) -> bool:
+        reach = max(NEGLIGIBLE, 2.0 * math.hypot(error[size], error[best]))
+        return weight[best] - weight[size] <= reach
+
+    return tuple(visit for visit in ranked if close(visit.size))
+
+
+def unvisited_neighbour(near: Sequence[Visit], visits: Sequence[Visit], max_size: Size | None) -> Size | None:
+    """The unvisited size one step away from one that is near the mode, nearest to the best; None when there is none."""
+    if not near:
+        return None
+    visited = {visit.size for visit in visits}
+    best = near[0].size
+    steps = [
+        (*visit.size[:axis], visit.size[axis] + by, *visit.size[axis + 1 :])
+        for visit in near
+        for axis in range(len(best))
+        for by in (-1, 1)
+    ]
+    open_steps = [
+        step
+        for step in steps
+        if min(step) >= 1 and step not in visited and (max_size is None or all(map(int.__le__, step, max_size)))
+    ]
+    return min(
+        open_steps,
+        key=lambda step: (sum(abs(a - b) for a, b in zip(step, best, strict=True)), sum(step), step),
+        default=None,
+    )

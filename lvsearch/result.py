@@ -1,0 +1,342 @@
+"""The result of a search: tables, the best model, predictions, pictures, and a folder to keep it in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from lvsearch import bounds as bounds_of
+from lvsearch.controller import SearchSettings, SearchState, witness_search
+from lvsearch.corpus import Corpus
+from lvsearch.evidence import Evidence, Record
+from lvsearch.fit import Evaluator, Fit
+from lvsearch.fitted import FittedModel, as_dataset, corpus_of
+from lvsearch.ledger import Visit, near_mode, pooled_spread, standard_error
+from lvsearch.posterior import EstimatedPosterior, PriorInfluence, estimate_posterior, posterior, prior_influence
+from lvsearch.prediction import (
+    PredictionEstimate,
+    PredictionInterval,
+    estimate_prediction,
+    predict_per_document,
+    predict_whole_set,
+)
+from lvsearch.sizes import Size, SizePrior
+from lvsearch.witness import WitnessSearch
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+KINDS = ("estimate", "certified", "diminishing")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """How probable new documents are, averaged over sizes: the whole set at once, and document by document (nats).
+
+    Under plug-in evidence the two are intervals that hold log p(test | train); under marginal evidence `estimate` is an
+    average over the kept sizes with posterior-mean parameters, not a bound.
+    """
+
+    whole_set: PredictionInterval | None
+    per_document: PredictionInterval | None
+    estimate: PredictionEstimate | None
+
+    def describe(self) -> str:
+        """One line per form."""
+        parts = (self.whole_set, self.per_document, self.estimate)
+        return "\n".join(part.describe() for part in parts if part is not None)
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found. Everything it says is computed from `state`; nothing is fitted unless asked for by `fit`.
+
+    | field | meaning |
+    |---|---|
+    | `evaluator`, `prior`, `settings` | what was searched, with which prior, how |
+    | `state` | the visits in order, the kept fits, why it stopped |
+    | `training` | the corpus, None where a plain function was searched |
+    | `seconds` | time spent, all sessions together |
+    """
+
+    evaluator: Evaluator
+    prior: SizePrior
+    settings: SearchSettings
+    state: SearchState
+    training: Corpus | None
+    seconds: float
+
+    # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def visits(self) -> tuple[Visit, ...]:
+        """The sizes visited, in order."""
+        return self.state.visits
+
+    @property
+    def default_kind(self) -> str:
+        """What `posterior()` shows: an estimate under marginal evidence, diminishing gains under plug-in evidence."""
+        if not self.evaluator.nested:
+            return "estimate"
+        return "diminishing" if self.prior.dimension == 1 else "certified"
+
+    @cached_property
+    def search(self) -> WitnessSearch:
+        """Generated set, witnesses and bounds, on the scale of the search."""
+        return witness_search(self.evaluator, self.prior, self.settings, self.state)
+
+    @cached_property
+    def standard_errors(self) -> Mapping[Size, float]:
+        """How far each size's estimate may be off, from the spread of repeated fits, on the scale of the search."""
+        spread, scale = pooled_spread(self._good), self.evaluator.scale
+        starts = self.settings.starts if self.evaluator.repeatable else 1
+        return {visit.size: standard_error(visit, spread, starts) / scale for visit in self._good}
+
+    @cached_property
+    def estimated(self) -> EstimatedPosterior:
+        """The posterior over the sizes tried, under standard errors."""
+        return estimate_posterior(*self._estimates())
+
+    @cached_property
+    def influence(self) -> PriorInfluence:
+        """Whether the prior still matters."""
+        return prior_influence(*self._estimates())
+
+    def certified(self) -> bounds_of.Certified:
+        """Bounds on log p(data) that rest on no assumption."""
+        return self.search.bounds()
+
+    def diminishing(self) -> bounds_of.Diminishing:
+        """Bounds on log p(data) under the assumption of diminishing gains; under marginal evidence, of the estimates."""
+        return self.search.diminishing() if self.evaluator.nested else self._estimate_search.diminishing()
+
+    def posterior(self, kind: str | None = None) -> pd.DataFrame:
+        """The posterior over sizes: a row per size, and under a kind with bounds a last row for the unvisited ones.
+
+        kind: "estimate", "certified" or "diminishing"; by default what suits the evidence. Columns: one per size
+        variable, log_prior, log_evidence_lower, log_evidence_upper, standard_error, probability (estimate only),
+        probability_lower, probability_upper. Under "estimate" the two evidence columns are the estimate ± one standard
+        error and the probabilities its 5 % and 95 % points. Nats; on the scale of the search.
+
+        Raises ValueError for an unknown kind, and for "certified" under marginal evidence, where it would say nothing.
+        """
+        kind = self.default_kind if kind is None else kind
+        if kind not in KINDS:
+            raise ValueError(f"got kind={kind!r}, expected one of {', '.join(map(repr, KINDS))}")
+        if kind == "estimate":
+            return self._estimate_table()
+        if kind == "certified" and not self.evaluator.nested:
+            raise ValueError(
+                "a certified posterior under marginal evidence is [0, 1] everywhere: the only proved upper end is the "
+                'ceiling. Use posterior() (an estimate with standard errors), or search with evidence="plug-in"'
+            )
+        table = posterior(self.certified() if kind == "certified" else self.diminishing())
+        rows = []
+        for row in table.rows:
+            error = self.standard_errors.get(row.size, np.nan) if row.size is not None else np.nan
+            rows.append(
+                {
+                    **self._size_columns(row.size),
+                    "log_prior": row.log_prior,
+                    "log_evidence_lower": row.log_evidence_lower,
+                    "log_evidence_upper": row.log_evidence_upper,
+                    "standard_error": error,
+                    "probability_lower": row.probability_lower,
+                    "probability_upper": row.probability_upper,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def bounds(self) -> pd.DataFrame:
+        """A row per expansion: size, the certified log_lower and log_upper on log p(data) just after it, seconds."""
+        rows = [
+            {
+                **self._size_columns(visit.size),
+                "log_lower": visit.log_lower,
+                "log_upper": visit.log_upper,
+                "seconds": visit.seconds,
+            }
+            for visit in self.visits
+        ]
+        return pd.DataFrame(rows)
+
+    def starts(self) -> pd.DataFrame:
+        """A row per fit: size, where it started, its lower bound, estimate (with relabellings) and seconds."""
+        rows = [
+            {
+                **self._size_columns(visit.size),
+                "start": trial.start,
+                "log_evidence_lower": trial.evidence.lower,
+                "log_evidence": trial.estimate,
+                "seconds": trial.seconds,
+                "failure": trial.failure or "",
+            }
+            for visit in self.visits
+            for trial in visit.trials
+        ]
+        return pd.DataFrame(rows)
+
+    # ── models ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def best_size(self) -> Size:
+        """The most probable size: largest prior times (estimated) evidence."""
+        near = near_mode(self.visits, self.prior, self.settings.starts, self.evaluator.scale)
+        if not near:
+            raise ValueError("no fit succeeded: every visit failed; see result.starts() for the reasons")
+        return near[0].size
+
+    @property
+    def best(self) -> FittedModel:
+        """The fitted model of the most probable size."""
+        return self.fit(self.best_size)
+
+    def fit(self, size: Size | int) -> FittedModel:
+        """The fitted model of a size: the kept one, or a new fit from documents where none was kept."""
+        size = (size,) if isinstance(size, int) else tuple(size)
+        if len(size) != self.prior.dimension or min(size) < 1:
+            raise ValueError(f"got size {size}, expected {self.prior.dimension} positive whole number(s)")
+        kept = self.state.kept.get(size)
+        return self._fitted(self.evaluator.evaluate(size, None, 0) if kept is None or kept.state is None else kept)
+
+    def with_prior(self, prior: SizePrior) -> "SearchResult":
+        """The same fits under another prior: nothing is fitted again."""
+        if prior.dimension != self.prior.dimension:
+            raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
+        visits = tuple(_rebound(self.evaluator, prior, self.settings, self.visits))
+        return replace(self, prior=prior, state=replace(self.state, visits=visits))
+
+    def predict(self, test: Any) -> Prediction:
+        """log p(test | train), averaging over sizes (nats).
+
+        Plug-in evidence: intervals. A size whose fit was not kept (`keep`) predicts anything between 0 and the ceiling.
+        Marginal evidence: an estimate over the kept sizes.
+        """
+        training = self._training()
+        data = as_dataset(corpus_of(test), training)
+        n_documents = data.n_units
+        known = {size: self._fitted(fit) for size, fit in self.state.kept.items() if fit.state is not None}
+        if not self.evaluator.nested:
+            sizes = [size for size in self.estimated.sizes if size in known]
+            weights = np.array([self.estimated.probability[self.estimated.sizes.index(size)] for size in sizes])
+            scores = np.array([known[size].score_documents(test) for size in sizes])
+            return Prediction(None, None, estimate_prediction(weights / weights.sum(), scores))
+        bounds = self.certified()
+        ceilings = _document_ceilings(corpus_of(test))
+        lower = np.full((len(bounds.sizes), n_documents), -np.inf)
+        upper = np.broadcast_to(ceilings, lower.shape).copy()
+        for row, size in enumerate(bounds.sizes):
+            if size in known:
+                lower[row], upper[row] = known[size].interval_documents(test)
+        return Prediction(
+            predict_whole_set(bounds, lower.sum(axis=1), upper.sum(axis=1), float(ceilings.sum())),
+            predict_per_document(bounds, lower, upper, ceilings),
+            None,
+        )
+
+    # ── keeping and showing ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def save(self, folder: str | Path) -> None:
+        """Write the result to a new folder (`lv.load`, `lv.resume`). FileExistsError where something is there."""
+        from lvsearch.checkpoint import save_result
+
+        save_result(self, Path(folder))
+
+    def plot_bounds(self, ax: "Axes | None" = None) -> "Axes":
+        """Evidence against size, with what is proved and what is estimated."""
+        from lvsearch.plots import plot_bounds
+
+        return plot_bounds(self, ax)
+
+    def plot_posterior(self, ax: "Axes | None" = None) -> "Axes":
+        """Probability of each size with error bars."""
+        from lvsearch.plots import plot_posterior
+
+        return plot_posterior(self, ax)
+
+    def summary(self) -> str:
+        """The answer in a few lines of text."""
+        from lvsearch.card import summary
+
+        return summary(self)
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        from lvsearch.card import card
+
+        return card(self)
+
+    # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _good(self) -> tuple[Visit, ...]:
+        return tuple(visit for visit in self.visits if not visit.failed)
+
+    @cached_property
+    def _estimate_search(self) -> WitnessSearch:
+        scale = self.evaluator.scale
+        records = [
+            Record(v.size, Evidence(v.estimate / scale, v.estimate / scale, self.standard_errors[v.size]))
+            for v in self._good
+        ]
+        return WitnessSearch.from_records(self.prior, np.inf, False, self.settings.max_size, records)
+
+    def _estimates(self) -> tuple[list[Size], np.ndarray, np.ndarray, np.ndarray]:
+        sizes = [visit.size for visit in self._good]
+        log_prior = np.array([self.prior.log_pmf(size) for size in sizes])
+        estimate = np.array([visit.estimate for visit in self._good]) / self.evaluator.scale
+        return sizes, log_prior, estimate, np.array([self.standard_errors[size] for size in sizes])
+
+    def _estimate_table(self) -> pd.DataFrame:
+        found, by_size = self.estimated, {visit.size: visit for visit in self._good}
+        rows = []
+        for row, size in enumerate(found.sizes):
+            estimate, error = by_size[size].estimate / self.evaluator.scale, self.standard_errors[size]
+            rows.append(
+                {
+                    **self._size_columns(size),
+                    "log_prior": self.prior.log_pmf(size),
+                    "log_evidence_lower": estimate - error,
+                    "log_evidence_upper": estimate + error,
+                    "standard_error": error,
+                    "probability": found.probability[row],
+                    "probability_lower": found.probability_lower[row],
+                    "probability_upper": found.probability_upper[row],
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def _size_columns(self, size: Size | None) -> dict[str, Any]:
+        names = ("size",) if self.prior.dimension == 1 else self.evaluator.size_names
+        return dict(zip(names, size if size is not None else ["unvisited"] * len(names), strict=True))
+
+    def _training(self) -> Corpus:
+        if self.training is None:
+            raise ValueError("a search over a plain function has no data and no models; bring your own fits")
+        return self.training
+
+    def _fitted(self, fit: Fit) -> FittedModel:
+        return FittedModel(fit.size, fit.evidence, fit.state, self._training())
+
+
+def _rebound(evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, visits: tuple[Visit, ...]) -> Any:
+    """The visits with the bounds that each would have shown under this prior."""
+    empty = SearchState()
+    search = witness_search(evaluator, prior, settings, empty)
+    for visit in visits:
+        e, scale = visit.evidence, evaluator.scale
+        search.record(visit.size, Evidence(e.lower / scale, e.upper / scale, e.standard_error / scale))
+        bounds = search.bounds()
+        yield replace(visit, log_lower=bounds.log_lower, log_upper=bounds.log_upper)
+
+
+def _document_ceilings(corpus: Corpus) -> np.ndarray:
+    from lvsearch.inference.likelihood.bounds import saturated_ceiling
+
+    return saturated_ceiling(corpus.counts)

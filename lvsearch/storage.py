@@ -1,0 +1,116 @@
+"""Files written atomically, checksummed, without pickle.
+
+A folder holds one manifest, `manifest.json`, and the arrays it names. Arrays are written first, under names that contain
+their checksum; then the manifest replaces the old one in a single rename. A process killed at any moment leaves either
+the old state or the new one, never a mixture. A folder that this module did not write is refused.
+"""
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMAT = "lvsearch folder, version 1"
+MANIFEST = "manifest.json"
+
+
+class CorruptFolderError(ValueError):
+    """The folder was not written by lvsearch, or was damaged since."""
+
+
+def write_folder(folder: Path, body: Any, arrays: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Write `body` (JSON-able) and groups of arrays; files of an earlier state that are no longer named are removed.
+
+    arrays: group name -> {array name: array}. Unchanged groups are not written again.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for group, content in arrays.items():
+        data = _npz(content)
+        name = f"{group}-{_digest(data)[:16]}.npz"
+        if not (folder / name).exists():
+            _write_atomically(folder / name, data)
+        files[group] = {"file": name, "sha256": _digest(data)}
+    text = json.dumps(body, indent=1, sort_keys=True)
+    manifest = {"format": FORMAT, "sha256": _digest(text.encode()), "files": files, "body": body}
+    _write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
+    named = {entry["file"] for entry in files.values()}
+    for stale in folder.glob("*.npz"):
+        if stale.name not in named:
+            stale.unlink()
+
+
+def read_folder(folder: Path) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
+    """The body and the arrays of a folder.
+
+    Raises FileNotFoundError where there is no such folder, `CorruptFolderError` where it is foreign, truncated or damaged.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no folder {folder}: expected one written by a search (out=…) or by result.save(…)")
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise CorruptFolderError(f"{folder} holds no {MANIFEST}: got a folder that lvsearch did not write")
+    try:
+        manifest = json.loads(path.read_text())
+        form, expected, files, body = (manifest[key] for key in ("format", "sha256", "files", "body"))
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise CorruptFolderError(f"{path} is damaged or foreign ({error!r}); restore it from a copy") from error
+    if form != FORMAT:
+        raise CorruptFolderError(f"{path} has format {form!r}, expected {FORMAT!r}: read it with the version that wrote it")
+    if _digest(json.dumps(body, indent=1, sort_keys=True).encode()) != expected:
+        raise CorruptFolderError(f"{path} was changed after it was written (checksum differs); restore it from a copy")
+    return body, {group: _read_group(folder / entry["file"], entry["sha256"]) for group, entry in files.items()}
+
+
+def refuse_existing(folder: Path) -> None:
+    """FileExistsError for a folder (or file) that already holds something: nothing of anybody's is overwritten."""
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise FileExistsError(
+            f"{folder} exists and is not empty: choose another folder, remove this one, or go on with a search saved "
+            "there by lv.resume (command line: lvsearch resume)"
+        )
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_atomically(path, text.encode())
+
+
+def _read_group(path: Path, expected: str) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        raise CorruptFolderError(f"{path} is missing: the folder is incomplete; restore it from a copy")
+    data = path.read_bytes()
+    if _digest(data) != expected:
+        raise CorruptFolderError(f"{path} is truncated or damaged (checksum differs); restore it from a copy")
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def _npz(content: Mapping[str, np.ndarray]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: np.asarray(array) for name, array in content.items()})
+    return buffer.getvalue()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
