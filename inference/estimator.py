@@ -7,7 +7,7 @@ exactly the state that it carries.
 
 from collections.abc import Mapping
 from functools import singledispatch
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -53,6 +53,7 @@ class Estimate(NamedTuple):
     passes: int
 
 
+@runtime_checkable
 class Estimator(Protocol):
     """Fits one model to one data set at any size."""
 
@@ -182,6 +183,20 @@ class Described(NamedTuple):
 
     representation: np.ndarray
     log_lower: np.ndarray
+
+
+@singledispatch
+def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """(lower, upper) ends of log p(unit | parameters at their posterior means), nats, one of each per unit.
+
+    Where nothing better is known the upper end is the model's ceiling of that unit.
+    """
+    lower = describe_units(model, estimate, data).log_lower
+    one_by_one = [
+        np.array([model.ceiling(jax.tree.map(lambda leaf, r=row: leaf[r : r + 1], batch.units)) for row in range(len(ids))])
+        for batch, ids in zip(data.batches, data.unit_ids, strict=True)
+    ]
+    return lower, np.maximum(lower, data.gather(one_by_one))
 
 
 @singledispatch

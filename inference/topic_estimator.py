@@ -21,7 +21,7 @@ from scipy.special import digamma as scipy_digamma
 from lvsearch.inference import topics as kernels
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.empirical_bayes import newton_dirichlet, newton_symmetric
-from lvsearch.inference.estimator import Described, Estimate, capacity_of, describe_units, estimator
+from lvsearch.inference.estimator import Described, Estimate, bound_units, capacity_of, describe_units, estimator
 from lvsearch.inference.likelihood.bounds import document_bounds
 from lvsearch.inference.meanfield import Beliefs, expected_statistics, globals_bound
 from lvsearch.models.families import PointSimplex
@@ -213,6 +213,15 @@ def _(model: LDA, estimate: Estimate, data: Dataset) -> Described:
     per_batch = [g[:, :n_topics].astype(np.float64) for g in kernels.ungroup(data, gammas)]
     proportions = [g / g.sum(-1, keepdims=True) for g in per_batch]
     return Described(data.gather(proportions), data.gather(kernels.ungroup(data, lower)))
+
+
+@bound_units.register
+def _(model: LDA, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """The certified interval of each document's likelihood at the posterior-mean topics."""
+    (n_topics,), (capacity,) = estimate.size, capacity_of(estimate.size)
+    padded = _padded(point_topics(estimate), _alpha64(model, n_topics, n_topics), capacity)
+    ends = document_bounds(*padded, _csr(data))
+    return ends.lower, ends.upper
 
 
 def point_topics(estimate: Estimate) -> Float[np.ndarray, "topic word"]:

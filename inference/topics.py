@@ -12,6 +12,7 @@ adding its new ones (memoized). Documents go through in tiles of 8, whose (token
 The zeroth-order step is an *estimator*: what is reported about its result is always a bound evaluated at it.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -81,7 +82,7 @@ def _exp_expected_log(gamma: Array) -> Array:
     return jnp.where(gamma > 0, jnp.exp(digamma(jnp.where(gamma > 0, gamma, 1.0))), 0.0)
 
 
-def _document(topic_rows: Array, counts: Array, gamma: Array, alpha: Array, sweeps: int | Array, weight_of: ...) -> Array:
+def _document(topic_rows: Array, counts: Array, gamma: Array, alpha: Array, sweeps: int | Array, weight_of: Callable[[Array], Array]) -> Array:
     """`sweeps` updates of one document's γ. topic_rows: β at its words, (token, topic)."""
 
     def update(_: int, g: Array) -> Array:

@@ -31,6 +31,7 @@ class ModelEvaluator:
         self.nested = self.plug_in and model.nested
         self.repeatable = True
         self.scale = scale
+        self.base_model = model
         self.model = model.plug_in() if self.plug_in else model
         self.ceiling = data_ceiling(model, data)
         self._key = jax.random.key(seed)

@@ -1,7 +1,7 @@
 """What the search sees of a fit, and of whatever makes fits."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from lvsearch.evidence import Evidence
 from lvsearch.sizes import Size
@@ -42,6 +42,7 @@ class Fit:
         return self.evidence.lower + self.log_symmetry
 
 
+@runtime_checkable
 class Evaluator(Protocol):
     """All that a search needs to know of a model and its data.
 

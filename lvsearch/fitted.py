@@ -11,7 +11,7 @@ from jaxtyping import Float
 from lvsearch.corpus import Corpus
 from lvsearch.evidence import Evidence
 from lvsearch.inference.data import Dataset, documents
-from lvsearch.inference.estimator import Described, Estimate, describe_units
+from lvsearch.inference.estimator import Described, Estimate, bound_units, describe_units
 from lvsearch.models.contract import Model
 from lvsearch.sizes import Size
 
@@ -47,6 +47,11 @@ class FittedModel:
     def score_documents(self, docs: Any) -> Float[np.ndarray, " units"]:
         """A lower bound on log p(unit | parameters at their posterior means), nats, one number per unit."""
         return self._describe(docs).log_lower
+
+    def interval_documents(self, docs: Any) -> tuple[Float[np.ndarray, " units"], Float[np.ndarray, " units"]]:
+        """Certified ends of log p(unit | parameters at their posterior means), nats, (lower, upper) per unit."""
+        data = as_dataset(docs, self.training)
+        return bound_units(self.model, self.estimate, data)
 
     def score(self, docs: Any) -> float:
         """The sum of `score_documents`, nats: score(A and B) = score(A) + score(B)."""

@@ -54,28 +54,28 @@ SERIES_TERMS = 3  # most terms of (4), per token
 class Interval(NamedTuple):
     """Certified ends of log p(document | α, β) in nats; both −inf for a document that cannot occur."""
 
-    lower: Float64[np.ndarray, "document"]
-    upper: Float64[np.ndarray, "document"]
+    lower: Float64[np.ndarray, " document"]
+    upper: Float64[np.ndarray, " document"]
 
 
 class Points(NamedTuple):
     """Where the bounds are proved for one document: any values give bounds, good values tight ones."""
 
-    gamma: Float[Array, "topic"]  # of (1); 0 where inactive
-    peak: Float[Array, "topic"]  # θ₀ of (2), near the maximum of f
-    contact: Float[Array, "topic"]  # θ₀ of (3)
+    gamma: Float[Array, " topic"]  # of (1); 0 where inactive
+    peak: Float[Array, " topic"]  # θ₀ of (2), near the maximum of f
+    contact: Float[Array, " topic"]  # θ₀ of (3)
 
 
 # --------------------------------------------------------------------------- the terms, for one document, any dtype
 
 
-def log_fit(theta: Float[Array, "topic"], beta: Float[Array, "slot topic"], counts: Float[Array, "slot"]):
+def log_fit(theta: Float[Array, " topic"], beta: Float[Array, "slot topic"], counts: Float[Array, " slot"]):
     """f(θ) and its gradient g (topic,); slots of count 0 contribute nothing."""
     word = jnp.where(counts > 0, beta @ theta, 1.0)
     return jnp.sum(counts * jnp.log(word)), (counts / word) @ beta
 
 
-def lower_bound(gamma, alpha, beta, counts) -> Float[Array, ""]:
+def lower_bound(gamma, alpha, beta, counts) -> Float[Array, " "]:
     """(1): the evidence lower bound at Dirichlet parameters γ, in nats."""
     on = alpha > 0
     a, c = jnp.where(on, alpha, 1.0), jnp.where(on, gamma, 1.0)
@@ -85,7 +85,7 @@ def lower_bound(gamma, alpha, beta, counts) -> Float[Array, ""]:
     return fit + jnp.sum(jnp.where(on, per_topic, 0.0)) + gammaln(jnp.sum(alpha)) - gammaln(jnp.sum(gamma))
 
 
-def log_tilted_mass(slope: Float[Array, "topic"], alpha: Float[Array, "topic"], log_tolerance: float, most_terms):
+def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"], log_tolerance: float, most_terms):
     """(4)–(6): an upper bound on log E_{Dir(α)} e^{slope·θ}, at most e^{log_tolerance} relative above, and the
     tilted mean.
 
@@ -101,8 +101,9 @@ def log_tilted_mass(slope: Float[Array, "topic"], alpha: Float[Array, "topic"], 
 
     def log_tail(m, log_term):
         beyond = top / (m + 2)
+        converges = beyond < 0.9999
         return jnp.where(
-            beyond < 1, log_term + log_top - jnp.log(m + 1) - jnp.log1p(-jnp.minimum(beyond, 0.9999)), jnp.inf
+            converges, log_term + log_top - jnp.log(m + 1) - jnp.log1p(-jnp.where(converges, beyond, 0.0)), jnp.inf
         )
 
     def unfinished(carry):
@@ -128,7 +129,7 @@ def log_tilted_mass(slope: Float[Array, "topic"], alpha: Float[Array, "topic"], 
 # ------------------------------------------------------------------------------- search (float32), for one document
 
 
-def fit_gamma(alpha, beta, counts) -> Float[Array, "topic"]:
+def fit_gamma(alpha, beta, counts) -> Float[Array, " topic"]:
     """Dirichlet parameters of q(θ) by coordinate ascent on (1): γ = α + Σ_w n_w φ_w."""
     on = alpha > 0
     n_tokens = jnp.sum(counts)
@@ -177,9 +178,10 @@ def find_points(alpha, beta, counts) -> Points:
 # -------------------------------------------------------------------------------- proof (float64), for one document
 
 
-def prove(points: Points, alpha, beta, counts) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def prove(points: Points, alpha, beta, counts) -> tuple[Float[Array, " "], Float[Array, " "]]:
     """Both ends at the given points, before outward rounding."""
-    lower = lower_bound(points.gamma, alpha, beta, counts)
+    # an α below float32's range was inactive in the search: γ = α is its right place
+    lower = lower_bound(jnp.maximum(points.gamma, alpha), alpha, beta, counts)
     n_tokens = jnp.sum(counts)
     fit, slope = log_fit(points.peak, beta, counts)
     upper = fit - n_tokens + jnp.max(slope)
@@ -209,7 +211,7 @@ def _prove_tile(word_topic, alpha, words, counts, points):
 # -------------------------------------------------------------------------------------------------------- for people
 
 
-def saturated_ceiling(counts: sparse.csr_array) -> Float64[np.ndarray, "document"]:
+def saturated_ceiling(counts: sparse.csr_array) -> Float64[np.ndarray, " document"]:
     """Σ_w n_w log(n_w / N) per document: no bag-of-words mixture exceeds it. Rounded outwards, never above 0."""
     lengths = np.asarray(counts.sum(axis=1), np.float64)
     data = counts.data.astype(np.float64)
@@ -240,7 +242,8 @@ def bounds_of(topics: TopicSet, counts: sparse.csr_array) -> Interval:
     lower, upper = np.zeros(counts.shape[0]), np.zeros(counts.shape[0])
     lower[impossible] = upper[impossible] = -np.inf
     rows = np.flatnonzero(~impossible & (np.diff(counts.indptr) > 0))
-    single = jnp.asarray(topics.word_topic, jnp.float32), jnp.asarray(topics.alpha, jnp.float32)
+    # rescaling a word's probabilities moves no optimum, and keeps rare words within float32
+    single = jnp.asarray(topics.rescaled()[0], jnp.float32), jnp.asarray(topics.alpha, jnp.float32)
     with jax.enable_x64(True):
         double = jnp.asarray(topics.word_topic, jnp.float64), jnp.asarray(topics.alpha, jnp.float64)
 

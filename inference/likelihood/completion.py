@@ -15,15 +15,15 @@ from jaxtyping import Float64, Int64
 from scipy import sparse
 
 from lvsearch.inference.likelihood.bounds import distinct_word_tiles, gamma_tile
-from lvsearch.inference.likelihood.documents import Tile, map_tiles, read_counts, read_topics
+from lvsearch.inference.likelihood.documents import Tile, map_tiles, read_counts, read_topics, row_of
 
 
 @dataclass(frozen=True)
 class DocumentCompletion:
     """log_score: per document, nats, −inf where a held-out word is impossible; n_tokens: held-out tokens scored."""
 
-    log_score: Float64[np.ndarray, "document"]
-    n_tokens: Int64[np.ndarray, "document"]
+    log_score: Float64[np.ndarray, " document"]
+    n_tokens: Int64[np.ndarray, " document"]
 
     @property
     def perplexity(self) -> float:
@@ -42,12 +42,15 @@ def split_documents(docs: Any, observed_fraction: float, seed: int) -> tuple[spa
     counts = read_counts(matrix, matrix.shape[1])
     observed = counts.copy()
     for row in range(counts.shape[0]):
-        span = slice(counts.indptr[row], counts.indptr[row + 1])
-        amount = counts.data[span]
+        amount = row_of(counts, row)[1]
         # one generator per row: a document's split does not depend on the documents before it
         generator = np.random.default_rng([seed, row])
         keep = round(observed_fraction * int(amount.sum()))
-        observed.data[span] = generator.multivariate_hypergeometric(amount, keep) if len(amount) else amount
+        if keep:
+            drawn = generator.multivariate_hypergeometric(amount, keep)
+        else:
+            drawn = np.zeros_like(amount)
+        observed.data[observed.indptr[row] : observed.indptr[row + 1]] = drawn
     held_out = sparse.csr_array(counts - observed)
     observed.eliminate_zeros()
     held_out.eliminate_zeros()
@@ -67,11 +70,10 @@ def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -
         raise ValueError(
             f"got observed {seen.shape} and held-out {rest.shape}; expected the same documents, row by row"
         )
-    reachable = topic_set.word_topic.max(axis=1) > 0
-    seen = sparse.csr_array(seen.multiply(reachable)).astype(np.int32)
+    seen.data[topic_set.word_topic.max(axis=1)[seen.indices] == 0] = 0
     seen.eliminate_zeros()
     gamma = np.tile(topic_set.alpha, (seen.shape[0], 1))
-    single = jnp.asarray(topic_set.word_topic, jnp.float32), jnp.asarray(topic_set.alpha, jnp.float32)
+    single = jnp.asarray(topic_set.rescaled()[0], jnp.float32), jnp.asarray(topic_set.alpha, jnp.float32)
 
     def work(tile: Tile):
         return tile, np.asarray(gamma_tile(*single, tile.words, tile.counts), np.float64)

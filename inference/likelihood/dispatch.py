@@ -35,7 +35,7 @@ def document_likelihood(
     *,
     method: str = "lrs",
     samples: int | None = None,
-    key: Key[Array, ""] | None = None,
+    key: Key[Array, " "] | None = None,
 ) -> DocumentLikelihood:
     """log p(w | α, β) of every document under fixed topics, in nats.
 
@@ -84,7 +84,7 @@ def document_likelihood(
     )
 
 
-def _sample(method: str, topic_set, counts, samples: int | None, key: Key[Array, ""] | None) -> DocumentLikelihood:
+def _sample(method: str, topic_set, counts, samples: int | None, key: Key[Array, " "] | None) -> DocumentLikelihood:
     estimator = SAMPLING[method]
     if key is None:
         raise ValueError(f"got no key for the sampling method {method!r}; pass key=jax.random.key(0), or another seed")

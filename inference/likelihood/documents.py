@@ -28,23 +28,32 @@ class TopicSet(NamedTuple):
     word_topic: Float64[
         np.ndarray, "word topic"
     ]  # β transposed: p(word | topic); columns sum to 1, inactive ones are 0
-    alpha: Float64[np.ndarray, "topic"]  # Dirichlet parameters, ≥ 0, at least one > 0
+    alpha: Float64[np.ndarray, " topic"]  # Dirichlet parameters, ≥ 0, at least one > 0
 
     def active(self) -> "TopicSet":
         """The same model without its inactive topics."""
         on = self.alpha > 0
         return TopicSet(self.word_topic[:, on], self.alpha[on])
 
+    def rescaled(self) -> tuple[Float64[np.ndarray, "word topic"], Float64[np.ndarray, " word"]]:
+        """Each word's probabilities divided by their largest over topics, and the logs of those divisors.
+
+        What is left fits float32 without underflow; a word that no topic produces keeps its zeros, divisor 1.
+        """
+        largest = self.word_topic.max(axis=1)
+        divisor = np.where(largest > 0, largest, 1.0)
+        return self.word_topic / divisor[:, None], np.log(divisor)
+
 
 class Tile(NamedTuple):
     """Documents of one padded length, handled in one call. Rows beyond `len(rows)` are empty padding."""
 
-    rows: Int[np.ndarray, "real"]  # row of the corpus
+    rows: Int[np.ndarray, " real"]  # row of the corpus
     words: Int32[np.ndarray, "document slot"]
     counts: Int32[np.ndarray, "document slot"]  # 0 = padding
 
     @property
-    def padded_rows(self) -> Int32[np.ndarray, "document"]:
+    def padded_rows(self) -> Int32[np.ndarray, " document"]:
         """`rows`, with zeros for the padding."""
         return np.pad(self.rows, (0, len(self.words) - len(self.rows))).astype(np.int32)
 
@@ -96,7 +105,7 @@ def read_counts(docs: Any, n_words: int) -> sparse.csr_array:
     if not np.all(np.isfinite(matrix.data)) or np.any(matrix.data < 0) or np.any(matrix.data % 1):
         raise ValueError("got counts that are negative or not whole numbers; expected raw word counts (not tf-idf)")
     matrix.eliminate_zeros()
-    return matrix.astype(np.int32)
+    return sparse.csr_array(matrix, dtype=np.int32)
 
 
 def impossible_documents(topics: TopicSet, counts: sparse.csr_array) -> np.ndarray:
@@ -105,13 +114,21 @@ def impossible_documents(topics: TopicSet, counts: sparse.csr_array) -> np.ndarr
     return counts @ unreachable.astype(np.float64) > 0
 
 
+def row_of(
+    counts: sparse.csr_array, row: int | np.integer
+) -> tuple[Int32[np.ndarray, " slot"], Int32[np.ndarray, " slot"]]:
+    """Distinct words of one document and their counts."""
+    span = slice(counts.indptr[row], counts.indptr[row + 1])
+    return np.asarray(counts.indices[span], np.int32), np.asarray(counts.data[span], np.int32)
+
+
 def padded_length(length: int) -> int:
     """The next power of two, at least 16."""
     return max(SHORTEST_PADDED_LENGTH, 1 << max(length - 1, 0).bit_length())
 
 
 def tiles(
-    counts: sparse.csr_array, rows: Int[np.ndarray, "document"], *, tokens: bool, height_of: Callable[[int], int]
+    counts: sparse.csr_array, rows: Int[np.ndarray, " document"], *, tokens: bool, height_of: Callable[[int], int]
 ) -> Iterator[Tile]:
     """Documents `rows` in tiles of about `height_of(padded length)` documents, short documents first.
 
@@ -128,8 +145,7 @@ def tiles(
             words = np.zeros((height, length), np.int32)
             amounts = np.zeros((height, length), np.int32)
             for place, row in enumerate(chosen):
-                span = slice(counts.indptr[row], counts.indptr[row + 1])
-                word, amount = counts.indices[span], counts.data[span]
+                word, amount = row_of(counts, row)
                 if tokens:
                     word, amount = np.repeat(word, amount), np.ones(sizes[row], np.int32)
                 words[place, : len(word)], amounts[place, : len(word)] = word, amount

@@ -15,7 +15,7 @@ from jaxtyping import Float64, Int64
 from scipy import sparse
 from scipy.special import logsumexp
 
-from lvsearch.inference.likelihood.documents import TopicSet, impossible_documents
+from lvsearch.inference.likelihood.documents import TopicSet, impossible_documents, row_of
 
 MOST_CELLS = 10**8
 """Refused above this many updates (P_l(C), k), summed over documents: a few tens of seconds and under 2 GB."""
@@ -28,7 +28,7 @@ def cost(n_tokens: int, n_topics: int) -> int:
     return n_topics * comb(n_tokens + n_topics - 1, n_topics)
 
 
-def exact_log_likelihood(topics: TopicSet, counts: sparse.csr_array) -> Float64[np.ndarray, "document"]:
+def exact_log_likelihood(topics: TopicSet, counts: sparse.csr_array) -> Float64[np.ndarray, " document"]:
     """Exact log p per document in nats; −inf for an impossible document, 0 for an empty one.
 
     Raises ValueError, before allocating, when the work exceeds `MOST_CELLS`.
@@ -57,8 +57,8 @@ def exact_log_likelihood(topics: TopicSet, counts: sparse.csr_array) -> Float64[
     return result
 
 
-def _rank(states: Int64[np.ndarray, "state topic"], binomial: Int64[np.ndarray, "n k"]) -> Int64[np.ndarray, "state"]:
-    """Place of each count vector among those of its total: the combinatorial number of bars at C_1 + … + C_i + i − 1."""
+def _rank(states: Int64[np.ndarray, "state topic"], binomial: Int64[np.ndarray, "n k"]) -> Int64[np.ndarray, " state"]:
+    """Place of each count vector among those of its total: a combinatorial number, bars at C_1 + … + C_i + i − 1."""
     bars = np.cumsum(states[:, :-1], axis=1) + np.arange(states.shape[1] - 1)
     return binomial[bars, np.arange(1, states.shape[1])].sum(axis=1)
 
@@ -68,8 +68,7 @@ def _forward(topics: TopicSet, counts: sparse.csr_array, rows: np.ndarray, lengt
     n_topics, longest = len(topics.alpha), int(lengths.max())
     words = np.zeros((len(rows), longest), np.int64)
     for place, row in enumerate(rows):
-        span = slice(counts.indptr[row], counts.indptr[row + 1])
-        words[place, : lengths[place]] = np.repeat(counts.indices[span], counts.data[span])
+        words[place, : lengths[place]] = np.repeat(*row_of(counts, row))
     with np.errstate(divide="ignore"):
         log_word_topic = np.log(topics.word_topic)
     binomial = np.array([[comb(n, k) for k in range(n_topics)] for n in range(longest + n_topics)], np.int64)

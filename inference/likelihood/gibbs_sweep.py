@@ -36,7 +36,7 @@ def choose(weight: Float[Array, "topic document chain"], uniform: Float[Array, "
     return jnp.sum((uniform * running[-1] >= running[:-1]).astype(jnp.int32), axis=0)
 
 
-def one_hot(topic: Int[Array, "document chain"], n_topics: int, real: Float[Array, "document"]):
+def one_hot(topic: Int[Array, "document chain"], n_topics: int, real: Float[Array, " document"]):
     """Counts of one token per lane; padding counts nothing."""
     return (jnp.arange(n_topics)[:, None, None] == topic).astype(real.dtype) * real[:, None]
 
@@ -45,7 +45,7 @@ def resample(
     position,
     state: Assignment,
     uniform: Float[Array, "document chain"],
-    alpha: Float[Array, "topic"],
+    alpha: Float[Array, " topic"],
     beta: Float[Array, "position topic document"],
     real: Float[Array, "position document"],
 ) -> Assignment:
@@ -69,7 +69,7 @@ def sweep(keys: Key[Array, "document chain"], n_positions, state, alpha, beta, r
     return lax.fori_loop(0, (n_positions + BLOCK - 1) // BLOCK, block, state)
 
 
-def lane_keys(key: Key[Array, ""], rows: Int[Array, "document"], chains: int) -> Key[Array, "document chain"]:
+def lane_keys(key: Key[Array, " "], rows: Int[Array, " document"], chains: int) -> Key[Array, "document chain"]:
     """A key per document (its row in the corpus) and chain: the same whatever the batch."""
     by_document = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
     return jax.vmap(lambda k: jax.vmap(lambda chain: jax.random.fold_in(k, chain))(jnp.arange(chains)))(by_document)

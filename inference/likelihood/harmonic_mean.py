@@ -56,7 +56,7 @@ class HarmonicMean:
     bias: Bias = "upper"
     samples: int = 200
 
-    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, ""]) -> Estimate:
+    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]) -> Estimate:
         warnings.warn(
             "the harmonic mean is badly biased upwards and its standard error is not to be trusted; it is kept for "
             'comparison with the literature only: use method="lrs" or "mfi"',

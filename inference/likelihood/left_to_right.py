@@ -128,7 +128,7 @@ class LeftToRight:
     bias: Bias
     samples: int = 100
 
-    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, ""]) -> Estimate:
+    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]) -> Estimate:
         chains, sweeps = (samples, 1) if self.independent_chains else (1, samples)
 
         def one_tile(tile: Tile, word_topic, alpha) -> Estimate:

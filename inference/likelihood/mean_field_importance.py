@@ -12,7 +12,7 @@ their samples undrawn, is held there.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -89,7 +89,7 @@ class MeanFieldImportance:
     bias: Bias = "unbiased"
     samples: int = 200
 
-    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, ""]) -> Estimate:
+    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]) -> Estimate:
         def one_tile(tile: Tile, word_topic, alpha) -> Estimate:
             log_weights, constant = _log_weights(
                 word_topic, alpha, tile.words, tile.counts, tile.padded_rows, key, self.cycles, self.order, samples
@@ -99,10 +99,11 @@ class MeanFieldImportance:
         return estimate_tiles(topics, counts, one_tile, documents_per_tile=max(1, LANES // samples))
 
 
-def average_of_weights(log_weights: Float64[np.ndarray, "document sample"], constant) -> Estimate:
+def average_of_weights(log_weights: Float64[np.ndarray, "document sample"], constant: Any) -> Estimate:
     """log mean weight, its delta-method error sd/(mean √S), and Kish's (Σw)²/Σw²."""
     samples = log_weights.shape[1]
-    log_sum, log_squares = logsumexp(log_weights, axis=1), logsumexp(2 * log_weights, axis=1)
+    log_sum = np.asarray(logsumexp(log_weights, axis=1))
+    log_squares = np.asarray(logsumexp(2 * log_weights, axis=1))
     effective = np.exp(2 * log_sum - log_squares)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.sqrt(np.maximum(1 / effective - 1 / samples, 0.0) * samples / (samples - 1))

@@ -10,7 +10,7 @@ from scipy import sparse
 from lvsearch.inference.likelihood.documents import Tile, TopicSet, impossible_documents, map_tiles, tiles
 from lvsearch.inference.likelihood.result import Estimate
 
-TileEstimate = Callable[[Tile, Float32[Array, "word topic"], Float32[Array, "topic"]], Estimate]
+TileEstimate = Callable[[Tile, Float32[Array, "word topic"], Float32[Array, " topic"]], Estimate]
 
 
 def estimate_tiles(
@@ -18,17 +18,15 @@ def estimate_tiles(
 ) -> Estimate:
     """Estimate for every document: −inf ± 0 where a word is impossible, 0 ± 0 for an empty document.
 
-    Each word's probabilities are divided by their largest over topics before they become float32, and the logs of those
-    divisors are added back in float64: no underflow, and the bulk of log p never passes through float32.
+    Words are rescaled before they become float32 and the logs of the divisors added back in float64: no underflow,
+    and the bulk of log p never passes through float32.
     """
     topics = topics.active()
-    largest = topics.word_topic.max(axis=1)
-    reachable = largest > 0
-    scaled = topics.word_topic / np.where(reachable, largest, 1.0)[:, None]
+    scaled, log_divisor = topics.rescaled()
     word_topic, alpha = jnp.asarray(scaled, jnp.float32), jnp.asarray(topics.alpha, jnp.float32)
 
     impossible = impossible_documents(topics, counts)
-    log_likelihood = counts @ np.log(np.where(reachable, largest, 1.0))
+    log_likelihood = counts @ log_divisor
     log_likelihood[impossible] = -np.inf
     error, effective = np.zeros(counts.shape[0]), np.full(counts.shape[0], np.nan)
 

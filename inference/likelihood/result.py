@@ -15,9 +15,9 @@ Bias = Literal["lower", "upper", "unbiased", "consistent"]
 class Estimate(NamedTuple):
     """Per document, over possible documents only or over all: log p̂ in nats, its standard error, effective samples."""
 
-    log_likelihood: Float64[np.ndarray, "document"]
-    standard_error: Float64[np.ndarray, "document"]
-    effective_sample_size: Float64[np.ndarray, "document"]
+    log_likelihood: Float64[np.ndarray, " document"]
+    standard_error: Float64[np.ndarray, " document"]
+    effective_sample_size: Float64[np.ndarray, " document"]
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class DocumentLikelihood:
     method: str
     samples: int | None
     bias: Bias
-    log_likelihood: Float64[np.ndarray, "document"]
-    standard_error: Float64[np.ndarray, "document"]
-    effective_sample_size: Float64[np.ndarray, "document"]
+    log_likelihood: Float64[np.ndarray, " document"]
+    standard_error: Float64[np.ndarray, " document"]
+    effective_sample_size: Float64[np.ndarray, " document"]
     seconds: float
-    lower: Float64[np.ndarray, "document"] | None = None
-    upper: Float64[np.ndarray, "document"] | None = None
+    lower: Float64[np.ndarray, " document"] | None = None
+    upper: Float64[np.ndarray, " document"] | None = None
 
     @property
     def total(self) -> float:
@@ -61,4 +61,4 @@ class SamplingMethod(Protocol):
     @property
     def samples(self) -> int: ...
 
-    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, ""]) -> Estimate: ...
+    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]) -> Estimate: ...

@@ -1,0 +1,161 @@
+"""`lv.search`, `lv.fit`, `lv.load`, `lv.resume`: what most people call."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from lvsearch.checkpoint import load_result, save_search
+from lvsearch.controller import Budget, SearchSettings, SearchState, run
+from lvsearch.corpus import Corpus
+from lvsearch.evaluators import FunctionEvaluator, ModelEvaluator
+from lvsearch.evidence import Evidence
+from lvsearch.fit import Evaluator
+from lvsearch.fitted import FittedModel, corpus_of
+from lvsearch.inference.data import documents
+from lvsearch.inference.estimator import estimator
+from lvsearch.models.contract import Model
+from lvsearch.result import SearchResult
+from lvsearch.sizes import Size, SizePrior
+from lvsearch.storage import refuse_existing
+
+EVIDENCE = ("marginal", "plug-in")
+
+
+def search(
+    model: Model | FunctionEvaluator,
+    data: Any = None,
+    *,
+    prior: SizePrior,
+    evidence: str = "marginal",
+    max_size: int | Size | None = None,
+    seconds: float | int | None = None,
+    width: float | int | None = None,
+    seed: int = 0,
+    starts: int | None = None,
+    grow: bool = True,
+    exhaustive: bool = False,
+    keep: int = 8,
+    per_token: bool = False,
+    out: str | Path | None = None,
+    progress: bool = True,
+) -> SearchResult:
+    """How many? A posterior over the model's sizes, with bounds and honest uncertainty.
+
+    model: a model of `lv.models`, or `lv.from_function(f)`. data: a `Corpus`, or counts (documents, words) as a sparse
+    or dense matrix or a data frame; None for a function. prior: from `lv.sizes`.
+    evidence: "marginal" integrates the parameters out and answers "how many"; "plug-in" is p(data | size, θ_size) at
+    estimated parameters (Chiang & Poole), whose certified bounds need no assumption but which grows with size.
+
+    When it stops: max_size, the largest size to try; seconds, of this call; width, of the certified bounds in nats;
+    Ctrl-C, which keeps everything done. Without any, a marginal search stops when the sizes near the mode are settled.
+
+    starts: fits of each size near the mode (default 3; plug-in 1). grow: begin a size from a smaller one's fit.
+    exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh evidence per token
+    against the prior, for reproducing published figures; it is not a probability of the data. out: a new folder,
+    written after every step, from which `lv.resume(out)` goes on.
+
+    Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already.
+    """
+    if evidence not in EVIDENCE:
+        raise ValueError(f"got evidence={evidence!r}, expected one of {', '.join(map(repr, EVIDENCE))}")
+    evaluator, training = _evaluator(model, data, evidence, seed, per_token)
+    if len(evaluator.size_names) != prior.dimension:
+        raise ValueError(
+            f"got a prior over {prior.dimension} size variable(s), expected {len(evaluator.size_names)} "
+            f"({', '.join(evaluator.size_names)}): combine priors with lv.sizes.Product"
+        )
+    if evaluator.nested and max_size is None and seconds is None and width is None:
+        raise ValueError(
+            "plug-in evidence grows with size almost without end: say when to stop with max_size=, seconds= or width="
+        )
+    for name, value, least in (("starts", starts, 1), ("keep", keep, 1), ("seconds", seconds, 0), ("width", width, 0)):
+        if value is not None and value < least:
+            raise ValueError(f"got {name}={value}, expected at least {least}")
+    if starts is None:
+        starts = 1 if evaluator.nested else 3
+    if isinstance(max_size, int):
+        max_size = (max_size,) * prior.dimension
+    settings = SearchSettings(evidence, per_token, max_size, seed, starts, grow, exhaustive, keep)
+    if out is not None:
+        refuse_existing(Path(out))
+        if training is None:
+            raise ValueError("a search over a plain function cannot be saved (no pickle): leave out= away")
+    budget = Budget(None if seconds is None else float(seconds), None if width is None else float(width))
+    return _run(SearchResult(evaluator, prior, settings, SearchState(), training, 0.0), budget, out, progress)
+
+
+def resume(
+    folder: str | Path, *, seconds: float | int | None = None, width: float | int | None = None, progress: bool = True
+) -> SearchResult:
+    """Go on with the search saved in `folder`, to the same result as if it had never stopped.
+
+    Raises FileNotFoundError for a missing folder, ValueError for one that is damaged or was not written by lvsearch.
+    """
+    result = load_result(Path(folder))
+    budget = Budget(None if seconds is None else float(seconds), None if width is None else float(width))
+    return _run(result, budget, folder, progress)
+
+
+def load(folder: str | Path) -> SearchResult:
+    """The result saved in `folder`; nothing is fitted. Errors as for `resume`."""
+    return load_result(Path(folder))
+
+
+def fit(
+    model: Model, data: Any, *, size: int | Size, evidence: str = "marginal", seed: int = 0, starts: int = 1
+) -> FittedModel:
+    """One model at one size, no search: the best of `starts` fits from documents.
+
+    evidence: "marginal" or "plug-in", as in `search`. Raises ValueError for bad arguments and data.
+    """
+    if evidence not in EVIDENCE:
+        raise ValueError(f"got evidence={evidence!r}, expected one of {', '.join(map(repr, EVIDENCE))}")
+    size = (size,) if isinstance(size, int) else tuple(size)
+    if len(size) != len(model.size_names) or min(size) < 1:
+        raise ValueError(f"got size {size}, expected a positive whole number for each of {', '.join(model.size_names)}")
+    training = corpus_of(data)
+    fitter = estimator(model.plug_in() if evidence == "plug-in" else model, documents(training.counts))
+    key = jax.random.key(seed)
+    fits = [fitter.fit(size, jax.random.fold_in(key, trial), None) for trial in range(starts)]
+    best = max(fits, key=lambda estimate: estimate.log_lower)
+    return FittedModel(size, Evidence(best.log_lower, best.log_upper), best, training)
+
+
+def _evaluator(
+    model: Model | FunctionEvaluator, data: Any, evidence: str, seed: int, per_token: bool
+) -> tuple[Evaluator, Corpus | None]:
+    if isinstance(model, FunctionEvaluator):
+        if data is not None or per_token:
+            raise ValueError("a search over a function takes no data and no per_token: the function has them already")
+        return model, None
+    if data is None:
+        raise ValueError("got a model without data: pass a Corpus or a matrix of counts as the second argument")
+    training = corpus_of(data)
+    scale = float(training.n_tokens) if per_token else 1.0
+    evaluator = ModelEvaluator(model, documents(training.counts), evidence=evidence, seed=seed, scale=scale)
+    return evaluator, training
+
+
+def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress: bool) -> SearchResult:
+    began = time.monotonic()
+
+    def with_state(state: SearchState) -> SearchResult:
+        return SearchResult(
+            result.evaluator,
+            result.prior,
+            result.settings,
+            state,
+            result.training,
+            result.seconds + time.monotonic() - began,
+        )
+
+    def save(state: SearchState) -> None:
+        if out is not None:
+            save_search(with_state(state), Path(out))
+
+    state = run(
+        result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
+    )
+    return with_state(state)

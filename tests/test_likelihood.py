@@ -1,0 +1,291 @@
+"""Document likelihoods against enumeration: exact, mfi, mfi2, lr, lrs, hm, and what the border refuses."""
+
+import itertools
+import warnings
+
+import jax
+import numpy as np
+import pytest
+from scipy import sparse, stats
+from scipy.special import gammaln, logsumexp
+
+from lvsearch.inference.likelihood import METHODS, document_likelihood
+from lvsearch.inference.likelihood.exact import cost
+
+ALPHA = np.array([0.05, 0.9, 0.3])
+FALSE_ALARM = 1e-4  # of every z-test here, two-sided
+
+
+def enumerated(topics, alpha, words) -> float:
+    """log p of a word sequence: the sum over all K^L assignments, straight from Buntine's Eq. 1."""
+    assignments = np.array(list(itertools.product(range(len(alpha)), repeat=len(words))))
+    counts = (assignments[:, :, None] == np.arange(len(alpha))).sum(axis=1)
+    log_prior = gammaln(counts + alpha).sum(axis=1) - gammaln(alpha).sum() + gammaln(alpha.sum())
+    with np.errstate(divide="ignore"):
+        log_words = np.log(topics[assignments, np.asarray(words)]).sum(axis=1)
+    return float(logsumexp(log_prior - gammaln(len(words) + alpha.sum()) + log_words))
+
+
+def words_of(counts, row):
+    return np.repeat(np.arange(counts.shape[1]), counts[[row]].toarray()[0])
+
+
+def simulate(seed, n_documents, length, n_words=19, alpha=ALPHA, zeros=0.0):
+    """Skewed topics, some of whose entries are zero, and documents of their model."""
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(n_words, 0.3), len(alpha))
+    topics[rng.random(topics.shape) < zeros] = 0
+    topics /= topics.sum(axis=1, keepdims=True)
+    counts = [rng.multinomial(length, rng.dirichlet(alpha) @ topics) for _ in range(n_documents)]
+    return topics, sparse.csr_array(np.array(counts))
+
+
+@pytest.fixture(scope="module")
+def small():
+    """23 documents of 13 tokens, and their exact log-likelihoods."""
+    topics, counts = simulate(0, 23, 13)
+    return topics, counts, document_likelihood(topics, ALPHA, counts, method="exact").log_likelihood
+
+
+# --- exact ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_topics", "length"), [(1, 5), (2, 1), (2, 9), (3, 7), (4, 5), (5, 4), (7, 3), (11, 2)], ids=str
+)
+def test_exact_is_brute_force(n_topics, length):
+    alpha = np.random.default_rng(n_topics).gamma(0.5, size=n_topics) + 0.01
+    topics, counts = simulate(length, 4, length, alpha=alpha, zeros=0.3)
+    value = document_likelihood(topics, alpha, counts, method="exact").log_likelihood
+    expected = [enumerated(topics, alpha, words_of(counts, row)) for row in range(4)]
+    np.testing.assert_allclose(value, expected, rtol=1e-11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_topics", "length"), [(2, 19), (3, 12), (4, 9), (10, 6)], ids=str)
+def test_exact_is_brute_force_up_to_a_million(n_topics, length):
+    test_exact_is_brute_force(n_topics, length)
+
+
+def test_exact_is_a_distribution():
+    """Over all documents of 4 tokens, word order counted, the probabilities sum to 1."""
+    topics, _ = simulate(3, 1, 4, n_words=5)
+    documents = list(itertools.combinations_with_replacement(range(5), 4))
+    counts = np.array([np.bincount(words, minlength=5) for words in documents])
+    log_orders = gammaln(5) - gammaln(counts + 1).sum(axis=1)
+    value = document_likelihood(topics, ALPHA, counts, method="exact").log_likelihood
+    assert np.exp(value + log_orders).sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_exact_mixes_lengths():
+    """Documents of different lengths are advanced together and leave one by one."""
+    topics, counts = simulate(5, 6, 7)
+    ragged = counts.toarray()
+    for row in range(6):
+        ragged[row, words_of(counts, row)[:row]] = 0
+    value = document_likelihood(topics, ALPHA, ragged, method="exact").log_likelihood
+    expected = [enumerated(topics, ALPHA, words_of(sparse.csr_array(ragged), row)) for row in range(6)]
+    np.testing.assert_allclose(value, expected, rtol=1e-11)
+
+
+def test_exact_refuses_before_allocating():
+    topics, counts = simulate(0, 1, 400, alpha=np.full(12, 0.1))
+    assert cost(400, 12) > 1e20
+    with pytest.raises(ValueError, match=r"got 1 documents.*expected at most 1e\+08"):
+        document_likelihood(topics, np.full(12, 0.1), counts, method="exact")
+
+
+# --- estimators -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["mfi", "mfi2"])
+def test_importance_sampling_is_unbiased_on_p(small, method):
+    """mean of p̂/p over keys is 1: a z-test per document, Bonferroni over documents at FALSE_ALARM."""
+    topics, counts, exact = small
+    ratios = [
+        np.exp(document_likelihood(topics, ALPHA, counts, method=method, samples=200, key=key).log_likelihood - exact)
+        for key in jax.random.split(jax.random.key(11), 40)
+    ]
+    z = (np.mean(ratios, axis=0) - 1) / (np.std(ratios, axis=0, ddof=1) / np.sqrt(len(ratios)))
+    assert np.abs(z).max() < stats.t.isf(FALSE_ALARM / 2 / len(z), len(ratios) - 1)
+
+
+def test_the_z_test_sees_a_planted_bias(small):
+    """The same test on log p̂ + 2 % fails: it has the power it claims."""
+    topics, counts, exact = small
+    keys = jax.random.split(jax.random.key(11), 40)
+    logs = [document_likelihood(topics, ALPHA, counts, method="mfi", key=key).log_likelihood for key in keys]
+    ratios = 1.1 * np.exp(np.array(logs) - exact)
+    z = (np.mean(ratios, axis=0) - 1) / (np.std(ratios, axis=0, ddof=1) / np.sqrt(len(ratios)))
+    assert np.abs(z).max() > stats.t.isf(FALSE_ALARM / 2 / len(z), len(ratios) - 1)
+
+
+@pytest.mark.parametrize("method", ["mfi", "mfi2", "lrs"])
+def test_standard_errors_cover(small, method):
+    """The error that is stated is the error that is made: rms z near 1 over documents and keys."""
+    topics, counts, exact = small
+    z = []
+    for key in jax.random.split(jax.random.key(3), 4):
+        result = document_likelihood(topics, ALPHA, counts, method=method, samples=200, key=key)
+        z.append((result.log_likelihood - exact) / result.standard_error)
+        assert np.all(result.effective_sample_size <= 200 + 1e-9)
+        assert np.all(result.effective_sample_size > 1)
+    assert 0.6 < np.sqrt(np.median(np.square(z)) / stats.chi2.median(1)) < 1.5
+
+
+def test_sequential_sampler_is_consistent_and_particles_are_not(small):
+    """With 16 times the samples lrs errs 4 times less (within a factor); lr stops at its bias."""
+    topics, counts, exact = small
+
+    def error(method, samples):
+        result = document_likelihood(topics, ALPHA, counts, method=method, samples=samples, key=jax.random.key(5))
+        return np.sqrt(np.mean((result.log_likelihood - exact) ** 2))
+
+    assert error("lrs", 3200) < 0.45 * error("lrs", 200)
+    # the same number of samples, all spent: what is left of lr is bias
+    result = document_likelihood(topics, ALPHA, counts, method="lr", samples=3200, key=jax.random.key(5))
+    z = (result.log_likelihood - exact) / result.standard_error
+    assert np.abs(z).max() > stats.norm.isf(FALSE_ALARM / 2 / len(z))
+    assert error("lr", 3200) > 2 * error("lrs", 3200)
+
+
+def test_harmonic_mean_is_too_high_and_says_so(small):
+    topics, counts, exact = small
+    with pytest.warns(UserWarning, match="harmonic mean is badly biased"):
+        result = document_likelihood(topics, ALPHA, counts, method="hm", samples=200, key=jax.random.key(0))
+    assert result.bias == "upper"
+    assert np.mean(result.log_likelihood - exact) > 0.3
+
+
+@pytest.mark.parametrize("method", ["mfi", "mfi2", "lr", "lrs"])
+def test_one_topic_is_exact(method):
+    """With one topic every estimator returns the multinomial, without error."""
+    topics, counts = simulate(1, 5, 13, alpha=np.array([0.7]))
+    result = document_likelihood(topics, [0.7], counts, method=method, samples=200, key=jax.random.key(0))
+    expected = [enumerated(topics, np.array([0.7]), words_of(counts, row)) for row in range(5)]
+    np.testing.assert_allclose(result.log_likelihood, expected, rtol=1e-6)
+    assert np.all(result.standard_error < 1e-3)
+
+
+# --- promises to callers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["mfi", "lrs", "lr"])
+def test_draws_do_not_depend_on_the_batch(small, method):
+    """A document scored among others or with its neighbours emptied: the same draws, floats equal within 1e-5."""
+    topics, counts, _ = small
+    whole = document_likelihood(topics, ALPHA, counts, method=method, samples=200, key=jax.random.key(2))
+    alone = counts.toarray()
+    alone[:20] = 0
+    part = document_likelihood(topics, ALPHA, alone, method=method, samples=200, key=jax.random.key(2))
+    np.testing.assert_allclose(part.log_likelihood[20:], whole.log_likelihood[20:], rtol=1e-5)
+    again = document_likelihood(topics, ALPHA, counts, method=method, samples=200, key=jax.random.key(2))
+    np.testing.assert_array_equal(again.log_likelihood, whole.log_likelihood)
+
+
+@pytest.mark.parametrize("method", ["mfi", "exact", "bounds"])
+def test_scores_add_over_documents(small, method):
+    topics, counts, _ = small
+    key = None if method in ("exact", "bounds") else jax.random.key(0)
+    result = document_likelihood(topics, ALPHA, counts, method=method, key=key)
+    upper_half = counts.toarray()
+    upper_half[10:] = 0
+    lower_half = counts.toarray() - upper_half
+    parts = [
+        document_likelihood(topics, ALPHA, half, method=method, key=key).total for half in (upper_half, lower_half)
+    ]
+    assert sum(parts) == pytest.approx(result.total, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_impossible_words_give_minus_infinity_and_a_warning(small, method):
+    topics, counts, exact = small
+    topics = np.hstack([topics, np.zeros((3, 1))])
+    dense = np.hstack([counts.toarray(), np.zeros((23, 1), int)])
+    dense[4, -1] = 2
+    key = None if method in ("exact", "bounds") else jax.random.key(0)
+    samples = None if key is None else 200
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = document_likelihood(topics, ALPHA, dense, method=method, samples=samples, key=key)
+    assert any("1 of 23 documents hold a word that no topic can produce" in str(w.message) for w in caught)
+    assert result.log_likelihood[4] == -np.inf
+    assert np.isfinite(np.delete(result.log_likelihood, 4)).all()
+    if method == "exact":
+        np.testing.assert_allclose(np.delete(result.log_likelihood, 4), np.delete(exact, 4), rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["mfi", "mfi2", "lrs", "exact", "bounds"])
+def test_words_that_only_one_topic_has(method):
+    """Zeros inside the topics and a tiny α: finite, and equal to enumeration."""
+    topics = np.array([[0.5, 0.5, 0, 0], [0, 0, 0.9, 0.1], [1e-30, 0.2, 0.3, 0.5]])
+    alpha = np.array([1e-8, 0.4, 2.0])
+    counts = np.array([[1, 1, 2, 0], [0, 0, 3, 1]])
+    key = None if method in ("exact", "bounds") else jax.random.key(0)
+    result = document_likelihood(topics, alpha, counts, method=method, samples=None if key is None else 200, key=key)
+    expected = np.array([enumerated(topics, alpha, words_of(sparse.csr_array(counts), row)) for row in range(2)])
+    if method == "bounds":
+        assert np.all((result.lower <= expected) & (expected <= result.upper))
+    elif method == "exact":
+        np.testing.assert_allclose(result.log_likelihood, expected, rtol=1e-12)
+    else:
+        assert np.all(np.isfinite(result.log_likelihood))
+        assert abs(result.log_likelihood[1] - expected[1]) < 5 * result.standard_error[1] + 1e-4
+
+
+def test_empty_documents_are_certain(small):
+    topics, _, _ = small
+    result = document_likelihood(topics, ALPHA, np.zeros((2, 19)), method="mfi", key=jax.random.key(0))
+    np.testing.assert_array_equal(result.log_likelihood, [0, 0])
+    np.testing.assert_array_equal(result.standard_error, [0, 0])
+
+
+def test_inactive_topics_weigh_nothing(small):
+    topics, counts, exact = small
+    padded, alpha = np.insert(topics, 1, 77.0, axis=0), np.insert(ALPHA, 1, 0.0)
+    value = document_likelihood(padded, alpha, counts, method="exact").log_likelihood
+    np.testing.assert_allclose(value, exact, rtol=1e-12)
+
+
+def test_float32_agrees_with_float64(small):
+    """Topics rounded to float32 and the float32 sampler, against the same sampler under x64."""
+    topics, counts, _ = small
+    key = jax.random.key(4)
+    single = document_likelihood(topics.astype(np.float32), ALPHA, counts, method="mfi", key=key)
+    double = document_likelihood(topics, ALPHA, counts, method="mfi", key=key)
+    assert np.all(np.abs(single.log_likelihood - double.log_likelihood) < double.standard_error)
+
+
+def test_anything_with_counts_is_a_corpus(small):
+    topics, counts, exact = small
+
+    class Documents:
+        pass
+
+    documents = Documents()
+    documents.counts = counts.astype(np.int32)
+    np.testing.assert_array_equal(document_likelihood(topics, ALPHA, documents, method="exact").log_likelihood, exact)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "annealed"}, "expected one of lrs, lr, mfi"),
+        ({"topics": np.full((3, 19), 0.1)}, "row 0 sums to 1.9"),
+        ({"topics": np.full(19, 0.1)}, r"expected \(topics, words\)"),
+        ({"topics": np.full((3, 19), np.nan)}, "finite probabilities"),
+        ({"alpha": 0.1}, "for a symmetric prior pass np.full"),
+        ({"alpha": [0.1, -1, 0.2]}, "finite numbers ≥ 0"),
+        ({"docs": np.zeros((2, 18))}, "the same vocabulary"),
+        ({"docs": np.full((2, 19), 0.5)}, "raw word counts"),
+        ({"docs": np.full((2, 19), -1)}, "raw word counts"),
+        ({"method": "mfi"}, r"pass key=jax.random.key\(0\)"),
+        ({"samples": 10}, "deterministic"),
+        ({"method": "lrs", "samples": 1, "key": jax.random.key(0)}, "at least 2"),
+    ],
+)
+def test_the_border_says_what_is_wrong(change, message):
+    arguments = {"topics": np.full((3, 19), 1 / 19), "alpha": ALPHA, "docs": np.ones((2, 19)), "method": "exact"}
+    arguments.update(change)
+    with pytest.raises(ValueError, match=message):
+        document_likelihood(**arguments)
