@@ -1,6 +1,6 @@
 """How beliefs are updated at a fixed size: engines, samplers, kernels, estimators."""
 
-from lvsearch.inference import topic_estimator as _topic_estimator  # registers LDA's kernel
+from lvsearch.inference import topic_estimator as _topic_estimator  # noqa: F401 — registers LDA's kernel
 from lvsearch.inference.data import Batch, Dataset, documents
 from lvsearch.inference.estimator import Estimate, Estimator, describe_units, estimator
 

@@ -17,7 +17,7 @@ class Batch(NamedTuple):
     """Units stacked on a leading axis, and the weight of each: 0 = padding, 1, or N / |batch| for a minibatch."""
 
     units: Unit
-    weight: Float[Array, " units"] | np.ndarray
+    weight: Float[Array, " _"] | np.ndarray  # batches of one data set differ in length
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Dataset:
     """
 
     batches: tuple[Batch, ...]
-    unit_ids: tuple[Int[np.ndarray, " units"], ...]
+    unit_ids: tuple[Int[np.ndarray, " _"], ...]
     extents: Mapping[str, int]
     n_units: int
 
@@ -55,7 +55,7 @@ class Dataset:
 SHORTEST = 16
 """Documents with fewer distinct words are padded to this many."""
 MOST_SHAPES = 3
-"""Distinct shapes of batches: each is compiled once per capacity, which costs more than the padding saved by a fourth."""
+"""Distinct shapes of batches. Each is compiled once per capacity, which costs more than the padding a fourth saves."""
 TOKENS_PER_BATCH = 8192
 """Distinct words, padding included, in one batch: small enough for memoized updates to be frequent."""
 
@@ -63,13 +63,13 @@ TOKENS_PER_BATCH = 8192
 def documents(counts: scipy.sparse.csr_array, *, tokens_per_batch: int = TOKENS_PER_BATCH) -> Dataset:
     """Bag-of-words counts (D, V) as batches of `BagOfWords`, bucketed by padded number of distinct words.
 
-    Lengths are padded to 16, 32, 48, 64, 96, 128, 192, …, joined into at most `MOST_SHAPES` buckets where that adds least
-    padding, and batches of one bucket to one number of documents: a corpus has few shapes. Documents are dealt to batches round-robin, so that each batch is a
-    sample of the whole corpus whatever order it came in.
+    Lengths are padded to 16, 32, 48, 64, 96, 128, 192, …, joined into at most `MOST_SHAPES` buckets where that adds
+    least padding, and batches of one bucket to one number of documents: a corpus has few shapes. Documents are dealt to
+    batches round-robin, so that each batch is a sample of the whole corpus whatever order it came in.
     """
     counts = scipy.sparse.csr_array(counts)
     per_document = np.diff(counts.indptr)
-    padded = _merge_buckets(np.array([_padded_length(n) for n in per_document], dtype=np.int64), MOST_SHAPES)
+    padded = _merge_buckets(np.array([_padded_length(n) for n in per_document.tolist()], dtype=np.int64), MOST_SHAPES)
     batches, unit_ids = [], []
     for length in np.unique(padded):
         ids = np.flatnonzero(padded == length)

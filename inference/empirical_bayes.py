@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,27 +70,35 @@ def newton_symmetric(total: float, entries: int, mean_log_sum: float) -> float:
 
 
 @partial(jax.jit, static_argnames=("bound", "steps"))
-def _ascend(model: Model, log_values: Any, args: Any, learning_rate: float, bound: Callable, steps: int) -> Any:
+def _ascend(
+    logs: Any, rest: Any, args: Any, learning_rate: float | int | Array, bound: Callable[[Any, Any], Array], steps: int
+) -> Any:
     optimiser = optax.adam(learning_rate)
 
     def loss(logs: Any) -> Array:
-        return -bound(jax.tree.map(jnp.exp, logs), args)
+        return -bound(eqx.combine(jax.tree.map(jnp.exp, logs), rest), args)
 
-    def step(_: int, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+    def step(_: Array | int, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         logs, state = carry
         updates, state = optimiser.update(jax.grad(loss)(logs), state)
         return optax.apply_updates(logs, updates), state
 
-    return jax.lax.fori_loop(0, steps, step, (log_values, optimiser.init(log_values)))[0]
+    return jax.lax.fori_loop(0, steps, step, (logs, optimiser.init(logs)))[0]
 
 
 def ascend_hyperparameters(
-    model: Model, bound: Callable[[Model, Any], Array], args: Any, *, steps: int = 200, learning_rate: float = 0.05
+    model: Model,
+    bound: Callable[[Any, Any], Array],
+    args: Any,
+    *,
+    steps: int = 200,
+    learning_rate: float = 0.05,
 ) -> Model:
     """The model with its (positive) hyper-parameters moved uphill on `bound(model, args)`, in log space, by Adam.
 
     bound: a module-level function (it is a compile key) of the model and `args`, such as the evidence bound at fixed
-    beliefs. For hyper-parameters that have no Newton step.
+    beliefs. For hyper-parameters that have no Newton step; what is not an array leaf (a family's settings) stays.
     """
-    logs = jax.tree.map(jnp.log, model)
-    return jax.tree.map(lambda x: np.asarray(jnp.exp(x), np.float64), _ascend(model, logs, args, learning_rate, bound, steps))
+    values, rest = eqx.partition(model, lambda leaf: isinstance(leaf, np.ndarray))
+    logs = _ascend(jax.tree.map(np.log, values), rest, args, learning_rate, bound, steps)
+    return eqx.combine(jax.tree.map(lambda x: np.asarray(np.exp(np.asarray(x, np.float64))), logs), rest)

@@ -6,7 +6,7 @@ exactly the state that it carries.
 """
 
 from collections.abc import Mapping
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -15,6 +15,7 @@ from jaxtyping import Array
 
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.meanfield import (
+    Beliefs,
     MeanField,
     ascend,
     batch_bound,
@@ -40,7 +41,7 @@ class Estimate(NamedTuple):
     | `model` | with the hyper-parameters used, those of existing components only |
     | `size` | the size variables |
     | `natural` | natural parameters of q(globals), float32, existing components only |
-    | `log_lower` | lower bound on log p(data | size) (parameters integrated out) or log p(data | size, θ) (plug-in), nats |
+    | `log_lower` | ≤ log p(data | size) (parameters integrated out) or log p(data | size, θ) (plug-in), nats |
     | `log_upper` | upper bound on the same, `inf` where none was computed |
     | `passes` | passes over the data |
     """
@@ -76,7 +77,7 @@ def cut_axes(
     for name, site in model.globals().items():
         index = tuple(on.get(axis, slice(None)) for axis in site.axes)
 
-        def cut(leaf: Array, index: tuple = index) -> np.ndarray:
+        def cut(leaf: Array | np.ndarray, index: tuple = index) -> np.ndarray:
             values = np.asarray(leaf)
             for position, mask in enumerate(index[: values.ndim]):
                 if not isinstance(mask, slice):
@@ -102,6 +103,25 @@ def pad_axes(
 
         out[name] = jax.tree.map(pad, statistics[name])
     return out
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+def beliefs_of(
+    model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
+) -> Beliefs:
+    """q(globals) from its padded natural parameters."""
+    on = model.active(size, capacity)
+    return Beliefs(natural, {n: expected_statistics(s, natural[n], on) for n, s in model.globals().items()})
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+def point_of(
+    model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
+) -> dict[str, Statistics]:
+    """The statistics of the globals at their posterior means."""
+    on = model.active(size, capacity)
+    points = {n: s.family.point(natural[n], s.event_mask(on)) for n, s in model.globals().items()}
+    return {n: mask_elements(s, points[n], on) for n, s in model.globals().items()}
 
 
 class GenericEstimator:
@@ -138,9 +158,7 @@ class GenericEstimator:
                 return np.where(where, kept, np.asarray(new))
 
             natural[name] = jax.tree.map(choose, begin.beliefs.natural[name], old[name])
-        on = self.model.active(size, capacity)
-        mean = {n: expected_statistics(s, natural[n], on) for n, s in self.model.globals().items()}
-        return begin._replace(beliefs=begin.beliefs._replace(natural=natural, mean=mean))
+        return begin._replace(beliefs=beliefs_of(self.model, natural, size, capacity=capacity))
 
 
 def exact_bound(
@@ -154,14 +172,12 @@ def exact_bound(
     """The bound in float64 at exactly these globals, the locals refreshed by one sweep, in nats."""
     with jax.enable_x64(True):
         padded = jax.tree.map(lambda x: np.asarray(x, np.float64), pad_axes(model, natural, size, capacity))
-        on = model.active(size, capacity)
-        mean = {n: expected_statistics(s, padded[n], on) for n, s in model.globals().items()}
-        beliefs = fitted.beliefs._replace(natural=padded, mean=mean)
+        beliefs = beliefs_of(model, padded, size, capacity=capacity)
         total = float(globals_bound(model, beliefs, size, capacity=capacity))
         for batch, l in zip(cast(data, np.float64).batches, fitted.locals, strict=True):
             start = jax.tree.map(lambda x: np.asarray(x, np.float64), l)
-            refreshed = fit_locals(model, mean, batch, start, size, capacity=capacity, sweeps=1)
-            per_unit = batch_bound(model, mean, batch, refreshed, size, capacity=capacity)
+            refreshed = fit_locals(model, beliefs.mean, batch, start, size, capacity=capacity, sweeps=1)
+            per_unit = batch_bound(model, beliefs.mean, batch, refreshed, size, capacity=capacity)
             total += float(np.asarray(per_unit) @ np.asarray(batch.weight))
     return total
 
@@ -193,7 +209,9 @@ def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.nda
     """
     lower = describe_units(model, estimate, data).log_lower
     one_by_one = [
-        np.array([model.ceiling(jax.tree.map(lambda leaf, r=row: leaf[r : r + 1], batch.units)) for row in range(len(ids))])
+        np.array(
+            [model.ceiling(jax.tree.map(lambda leaf, r=row: leaf[r : r + 1], batch.units)) for row in range(len(ids))]
+        )
         for batch, ids in zip(data.batches, data.unit_ids, strict=True)
     ]
     return lower, np.maximum(lower, data.gather(one_by_one))
@@ -213,13 +231,14 @@ def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described
 
     def point(dtype: Any) -> dict[str, Statistics]:
         natural = jax.tree.map(lambda x: np.asarray(x, dtype), pad_axes(model, estimate.natural, size, capacity))
-        points = {n: s.family.point(natural[n], s.event_mask(on)) for n, s in model.globals().items()}
-        return {n: mask_elements(s, points[n], on) for n, s in model.globals().items()}
+        return point_of(model, natural, size, capacity=capacity)
 
     g = point(np.float32)
     for batch in data.batches:
         start = blank_locals(model, batch, size, capacity=capacity)
-        settled = fit_locals(model, g, batch, start, size, capacity=capacity, sweeps=UNIT_SWEEPS, tolerance=UNIT_TOLERANCE)
+        settled = fit_locals(
+            model, g, batch, start, size, capacity=capacity, sweeps=UNIT_SWEEPS, tolerance=UNIT_TOLERANCE
+        )
         described = site.family.point(settled.natural[model.representation], site.event_mask(on))
         values = np.asarray(site.family.value(described, site.event_mask(on)))
         representation.append(values[..., : size[0]] if site.axes[-1] in on else values)
@@ -230,4 +249,3 @@ def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described
             refreshed = fit_locals(model, g64, double, wide, size, capacity=capacity, sweeps=1)
             lower.append(np.asarray(batch_bound(model, g64, double, refreshed, size, capacity=capacity)))
     return Described(data.gather(representation), data.gather(lower))
-

@@ -8,15 +8,17 @@ elements interact is sampled one slice at a time.
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from lvsearch.inference.data import Batch
 from lvsearch.inference.meanfield import complete_conditional, mask_elements
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
+from lvsearch.models.families import IndicatorFamily
 
 
 class GibbsState(NamedTuple):
@@ -31,7 +33,8 @@ def _draw(key: Array, site: Site, natural: Statistics, unit: Unit | None, on: Ma
     if site.copies is None:
         sampled = site.family.sample(key, natural, event_mask)
     else:
-        sampled = site.family.sample_counts(key, natural, site.copies(unit), event_mask)
+        indicator = cast(IndicatorFamily, site.family)  # only an indicator can stand for several
+        sampled = indicator.sample_counts(key, natural, site.copies(unit), event_mask)
     return mask_elements(site, sampled, on)
 
 
@@ -64,21 +67,22 @@ def gibbs_sweep(
     key: Array,
     state: GibbsState,
     batches: tuple[Batch, ...],
-    unit_ids: tuple[Array, ...],
+    unit_ids: tuple[Array | np.ndarray, ...],
     size: tuple[Array | int, ...],
     *,
     capacity: tuple[int, ...],
 ) -> GibbsState:
-    """One sweep over all locals, then all globals. A unit's key is folded with its id: the same draw whatever the batch."""
+    """One sweep over all locals, then all globals.
+
+    A unit's key is folded with its id: the same draw whatever the batch.
+    """
     on = model.active(size, capacity)
     key_locals, key_globals = jax.random.split(key)
 
     def one_unit(unit_key: Array, unit: Unit, l: dict[str, Statistics]) -> dict[str, Statistics]:
         for position, (name, site) in enumerate(model.locals().items()):
             site_key = jax.random.fold_in(unit_key, position)
-            l = _sample_site(
-                site_key, site, name, l, lambda m: model.log_unit(state.globals, m, unit, on), unit, on
-            )
+            l = _sample_site(site_key, site, name, l, lambda m: model.log_unit(state.globals, m, unit, on), unit, on)
         return l
 
     sampled = []

@@ -158,7 +158,9 @@ def fit_locals(
     return jax.lax.while_loop(lambda c: (c[0] < sweeps) & (c[2] > tolerance), body, first)[1]
 
 
-def _batch_log_joint(model: Model, g: Mapping[str, Statistics], batch: Batch, l: dict[str, Statistics], on: Masks) -> Array:
+def _batch_log_joint(
+    model: Model, g: Mapping[str, Statistics], batch: Batch, l: dict[str, Statistics], on: Masks
+) -> Array:
     per_unit = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, on))(batch.units, l)
     return jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
 
@@ -215,7 +217,7 @@ def update_globals(
     """
     on = model.active(size, capacity)
     for name, site in model.globals().items():
-        prior = jax.grad(lambda m, n=name: model.log_prior({**beliefs.mean, n: m}, on))(beliefs.mean[name])
+        prior = jax.grad(lambda m, n=name, b=beliefs: model.log_prior({**b.mean, n: m}, on))(beliefs.mean[name])
         target = jax.tree.map(jnp.add, prior, statistics[name])
         natural = jax.tree.map(lambda old, new: (1 - rate) * old + rate * new, beliefs.natural[name], target)
         mean = expected_statistics(site, natural, on)
@@ -296,14 +298,14 @@ def scattered_locals(
 ) -> Beliefs:
     """Locals that break the symmetry between components: topics started from documents (Blei §3.6).
 
-    All indicators of a unit lean towards the same randomly chosen components (natural parameters sharpness · N(0, 1)), so
-    that components start from whole units, not from a blur of all; the other sites follow by a coordinate step. Keys are
-    folded with the unit's id: the same draw whatever the batch.
+    All indicators of a unit lean towards the same randomly chosen components (natural parameters sharpness · N(0, 1)),
+    so that components start from whole units, not from a blur of all; the other sites follow by a coordinate step. Keys
+    are folded with the unit's id: the same draw whatever the batch.
     """
     on = model.active(size, capacity)
     dtype = jax.tree.leaves(blank_g)[0].dtype
 
-    def one(unit: Unit, unit_id: Array) -> Beliefs:
+    def one(unit: Unit, unit_id: Any) -> Beliefs:
         beliefs = _blank_unit(model, unit, on, dtype)
         unit_key = jax.random.fold_in(key, unit_id)
         for position, (name, site) in enumerate(model.locals().items()):
@@ -326,7 +328,7 @@ def scattered_locals(
 
 
 class MeanField(NamedTuple):
-    """A mean-field fit: the globals, the locals of each batch, the bound after every sweep (nats), and if it settled."""
+    """A mean-field fit: the globals, the locals of each batch, the bound after every sweep (nats), if it settled."""
 
     beliefs: Beliefs
     locals: tuple[Beliefs, ...]

@@ -3,7 +3,7 @@
 The log-joint is linear in an indicator, so the sum over its values is Σ_element copies · log Σ_k exp(natural_k), the
 natural parameters taken at z = 0 (Blei 2004, Eq. 2.18 read as a complete conditional):
 
-    log Σ_z exp log_unit(z) = log_unit(z = 0) + Σ_element copies · log-normaliser(natural),     q(z) = p(z | everything else).
+    log Σ_z exp log_unit(z) = log_unit(z = 0) + Σ_element copies · log-normaliser(natural),    q(z) = p(z | all else).
 
 Only for indicators that do not interact with each other, inside one site or across sites.
 """

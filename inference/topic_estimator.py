@@ -1,14 +1,15 @@
 """LDA's estimator: memoized zeroth-order passes, then what the evidence needs, on the kernels of `topics.py`.
 
-Marginal (topics a Dirichlet): zeroth-order passes find good topics fast; mean-field passes (Eq. 3.9–3.13) then climb the
-evidence bound from there; the bound is computed in float64 at the result.
-Plug-in (topics a point): zeroth-order passes with the vector α refitted by Newton on the evidence bound in between
-(§3.4.2); the evidence is then the certified interval of every document's likelihood at the estimated (α, β).
+Marginal (topics a Dirichlet): zeroth-order passes find good topics fast; mean-field passes (Eq. 3.9–3.13) then climb
+the evidence bound from there; the bound is computed in float64 at the result.
+Plug-in (topics a point): variational EM (§3.4.2), the vector α by Newton on the evidence bound in every pass, from
+zeroth-order topics or grown from a smaller fit; the evidence is then the certified interval of every document's
+likelihood at the estimated (α, β).
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,7 @@ DESCRIBE_SWEEPS = 100
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """How hard to try. Measured on Cora and AP: more of any of these moves the bound by less than another start does."""
+    """How hard to try. On Cora and AP more of any of these moves the bound by less than another start does."""
 
     zeroth_order_passes: int = 80
     zeroth_order_sweeps: int = 3
@@ -43,17 +44,17 @@ class TopicSettings:
     tolerance: float = 1e-4  # nats per token and pass
     documents_per_topic: int = 5  # §3.6: topics start from five documents each
     start_weight: float = 0.1  # pseudo-counts of a start, as a share of the corpus
-    concentration_rounds: int = 4  # plug-in: how often α is refitted
+    expectation_maximisation_passes: int = 20  # plug-in: variational EM, α refitted in each
 
 
 class TopicEstimator:
-    """Fits `LDA` to batches of documents. `empirical_bayes` refits the hyper-parameters of the marginal form as well."""
+    """Fits `LDA` to batches of documents. `empirical_bayes`: refit the hyper-parameters of the marginal form too."""
 
     def __init__(
         self,
         model: LDA,
         data: Dataset,
-        settings: TopicSettings = TopicSettings(),  # noqa: B008 — frozen
+        settings: TopicSettings = TopicSettings(),
         empirical_bayes: bool = False,
     ):
         self.model, self.data, self.settings, self.empirical_bayes = model, data, settings, empirical_bayes
@@ -64,7 +65,7 @@ class TopicEstimator:
         self.plug_in = isinstance(model.topics, PointSimplex)
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """One fit with `size[0]` topics: from documents, or grown from a smaller fit with extra topics from documents."""
+        """One fit with `size[0]` topics: from documents, or grown from a smaller fit, extra topics from documents."""
         if self.plug_in:
             return self._fit_plug_in(size, key, start)
         return self._fit_marginal(size, key, start)
@@ -73,9 +74,10 @@ class TopicEstimator:
 
     def _fit_marginal(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         (n_topics,), (capacity,) = size, capacity_of(size)
-        model = start.model if start is not None and self.empirical_bayes else self.model
-        alpha, eta = _alpha(model, n_topics, capacity), float(model.topic_concentration)
-        state, passes = self._zeroth_order(self._start_counts(n_topics, capacity, key, start, eta), alpha, eta)
+        model = _model_of(start) if start is not None and self.empirical_bayes else self.model
+        alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
+        pseudo_counts = self._start_counts(n_topics, capacity, key, start, eta)
+        state, passes = self._zeroth_order(pseudo_counts, alpha, eta, self.settings.zeroth_order_passes)
         gammas, total = state.proportions, state.total
         for _ in range(self.settings.mean_field_passes):
             gammas, total = kernels.mean_field_pass(
@@ -83,7 +85,7 @@ class TopicEstimator:
             )
             if self.empirical_bayes:
                 model = self._refitted(model, gammas, total, n_topics)
-                alpha, eta = _alpha(model, n_topics, capacity), float(model.topic_concentration)
+                alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         passes += self.settings.mean_field_passes
         natural = np.asarray(total)[:, :n_topics].T + np.float32(eta - 1)
         gammas, _ = kernels.mean_field_pass(
@@ -101,7 +103,7 @@ class TopicEstimator:
             total = float(globals_bound(model, beliefs, size, capacity=capacity))
             wide = tuple(np.asarray(g, np.float64) for g in gammas)
             per_document = kernels.document_bounds(
-                self.groups, np.asarray(beliefs.mean["topic_word"]).T, wide, _alpha64(model, *size, *capacity)
+                self.groups, np.asarray(beliefs.mean["topic_word"]).T, wide, _alpha64(model, len(natural), len(alpha))
             )
             return total + float(sum(np.asarray(b).sum() for b in per_document))
 
@@ -109,57 +111,59 @@ class TopicEstimator:
         """Empirical Bayes on the bound: the total of α and η, each shared by all entries (§3.4.3)."""
         mean_log = self._mean_log_proportions(gammas, n_topics)
         alpha_total = newton_symmetric(float(model.concentration), n_topics, float(mean_log.sum()))
-        counts = np.asarray(total, np.float64)[:, :n_topics] + float(model.topic_concentration)
+        counts = np.asarray(total, np.float64)[:, :n_topics] + _eta(model)
         expected_log = scipy_digamma(counts) - scipy_digamma(counts.sum(0))
-        eta_total = newton_symmetric(
-            float(model.topic_concentration) * self.n_words, self.n_words, float(expected_log.sum(0).mean())
-        )
+        eta_total = newton_symmetric(_eta(model) * self.n_words, self.n_words, float(expected_log.sum(0).mean()))
         return LDA(alpha_total, eta_total / self.n_words, model.topics)
 
     # ── plug-in ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _fit_plug_in(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         (n_topics,), (capacity,) = size, capacity_of(size)
-        smoothing = self.model.topics.smoothing
+        smoothing = cast(PointSimplex, self.model.topics).smoothing
         alpha = np.zeros(capacity, np.float32)
         alpha[:n_topics] = _plug_in_alpha(self.model, start, n_topics)
         pseudo_counts = self._start_counts(n_topics, capacity, key, start, smoothing)
-        state, passes = self._zeroth_order(pseudo_counts, alpha, smoothing)
-        for _ in range(self.settings.concentration_rounds):
-            log_topics = _point_topics(np.asarray(state.total, np.float64), smoothing, n_topics)
-            exp_topics = np.zeros((self.n_words, capacity), np.float32)
-            exp_topics[:, :n_topics] = log_topics
-            gammas, _ = kernels.mean_field_pass(
-                self.groups, exp_topics, state.proportions, alpha, sweeps=self.settings.final_sweeps
+        if start is None:
+            state, passes = self._zeroth_order(pseudo_counts, alpha, smoothing, self.settings.zeroth_order_passes)
+        else:
+            state, passes = kernels.start_state(self.groups, pseudo_counts, alpha), 0
+        gammas, total = state.proportions, np.asarray(state.total, np.float64)
+        for em_pass in range(self.settings.expectation_maximisation_passes):
+            gammas, counts = kernels.mean_field_pass(
+                self.groups,
+                _point_topics(total, smoothing, n_topics, capacity).astype(np.float32),
+                gammas,
+                alpha,
+                sweeps=self.settings.final_sweeps if em_pass == 0 else self.settings.mean_field_sweeps,
             )
+            total = np.asarray(counts, np.float64)
             alpha[:n_topics] = newton_dirichlet(
                 alpha[:n_topics].astype(np.float64), self._mean_log_proportions(gammas, n_topics)
             )
-            state, more = self._zeroth_order(state, alpha, smoothing)
-            passes += more
-        topics = _point_topics(np.asarray(state.total, np.float64), smoothing, n_topics).T
+        passes += self.settings.expectation_maximisation_passes
+        natural = np.asarray(counts)[:, :n_topics].T
+        topics = _point_topics(natural.T.astype(np.float64), smoothing, n_topics, n_topics).T
         model = LDA(alpha[:n_topics], self.model.topic_concentration, self.model.topics)
         ends = document_bounds(*_padded(topics, np.asarray(alpha[:n_topics], np.float64), capacity), self.counts)
-        natural = np.asarray(state.total)[:, :n_topics].T
-        return Estimate(
-            model, size, {"topic_word": natural}, float(ends.lower.sum()), float(ends.upper.sum()), passes
-        )
+        return Estimate(model, size, {"topic_word": natural}, float(ends.lower.sum()), float(ends.upper.sum()), passes)
 
     # ── shared ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _zeroth_order(self, state: kernels.Counts | np.ndarray, alpha: Any, eta: float) -> tuple[kernels.Counts, int]:
-        if not isinstance(state, kernels.Counts):
-            state = kernels.start_state(self.groups, state, alpha)
-        state, _, passes = kernels.memoized_passes(
+    def _zeroth_order(
+        self, state: kernels.Counts | np.ndarray, alpha: Any, eta: float, passes: int
+    ) -> tuple[kernels.Counts, int]:
+        begin = state if isinstance(state, kernels.Counts) else kernels.start_state(self.groups, state, alpha)
+        settled, _, made = kernels.memoized_passes(
             self.groups,
-            state,
+            begin,
             alpha,
             np.float32(eta),
             sweeps=self.settings.zeroth_order_sweeps,
-            passes=self.settings.zeroth_order_passes,
+            passes=passes,
             tolerance=np.float32(self.settings.tolerance),
         )
-        return state, int(passes)
+        return settled, int(made)
 
     def _start_counts(
         self, n_topics: int, capacity: int, key: Array, start: Estimate | None, smoothing: float
@@ -170,7 +174,7 @@ class TopicEstimator:
         kept = 0
         if start is not None:
             kept = start.natural["topic_word"].shape[0]
-            offset = 0.0 if self.plug_in else 1.0 - float(start.model.topic_concentration)
+            offset = 0.0 if self.plug_in else 1.0 - _eta(_model_of(start))
             pseudo_counts[:, :kept] = np.maximum(start.natural["topic_word"].T + offset, 0.0)
         weight = self.settings.start_weight * self.n_tokens / n_topics
         few = min(self.settings.documents_per_topic, self.counts.shape[0])
@@ -226,10 +230,14 @@ def _(model: LDA, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.nda
 
 def point_topics(estimate: Estimate) -> Float[np.ndarray, "topic word"]:
     """p(word | topic) at the posterior mean (plug-in: at the estimate), float64, rows summing to 1."""
-    model, natural = estimate.model, estimate.natural["topic_word"].astype(np.float64)
+    model, natural = _model_of(estimate), estimate.natural["topic_word"].astype(np.float64)
     if isinstance(model.topics, PointSimplex):
-        return _point_topics(natural.T, model.topics.smoothing, len(natural)).T
+        return _point_topics(natural.T, model.topics.smoothing, len(natural), len(natural)).T
     return (natural + 1) / (natural + 1).sum(-1, keepdims=True)
+
+
+def _model_of(estimate: Estimate) -> LDA:
+    return cast(LDA, estimate.model)
 
 
 @partial(jax.jit, static_argnames=("capacity",))
@@ -237,6 +245,12 @@ def topic_beliefs(model: LDA, natural: Array, size: tuple[Array | int, ...], *, 
     """q(topics) from its padded natural parameters (capacity, V)."""
     mean = expected_statistics(model.globals()["topic_word"], natural, model.active(size, capacity))
     return Beliefs({"topic_word": natural}, {"topic_word": mean})
+
+
+def _eta(model: LDA) -> float:
+    if model.topic_concentration is None:
+        raise ValueError("marginal evidence integrates topics out: got no topic_concentration, expected their prior")
+    return float(model.topic_concentration)
 
 
 def _alpha(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:
@@ -250,10 +264,10 @@ def _alpha64(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " to
 
 
 def _plug_in_alpha(model: LDA, start: Estimate | None, n_topics: int) -> Float[np.ndarray, " topic"]:
-    """Where Newton starts: the smaller model's α with its mean for each new topic, or the model's own total spread out."""
+    """Where Newton starts: the smaller fit's α with its mean for each new topic, or the model's total spread out."""
     if start is None:
         return np.broadcast_to(model.concentration / (n_topics if model.concentration.ndim == 0 else 1), (n_topics,))
-    known = np.broadcast_to(start.model.concentration, start.size)
+    known = np.broadcast_to(_model_of(start).concentration, start.size)
     return np.concatenate([known, np.full(n_topics - len(known), known.mean())])
 
 
@@ -267,11 +281,11 @@ def _exp_expected_log_jit(total: Array, eta: Array, alpha: Array) -> Array:
     return jnp.where(alpha > 0, jnp.exp(digamma(concentration) - digamma(concentration.sum(0))), 0.0)
 
 
-def _point_topics(total: np.ndarray, smoothing: float, n_topics: int) -> Float[np.ndarray, "word topic"]:
-    """The simplex point of `PointSimplex`: smoothed, normalised, floored."""
+def _point_topics(total: np.ndarray, smoothing: float, n_topics: int, capacity: int) -> Float[np.ndarray, "word topic"]:
+    """The simplex point of `PointSimplex`: smoothed, normalised, floored; 0 for topics that do not exist."""
     topics = np.maximum(total[:, :n_topics], 0) + smoothing
     topics = np.maximum(topics / np.maximum(topics.sum(0), FLOOR), FLOOR)
-    return topics / topics.sum(0)
+    return np.pad(topics / topics.sum(0), ((0, 0), (0, capacity - n_topics)))
 
 
 def _padded(topics: np.ndarray, alpha: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:

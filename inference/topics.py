@@ -1,7 +1,7 @@
 """The fast estimator of topics: memoized zeroth-order updates on cache-sized tiles.
 
-The generic engine fits LDA too (and is this file's oracle), but it materialises a (token, topic) responsibility for every
-document at once and waits a whole pass before the topics move. Here, for one document with counts c and topics β,
+The generic engine fits LDA too (and is this file's oracle), but it materialises a (token, topic) responsibility for
+every document at once and waits a whole pass before the topics move. Here, for one document with counts c and topics β,
 
     γ ← α + γ ∘ βᵀ(c / (βγ))                          zeroth order: Eq. 3.9–3.10 with exp E[log θ] replaced by γ
     γ ← α + e ∘ βᵀ(c / (βe)),  e = exp ψ(γ)           mean field: Eq. 3.9–3.11
@@ -22,7 +22,7 @@ import numpy as np
 from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float
 
-from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.data import Dataset
 from lvsearch.models.lda import BagOfWords
 
 TILE = 8
@@ -61,7 +61,7 @@ def tiles(data: Dataset) -> tuple[Tiles, ...]:
     )
 
 
-def ungroup(data: Dataset, per_group: tuple[Array, ...]) -> list[np.ndarray]:
+def ungroup(data: Dataset, per_group: tuple[Array | np.ndarray, ...]) -> list[np.ndarray]:
     """Per-tile results in the order of the data set's batches."""
     shapes = [np.shape(batch.units.words) for batch in data.batches]
     position = {shape: (i, 0) for i, shape in enumerate(dict.fromkeys(shapes))}
@@ -82,10 +82,17 @@ def _exp_expected_log(gamma: Array) -> Array:
     return jnp.where(gamma > 0, jnp.exp(digamma(jnp.where(gamma > 0, gamma, 1.0))), 0.0)
 
 
-def _document(topic_rows: Array, counts: Array, gamma: Array, alpha: Array, sweeps: int | Array, weight_of: Callable[[Array], Array]) -> Array:
+def _document(
+    topic_rows: Array,
+    counts: Array,
+    gamma: Array,
+    alpha: Array,
+    sweeps: int | Array,
+    weight_of: Callable[[Array], Array],
+) -> Array:
     """`sweeps` updates of one document's γ. topic_rows: β at its words, (token, topic)."""
 
-    def update(_: int, g: Array) -> Array:
+    def update(_: Array | int, g: Array) -> Array:
         e = weight_of(g)
         return alpha + e * ((counts / jnp.maximum(topic_rows @ e, 1e-30)) @ topic_rows)
 
@@ -132,13 +139,14 @@ def memoized_passes(
         state, _, fit, n = carry
         total, per_batch, proportions, fits = state.total, [], [], []
         for group, old, gamma in zip(groups, state.per_batch, state.proportions, strict=True):
-            total, (new, new_gamma, group_fit) = jax.lax.scan(one_batch, total, (group.words, group.counts, old, gamma))
+            words, counts = map(jnp.asarray, group)
+            total, (new, new_gamma, group_fit) = jax.lax.scan(one_batch, total, (words, counts, old, gamma))
             per_batch.append(new)
             proportions.append(new_gamma)
             fits.append(group_fit.sum())
         # summed afresh: no drift, and the pseudo-counts of a start are forgotten after the first pass
-        total = sum(new.sum(0) for new in per_batch)
-        return Counts(total, tuple(per_batch), tuple(proportions)), fit, sum(fits), n + 1
+        total = sum((new.sum(0) for new in per_batch), jnp.zeros_like(total))
+        return Counts(total, tuple(per_batch), tuple(proportions)), fit, jnp.stack(fits).sum(), n + 1
 
     def unfinished(carry: tuple[Counts, Array, Array, Array]) -> Array:
         _, before, after, n = carry
@@ -149,13 +157,14 @@ def memoized_passes(
     return state, fit, n
 
 
-def start_state(groups: tuple[Tiles, ...], pseudo_counts: Array | np.ndarray, alpha: Array) -> Counts:
+def start_state(groups: tuple[Tiles, ...], pseudo_counts: Array | np.ndarray, alpha: Array | np.ndarray) -> Counts:
     """A state with no memory: `pseudo_counts` (word, topic) say where the topics start; γ starts even."""
     n_words, n_topics = pseudo_counts.shape
     on = alpha > 0
     per_batch = tuple(jnp.zeros((group.words.shape[0], n_words, n_topics), jnp.float32) for group in groups)
     even = tuple(
-        jnp.where(on, alpha + group.counts.sum(-1, keepdims=True) / on.sum(), 0.0).astype(jnp.float32) for group in groups
+        jnp.where(on, alpha + group.counts.sum(-1, keepdims=True) / on.sum(), 0.0).astype(jnp.float32)
+        for group in groups
     )
     return Counts(jnp.asarray(pseudo_counts, jnp.float32), per_batch, even)
 
@@ -185,7 +194,8 @@ def mean_field_pass(
             g, e, ratio = jax.lax.map(one_document, (words, counts, g), batch_size=TILE)
             return carry.at[words].add(ratio[..., None] * e[:, None, :]), g
 
-        total, new_gamma = jax.lax.scan(one_batch, total, (group.words, group.counts, gamma))
+        words, counts = map(jnp.asarray, group)
+        total, new_gamma = jax.lax.scan(one_batch, total, (words, counts, gamma))
         new_gammas.append(new_gamma)
     return tuple(new_gammas), total * exp_log_topics
 
@@ -197,9 +207,10 @@ def document_bounds(
     gammas: tuple[Array, ...],
     alpha: Float[Array, " topic"],
 ) -> tuple[Array, ...]:
-    """The bound of each document at its γ with the best assignments for it (Eq. 3.12), in nats: (batch, docs) per group.
+    """The bound of each document at its γ and the assignments best for it (Eq. 3.12), nats: (batch, docs) per group.
 
-        Σ_w c_w log Σ_k exp(E log θ_k + E log β_kw) + log Γ(Σα) − Σ log Γ(α) − log Γ(Σγ) + Σ log Γ(γ) + Σ (α − γ) E log θ
+        Σ_w c_w log Σ_k exp(E log θ_k + E log β_kw)
+        + log Γ(Σα) − Σ log Γ(α) − log Γ(Σγ) + Σ log Γ(γ) + Σ (α − γ) E log θ
 
     Valid at any γ. Run it inside `jax.enable_x64(True)` on float64 inputs where the number is to be recorded.
     """

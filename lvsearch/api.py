@@ -4,27 +4,23 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from lvsearch.checkpoint import load_result, save_search
 from lvsearch.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.corpus import Corpus
-from lvsearch.evaluators import FunctionEvaluator, ModelEvaluator
-from lvsearch.evidence import Evidence
+from lvsearch.evaluators import ModelEvaluator
 from lvsearch.fit import Evaluator
-from lvsearch.fitted import FittedModel, corpus_of
+from lvsearch.fitted import FittedModel, corpus_of, fitted
 from lvsearch.inference.data import documents
-from lvsearch.inference.estimator import estimator
 from lvsearch.models.contract import Model
 from lvsearch.result import SearchResult
-from lvsearch.sizes import Size, SizePrior
+from lvsearch.sizes import Size, SizePrior, as_size
 from lvsearch.storage import refuse_existing
 
 EVIDENCE = ("marginal", "plug-in")
 
 
 def search(
-    model: Model | FunctionEvaluator,
+    model: Model | Evaluator,
     data: Any = None,
     *,
     prior: SizePrior,
@@ -43,10 +39,11 @@ def search(
 ) -> SearchResult:
     """How many? A posterior over the model's sizes, with bounds and honest uncertainty.
 
-    model: a model of `lv.models`, or `lv.from_function(f)`. data: a `Corpus`, or counts (documents, words) as a sparse
-    or dense matrix or a data frame; None for a function. prior: from `lv.sizes`.
+    model: a model of `lv.models`, or `lv.from_function(f)`, or any `Evaluator`. data: a `Corpus`, or counts (documents,
+    words) as a sparse or dense matrix or a data frame; None for a function. prior: from `lv.sizes`.
     evidence: "marginal" integrates the parameters out and answers "how many"; "plug-in" is p(data | size, θ_size) at
-    estimated parameters (Chiang & Poole), whose certified bounds need no assumption but which grows with size.
+    estimated parameters (Chiang & Poole), whose certified bounds need no assumption but which grows with size. A
+    function has its own: it is searched as its `nested` says.
 
     When it stops: max_size, the largest size to try; seconds, of this call; width, of the certified bounds in nats;
     Ctrl-C, which keeps everything done. Without any, a marginal search stops when the sizes near the mode are settled.
@@ -58,32 +55,35 @@ def search(
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already.
     """
-    if evidence not in EVIDENCE:
-        raise ValueError(f"got evidence={evidence!r}, expected one of {', '.join(map(repr, EVIDENCE))}")
+    _check_evidence(evidence)
+    budget = _budget(seconds, width)
+    if out is not None:
+        refuse_existing(Path(out))
+    for name, value in (("starts", starts), ("keep", keep)):
+        if value is not None and value < 1:
+            raise ValueError(f"got {name}={value}, expected at least 1")
     evaluator, training = _evaluator(model, data, evidence, seed, per_token)
     if len(evaluator.size_names) != prior.dimension:
         raise ValueError(
             f"got a prior over {prior.dimension} size variable(s), expected {len(evaluator.size_names)} "
-            f"({', '.join(evaluator.size_names)}): combine priors with lv.sizes.Product"
+            f"({', '.join(evaluator.size_names)}): combine priors with lv.sizes.Product, or name the variables of a "
+            "function with lv.from_function(…, size_names=…)"
         )
     if evaluator.nested and max_size is None and seconds is None and width is None:
         raise ValueError(
             "plug-in evidence grows with size almost without end: say when to stop with max_size=, seconds= or width="
         )
-    for name, value, least in (("starts", starts, 1), ("keep", keep, 1), ("seconds", seconds, 0), ("width", width, 0)):
-        if value is not None and value < least:
-            raise ValueError(f"got {name}={value}, expected at least {least}")
+    if exhaustive and max_size is None:
+        raise ValueError("got exhaustive=True without max_size: say up to which size every one is to be visited")
+    if max_size is not None:
+        max_size = as_size(max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension, prior.dimension)
     if starts is None:
         starts = 1 if evaluator.nested else 3
-    if isinstance(max_size, int):
-        max_size = (max_size,) * prior.dimension
     settings = SearchSettings(evidence, per_token, max_size, seed, starts, grow, exhaustive, keep)
+    result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0)
     if out is not None:
-        refuse_existing(Path(out))
-        if training is None:
-            raise ValueError("a search over a plain function cannot be saved (no pickle): leave out= away")
-    budget = Budget(None if seconds is None else float(seconds), None if width is None else float(width))
-    return _run(SearchResult(evaluator, prior, settings, SearchState(), training, 0.0), budget, out, progress)
+        save_search(result, Path(out))  # from here on there is something to resume, and what cannot be stored is known
+    return _run(result, budget, out, progress)
 
 
 def resume(
@@ -91,10 +91,11 @@ def resume(
 ) -> SearchResult:
     """Go on with the search saved in `folder`, to the same result as if it had never stopped.
 
-    Raises FileNotFoundError for a missing folder, ValueError for one that is damaged or was not written by lvsearch.
+    seconds, width: when to stop early, as in `search`. Raises FileNotFoundError for a missing folder, ValueError for
+    one that is damaged or was not written by lvsearch.
     """
+    budget = _budget(seconds, width)
     result = load_result(Path(folder))
-    budget = Budget(None if seconds is None else float(seconds), None if width is None else float(width))
     return _run(result, budget, folder, progress)
 
 
@@ -108,34 +109,47 @@ def fit(
 ) -> FittedModel:
     """One model at one size, no search: the best of `starts` fits from documents.
 
-    evidence: "marginal" or "plug-in", as in `search`. Raises ValueError for bad arguments and data.
+    evidence: "marginal" or "plug-in", as in `search`, whose fits from documents are the same for the same seed.
+    Raises ValueError for bad arguments and data, and where no fit is a number.
     """
+    _check_evidence(evidence)
+    size = as_size(size, len(model.size_names))
+    if starts < 1:
+        raise ValueError(f"got starts={starts}, expected at least 1")
+    training = corpus_of(data)
+    evaluator = ModelEvaluator(model, documents(training.counts), evidence=evidence, seed=seed)
+    best = max((evaluator.evaluate(size, None, trial) for trial in range(starts)), key=lambda fit: fit.estimate)
+    return fitted(best, training)
+
+
+def _check_evidence(evidence: str) -> None:
     if evidence not in EVIDENCE:
         raise ValueError(f"got evidence={evidence!r}, expected one of {', '.join(map(repr, EVIDENCE))}")
-    size = (size,) if isinstance(size, int) else tuple(size)
-    if len(size) != len(model.size_names) or min(size) < 1:
-        raise ValueError(f"got size {size}, expected a positive whole number for each of {', '.join(model.size_names)}")
-    training = corpus_of(data)
-    fitter = estimator(model.plug_in() if evidence == "plug-in" else model, documents(training.counts))
-    key = jax.random.key(seed)
-    fits = [fitter.fit(size, jax.random.fold_in(key, trial), None) for trial in range(starts)]
-    best = max(fits, key=lambda estimate: estimate.log_lower)
-    return FittedModel(size, Evidence(best.log_lower, best.log_upper), best, training)
+
+
+def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
+    for name, value in (("seconds", seconds), ("width", width)):
+        if value is not None and not value >= 0:  # also for NaN
+            raise ValueError(f"got {name}={value}, expected a number of at least 0, or None for no limit")
+    return Budget(None if seconds is None else float(seconds), None if width is None else float(width))
 
 
 def _evaluator(
-    model: Model | FunctionEvaluator, data: Any, evidence: str, seed: int, per_token: bool
+    model: Model | Evaluator, data: Any, evidence: str, seed: int, per_token: bool
 ) -> tuple[Evaluator, Corpus | None]:
-    if isinstance(model, FunctionEvaluator):
-        if data is not None or per_token:
-            raise ValueError("a search over a function takes no data and no per_token: the function has them already")
-        return model, None
-    if data is None:
-        raise ValueError("got a model without data: pass a Corpus or a matrix of counts as the second argument")
-    training = corpus_of(data)
-    scale = float(training.n_tokens) if per_token else 1.0
-    evaluator = ModelEvaluator(model, documents(training.counts), evidence=evidence, seed=seed, scale=scale)
-    return evaluator, training
+    if isinstance(model, Model):
+        if data is None:
+            raise ValueError("got a model without data: pass a Corpus or a matrix of counts as the second argument")
+        training = corpus_of(data)
+        scale = float(training.n_tokens) if per_token else 1.0
+        return ModelEvaluator(model, documents(training.counts), evidence=evidence, seed=seed, scale=scale), training
+    if not isinstance(model, Evaluator):
+        raise ValueError(
+            f"got {model!r}, expected a model such as lv.models.LDA() (with its parentheses) or lv.from_function(f)"
+        )
+    if data is not None or per_token:
+        raise ValueError("a search over a function takes no data and no per_token: the function has them already")
+    return model, None
 
 
 def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress: bool) -> SearchResult:

@@ -39,7 +39,10 @@ def save_result(result: SearchResult, folder: Path) -> None:
 def save_search(result: SearchResult, folder: Path) -> None:
     """Write or overwrite the state of a search in its own folder; atomic."""
     if not isinstance(result.evaluator, ModelEvaluator) or result.training is None:
-        raise ValueError("only searches over a model can be saved: a plain function cannot be stored without pickle")
+        raise ValueError(
+            "got a search over a plain function, expected one over a model of lvsearch.models: code is not stored (no "
+            "pickle). Leave out= away, and keep result.posterior(), result.bounds() and result.starts() as tables"
+        )
     body = {
         "model": encode_module(result.evaluator.base_model),
         "prior": result.prior.to_json(),
@@ -51,7 +54,9 @@ def save_search(result: SearchResult, folder: Path) -> None:
         "data": {"fingerprint": result.training.fingerprint, "analyzer": _encode_analyzer(result.training)},
         "versions": versions(),
     }
-    arrays = {f"fit-{_name(size)}": _fit_arrays(fit) for size, fit in result.state.kept.items() if fit.state is not None}
+    arrays = {
+        f"fit-{_name(size)}": _fit_arrays(fit) for size, fit in result.state.kept.items() if fit.state is not None
+    }
     write_folder(folder, body, {"data": _corpus_arrays(result.training), **arrays})
 
 
@@ -63,7 +68,7 @@ def load_result(folder: Path) -> SearchResult:
         if training.fingerprint != body["data"]["fingerprint"]:
             raise CorruptFolderError(f"{folder}: the data differ from those searched; restore the folder from a copy")
         settings = _decode_settings(body["settings"])
-        model = decode_module(body["model"])
+        model = decode_model(body["model"])
         scale = float(training.n_tokens) if settings.per_token else 1.0
         data = documents(training.counts)
         evaluator = ModelEvaluator(model, data, evidence=settings.evidence, seed=settings.seed, scale=scale)
@@ -75,7 +80,9 @@ def load_result(folder: Path) -> SearchResult:
         state = SearchState(visits, kept, body["stopped"])
         return SearchResult(evaluator, sizes.from_json(body["prior"]), settings, state, training, body["seconds"])
     except (KeyError, TypeError, IndexError) as error:
-        raise CorruptFolderError(f"{folder} lacks what a search needs ({error!r}); was it written by lvsearch?") from error
+        raise CorruptFolderError(
+            f"{folder} lacks what a search needs ({error!r}); was it written by lvsearch?"
+        ) from error
 
 
 def versions() -> dict[str, str]:
@@ -87,7 +94,15 @@ def versions() -> dict[str, str]:
 
 
 def encode_module(module: eqx.Module) -> dict[str, Any]:
-    """A model or family as its class name and its fields, which its constructor takes by name."""
+    """A model or family as its class name and its fields, which its constructor takes by name.
+
+    Raises ValueError for a class that `decode_module` would not know, such as a model of one's own.
+    """
+    if _known(type(module).__name__) is not type(module):
+        raise ValueError(
+            f"got a model of class {type(module).__qualname__!r}, expected one of lvsearch.models: code is not stored "
+            "(no pickle), so a search over a model of one's own cannot be saved. Leave out= away"
+        )
     content = {}
     for entry in fields(module):
         value = getattr(module, entry.name)
@@ -95,16 +110,31 @@ def encode_module(module: eqx.Module) -> dict[str, Any]:
     return {"class": type(module).__name__, "fields": content}
 
 
-def decode_module(encoded: Mapping[str, Any]) -> Model:
-    """The model again. Only classes of `lvsearch.models` are known: others are refused, never imported."""
-    name = encoded["class"]
-    known = getattr(models, name, None) or getattr(families, name, None)
-    if not (isinstance(known, type) and issubclass(known, eqx.Module)):
-        raise CorruptFolderError(f"got a model of class {name!r}, which this version of lvsearch.models does not have")
+def decode_module(encoded: Mapping[str, Any]) -> eqx.Module:
+    """The model or family again. Only classes of `lvsearch.models` are known: others are refused, never imported."""
+    known = _known(encoded["class"])
+    if known is None:
+        raise CorruptFolderError(
+            f"got a model of class {encoded['class']!r}, which this version of lvsearch.models does not have; "
+            "read the folder with the version that wrote it"
+        )
     content = {
         key: decode_module(value) if isinstance(value, Mapping) else value for key, value in encoded["fields"].items()
     }
-    return known(**content)  # pyright: ignore[reportReturnType]
+    return known(**content)
+
+
+def decode_model(encoded: Mapping[str, Any]) -> Model:
+    """As `decode_module`, for what must be a model."""
+    model = decode_module(encoded)
+    if not isinstance(model, Model):
+        raise CorruptFolderError(f"got {encoded['class']!r} where a model was expected; was it written by lvsearch?")
+    return model
+
+
+def _known(name: str) -> type[eqx.Module] | None:
+    known = getattr(models, name, None) or getattr(families, name, None)
+    return known if isinstance(known, type) and issubclass(known, eqx.Module) else None
 
 
 # ── fits and visits ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -140,7 +170,8 @@ def _encode_visit(visit: Visit) -> dict[str, Any]:
 
 def _decode_visit(entry: Mapping[str, Any]) -> Visit:
     trials = tuple(
-        Trial(t["start"], Evidence(*t["evidence"]), t["log_symmetry"], t["seconds"], t["failure"]) for t in entry["trials"]
+        Trial(t["start"], Evidence(*t["evidence"]), t["log_symmetry"], t["seconds"], t["failure"])
+        for t in entry["trials"]
     )
     replaced_by = None if entry["replaced_by"] is None else tuple(entry["replaced_by"])
     evidence = Evidence(*entry["evidence"])
@@ -172,8 +203,12 @@ def _fit_arrays(fit: Fit) -> dict[str, np.ndarray]:
 
 def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None) -> Fit:
     state = None
-    if entry["state"] is not None and arrays is not None:
-        model = decode_module(entry["state"]["model"])
+    if entry["state"] is not None:
+        if arrays is None:
+            raise CorruptFolderError(
+                f"the arrays of the fit of size {entry['size']} are missing; restore them from a copy"
+            )
+        model = decode_model(entry["state"]["model"])
         natural = {}
         for name, site in model.globals().items():
             kind = site.family.statistics_type
@@ -226,4 +261,3 @@ def _encode_analyzer(corpus: Corpus) -> dict[str, Any] | None:
 def _decode_analyzer(entry: Mapping[str, Any]) -> Analyzer:
     stop_words = entry["stop_words"]
     return Analyzer(**{**entry, "stop_words": tuple(stop_words) if isinstance(stop_words, list) else stop_words})
-

@@ -9,15 +9,15 @@ fits (`starts` each) and unvisited neighbours, until there is nothing left to se
 other sizes up to `max_size` follow, nearest to the best first.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tqdm.auto import tqdm
 
-from lvsearch.evidence import Evidence
 from lvsearch.fit import Evaluator, Fit
-from lvsearch.ledger import Trial, Visit, near_mode, record_of, unvisited_neighbour
+from lvsearch.ledger import Trial, Visit, near_mode, record_of, scaled, unvisited_neighbour
 from lvsearch.sizes import Size, SizePrior
 from lvsearch.witness import WitnessSearch
 
@@ -74,7 +74,9 @@ class Task:
     trials: int
 
 
-def witness_search(evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState) -> WitnessSearch:
+def witness_search(
+    evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState
+) -> WitnessSearch:
     """The generated set, witnesses and bounds of a search so far, on the search's scale."""
     return WitnessSearch.from_records(
         prior,
@@ -96,10 +98,10 @@ def next_task(
     if search.on_ladder:
         size = search.next_size()
         return None if size is None else Task(size, 0, 1)
-    near = near_mode(state.visits, prior, starts, evaluator.scale)
+    near = near_mode(state.visits, prior, starts, evaluator.scale, evaluator.repeatable)
     if near and len(near[0].trials) < starts:
         return Task(near[0].size, len(near[0].trials), 1)
-    neighbour = unvisited_neighbour(near, state.visits, search.max_size)
+    neighbour = unvisited_neighbour(near, state.visits, prior, search.max_size)
     if neighbour is not None:
         return Task(neighbour, 0, 1)
     for visit in near:
@@ -113,9 +115,9 @@ def run(
     evaluator: Evaluator,
     prior: SizePrior,
     settings: SearchSettings,
-    state: SearchState = SearchState(),  # noqa: B008 — frozen
+    state: SearchState = SearchState(),
     *,
-    budget: Budget = Budget(),  # noqa: B008 — frozen
+    budget: Budget = Budget(),
     save: Callable[[SearchState], None] = lambda state: None,
     progress: bool = True,
 ) -> SearchState:
@@ -161,9 +163,9 @@ def step(
     best = max(fits, key=lambda fit: fit.estimate)
     trials = tuple(_trial(fit) for fit in fits)
     known = next((visit for visit in state.visits if visit.size == task.size), None)
-    kept = dict(state.kept)
+    kept: dict[Size, Fit | None] = dict(state.kept)
     if known is None:
-        visit, search = _enter(evaluator, search, task.size, best, trials)
+        visit = _enter(evaluator, search, task.size, best, trials, state.visits)
         visits = (*state.visits, visit)
         kept[task.size] = best if visit.replaced_by is None else _in_place_of(best, kept.get(visit.replaced_by))
     else:
@@ -171,7 +173,7 @@ def step(
         for trial in trials:
             visit = visit.with_trial(trial)
         visits = tuple(visit if old.size == task.size else old for old in state.visits)
-        if visit.evidence != known.evidence:
+        if visit.estimate > known.estimate:
             kept[task.size] = best
             search = witness_search(evaluator, prior, settings, SearchState(visits))
     wanted = _worth_keeping(evaluator, prior, settings, visits, search)
@@ -180,17 +182,26 @@ def step(
 
 
 def _enter(
-    evaluator: Evaluator, search: WitnessSearch, size: Size, best: Fit, trials: tuple[Trial, ...]
-) -> tuple[Visit, WitnessSearch]:
-    scaled = record_of(Visit(size, trials, best.evidence, 0.0, None, 0.0, 0.0), evaluator.scale).evidence
-    record = search.record(size, scaled)
-    evidence, log_symmetry = best.evidence, best.log_symmetry
-    if record.replaced_by is not None:
-        e, scale = record.evidence, evaluator.scale
-        evidence, log_symmetry = Evidence(e.lower * scale, e.upper * scale, e.standard_error * scale), 0.0
+    evaluator: Evaluator,
+    search: WitnessSearch,
+    size: Size,
+    best: Fit,
+    trials: tuple[Trial, ...],
+    visits: tuple[Visit, ...],
+) -> Visit:
+    """Record a new size in `search`, which changes, and the visit that follows: the best fit's, or its witness's."""
+    record = search.record(size, scaled(best.evidence, evaluator.scale))
+    recorded = next((visit for visit in visits if visit.size == record.replaced_by), best)
     bounds = search.bounds()
-    visit = Visit(size, trials, evidence, log_symmetry, record.replaced_by, bounds.log_lower, bounds.log_upper)
-    return visit, search
+    return Visit(
+        size,
+        trials,
+        recorded.evidence,
+        recorded.log_symmetry,
+        record.replaced_by,
+        bounds.log_lower,
+        bounds.log_upper,
+    )
 
 
 def _in_place_of(fit: Fit, witness: Fit | None) -> Fit | None:
@@ -203,10 +214,10 @@ def _in_place_of(fit: Fit, witness: Fit | None) -> Fit | None:
 
 def _start(size: Size, state: SearchState, search: WitnessSearch) -> Fit | None:
     """The best witness's fit where there are witnesses; else the largest kept fit that is smaller in every variable."""
-    witness = search.best_witness(size)
-    if witness is not None and witness.size in state.kept:
-        return state.kept[witness.size]
     smaller = [s for s, fit in state.kept.items() if fit.state is not None and all(map(int.__le__, s, size))]
+    witness = search.best_witness(size)
+    if witness is not None and witness.size in smaller:
+        return state.kept[witness.size]
     return state.kept[max(smaller, key=lambda s: (sum(s), s))] if smaller else None
 
 
@@ -231,18 +242,16 @@ def _stopped(state: SearchState, why: str, save: Callable[[SearchState], None]) 
 
 
 def _expected_fits(evaluator: Evaluator, settings: SearchSettings) -> int | None:
-    if settings.max_size is None or not (evaluator.nested or settings.exhaustive):
+    """Known where every size up to `max_size` is visited, equally often."""
+    if settings.max_size is None or not evaluator.nested:
         return None
-    sizes = 1
-    for largest in settings.max_size:
-        sizes *= largest
-    return sizes * settings.starts if evaluator.nested else None
+    return math.prod(settings.max_size) * (settings.starts if evaluator.repeatable else 1)
 
 
 def _status(
     prior: SizePrior, settings: SearchSettings, evaluator: Evaluator, state: SearchState, search: WitnessSearch
 ) -> str:
-    near = near_mode(state.visits, prior, settings.starts, evaluator.scale)
+    near = near_mode(state.visits, prior, settings.starts, evaluator.scale, evaluator.repeatable)
     best = "×".join(map(str, near[0].size)) if near else "none yet"
     gap = f", bounds {search.bounds().width:,.3g} nats apart" if evaluator.nested else f", {len(near)} sizes near it"
     return f"best {best}{gap}"

@@ -27,6 +27,7 @@ class HeldOutScore:
 
     log_likelihood: (D,) nats; standard_error: (D,) Monte Carlo error of each, 0 where deterministic; n_tokens: (D,)
     tokens scored; n_unknown: (D,) tokens outside the vocabulary, which are not; unknown_words: those words.
+    Scored by "bounds", log_likelihood is the certified lower end and upper (D,) the upper one; None otherwise.
     """
 
     source: str
@@ -36,6 +37,7 @@ class HeldOutScore:
     n_tokens: Int64[np.ndarray, " document"]
     n_unknown: Int64[np.ndarray, " document"]
     unknown_words: tuple[str, ...]
+    upper: Float64[np.ndarray, " document"] | None = None
 
     @property
     def total(self) -> float:
@@ -94,6 +96,8 @@ class HeldOutScore:
             f"  per token       {self.per_token:.4f} ± {self.per_token_error:.4f} nats",
             f"  perplexity      {self.perplexity:.1f} ± {self.perplexity_error:.1f}",
         ]
+        if self.upper is not None:
+            lines.append(f"  certified       the log-likelihood lies in [{self.total:.2f}, {np.sum(self.upper):.2f}]")
         impossible = int(np.sum(np.isneginf(self.log_likelihood)))
         if impossible:
             lines.append(f"  {impossible} documents hold a word that no topic can produce: -inf")
@@ -172,6 +176,7 @@ def held_out(
         n_tokens,
         encoded.n_unknown,
         encoded.unknown_words,
+        result.upper,
     )
 
 

@@ -52,8 +52,15 @@ class ModelEvaluator:
             return Fit(size, unknown, 0.0, None, FitInfo(origin, seconds, estimate.passes, failure))
         upper = min(estimate.log_upper, self.ceiling)
         lower = min(estimate.log_lower, upper)
+        # NumPy sums in the order of memory: in C order, as files are, a loaded fit gives the same bits as this one
+        natural = jax.tree.map(lambda leaf: np.array(leaf, order="C"), estimate.natural)
+        estimate = estimate._replace(natural=natural)
         return Fit(
-            size, Evidence(lower, upper), self._log_symmetry(estimate), estimate, FitInfo(origin, seconds, estimate.passes)
+            size,
+            Evidence(lower, upper),
+            self._log_symmetry(estimate),
+            estimate,
+            FitInfo(origin, seconds, estimate.passes),
         )
 
     def _log_symmetry(self, estimate: Estimate) -> float:
@@ -84,10 +91,11 @@ class FunctionEvaluator:
         failure = None
         if isinstance(value, Evidence):
             evidence = value
-        elif np.isnan(value):
-            evidence, failure = Evidence(-math.inf, self.ceiling), f"size {size} is not a number; reported, not ranked"
+        elif not isinstance(value, str) and np.ndim(value) == 0 and np.isreal(value) and value is not None:
+            evidence = Evidence(-math.inf, self.ceiling) if math.isnan(value) else Evidence(float(value))
+            failure = f"size {size} is not a number; it is reported, not ranked" if math.isnan(value) else None
         else:
-            evidence = Evidence(float(value))
+            raise ValueError(f"got {value!r} for size {size}, expected log p(data | size) in nats, or an lv.Evidence")
         return Fit(size, evidence, 0.0, None, FitInfo("function", time.perf_counter() - began, 0, failure))
 
 
@@ -100,7 +108,8 @@ def from_function(
 ) -> FunctionEvaluator:
     """Search over any function of the size.
 
-    function: takes a tuple of sizes, returns log p(data | size) in nats, or an `Evidence(lower, upper, standard_error)`.
-    ceiling: a proved upper end of what it can return (0 for discrete data). nested: it never falls when a size grows.
+    function: takes a tuple of sizes, also for a single size variable, and returns log p(data | size) in nats, taken as
+    exact, or an `Evidence(lower, upper, standard_error)`. ceiling: a proved upper end of what it can return (0 for
+    discrete data). nested: it never falls when a size grows.
     """
     return FunctionEvaluator(function, size_names, float(ceiling), nested)

@@ -24,7 +24,7 @@ class Fit:
     | field | meaning |
     |---|---|
     | `size` | one number per size variable |
-    | `evidence` | interval on log p(data | size), or on log p(data | size, θ_size), nats, at exactly the state carried |
+    | `evidence` | interval on log p(data | size), or log p(data | size, θ_size), nats, at exactly the state carried |
     | `log_symmetry` | log of the number of equivalent relabellings the evidence leaves out (0 under plug-in evidence) |
     | `state` | whatever the evaluator needs to go on from here; opaque to the search |
     | `info` | for people |
@@ -62,5 +62,5 @@ class Evaluator(Protocol):
     scale: float
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """Fit one size, from `start` (a smaller size's fit) or from scratch; `trial` numbers the attempts at this size."""
+        """Fit one size, from `start` (a smaller size's fit) or from scratch; `trial` numbers the attempts at it."""
         ...

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.corpus import Corpus
 from lvsearch.evidence import Evidence
+from lvsearch.fit import Fit
 from lvsearch.inference.data import Dataset, documents
 from lvsearch.inference.estimator import Described, Estimate, bound_units, describe_units
 from lvsearch.models.contract import Model
@@ -18,7 +20,11 @@ from lvsearch.sizes import Size
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A model at one size. `evidence` is the interval (nats) that the fit carries; scores are in nats, higher is better."""
+    """A model at one size. `evidence` is the interval that the fit carries; scores: nats, higher is better.
+
+    Where a search recorded a witness in place of this size's own fit, `estimate.size` is the witness's: its extra
+    components are empty, and tables and `transform` leave them out.
+    """
 
     size: Size
     evidence: Evidence
@@ -66,7 +72,7 @@ class FittedModel:
         if name not in sites:
             raise ValueError(f"no table {name!r}: {type(self.model).__name__} has {', '.join(sites)}")
         site = sites[name]
-        natural = jax.tree.map(np.asarray, self.estimate.natural[name])
+        natural = jax.tree.map(jnp.asarray, self.estimate.natural[name])
         values = np.asarray(site.family.value(site.family.point(natural)))
         if values.ndim != 2:
             raise ValueError(f"{name!r} has shape {values.shape}, expected two axes; read estimate.natural[{name!r}]")
@@ -91,6 +97,13 @@ class FittedModel:
 
     def _describe(self, docs: Any) -> Described:
         return describe_units(self.model, self.estimate, as_dataset(docs, self.training))
+
+
+def fitted(fit: Fit, training: Corpus) -> FittedModel:
+    """What a search calls a fit, as people use it. ValueError for a fit that failed."""
+    if fit.info.failure is not None or fit.state is None:
+        raise ValueError(fit.info.failure or f"the fit of size {fit.size} carries no model; bring your own fits")
+    return FittedModel(fit.size, fit.evidence, fit.state, training)
 
 
 def as_dataset(data: Any, training: Corpus) -> Dataset:

@@ -71,27 +71,30 @@ class Visit:
     def with_trial(self, trial: Trial) -> "Visit":
         """The visit with one more trial, its evidence the better of the two."""
         if trial.failure is None and trial.estimate > self.estimate:
-            return replace(
-                self, trials=(*self.trials, trial), evidence=trial.evidence, log_symmetry=trial.log_symmetry
-            )
+            return replace(self, trials=(*self.trials, trial), evidence=trial.evidence, log_symmetry=trial.log_symmetry)
         return replace(self, trials=(*self.trials, trial))
 
 
+def scaled(evidence: Evidence, scale: float) -> Evidence:
+    """The evidence over `scale`: what is weighed against the prior."""
+    return Evidence(evidence.lower / scale, evidence.upper / scale, evidence.standard_error / scale)
+
+
 def record_of(visit: Visit, scale: float) -> Record:
-    """What the bounds see of a visit: its evidence over `scale`."""
-    e = visit.evidence
-    return Record(visit.size, Evidence(e.lower / scale, e.upper / scale, e.standard_error / scale), visit.replaced_by)
+    """What the bounds see of a visit."""
+    return Record(visit.size, scaled(visit.evidence, scale), visit.replaced_by)
 
 
 def pooled_spread(visits: Sequence[Visit]) -> float:
     """Standard deviation of one fit's estimate around its size's mean, pooled over sizes with several trials, nats.
 
-    Where no size has two trials: the roughness of the curve over sizes, √(mean of squared second differences / 6), which
-    is that standard deviation if the true curve is smooth; 0 with fewer than three sizes.
+    Where no size has two trials: the roughness of the curve over sizes, √(mean of squared second differences / 6) on
+    even steps, which is that standard deviation if the true curve is smooth; 0 with fewer than three sizes or several
+    size variables.
     """
     squares, freedom = 0.0, 0
     for visit in visits:
-        good = [trial.estimate for trial in visit.trials if trial.failure is None]
+        good = [trial.estimate for trial in visit.trials if trial.failure is None and trial.estimate > -math.inf]
         if len(good) > 1:
             squares += float(np.var(good)) * len(good)
             freedom += len(good) - 1
@@ -124,12 +127,18 @@ def standard_error(visit: Visit, spread: float, usual_trials: int) -> float:
     return float(np.sqrt((SD_OF_BEST[n] ** 2 + lag**2) * spread**2 + visit.evidence.standard_error**2))
 
 
-def near_mode(visits: Sequence[Visit], prior: SizePrior, starts: int, scale: float) -> tuple[Visit, ...]:
-    """Visits whose weight log p(s) + estimate cannot be told from the best's, best first. Failed ones are left out."""
-    good = [visit for visit in visits if not visit.failed and prior.log_pmf(visit.size) > -math.inf]
+def near_mode(
+    visits: Sequence[Visit], prior: SizePrior, starts: int, scale: float, repeatable: bool
+) -> tuple[Visit, ...]:
+    """Visits whose weight log p(s) + estimate cannot be told from the best's, best first.
+
+    Failed ones and those of no weight are left out. Fits that are not `repeatable` come out the same every time: their
+    only errors are those that they state themselves.
+    """
+    good = [visit for visit in visits if not visit.failed and prior.log_pmf(visit.size) + visit.estimate > -math.inf]
     if not good:
         return ()
-    spread = pooled_spread(good)
+    spread = pooled_spread(good) if repeatable else 0.0
     weight = {visit.size: prior.log_pmf(visit.size) + visit.estimate / scale for visit in good}
     error = {visit.size: standard_error(visit, spread, starts) / scale for visit in good}
     ranked = sorted(good, key=lambda visit: (-weight[visit.size], visit.size))
@@ -142,8 +151,13 @@ def near_mode(visits: Sequence[Visit], prior: SizePrior, starts: int, scale: flo
     return tuple(visit for visit in ranked if close(visit.size))
 
 
-def unvisited_neighbour(near: Sequence[Visit], visits: Sequence[Visit], max_size: Size | None) -> Size | None:
-    """The unvisited size one step away from one that is near the mode, nearest to the best; None when there is none."""
+def unvisited_neighbour(
+    near: Sequence[Visit], visits: Sequence[Visit], prior: SizePrior, max_size: Size | None
+) -> Size | None:
+    """The unvisited size one step away from one that is near the mode, nearest to the best; None when there is none.
+
+    Sizes without prior mass are left out: whatever their evidence, they could not be the answer.
+    """
     if not near:
         return None
     visited = {visit.size for visit in visits}
@@ -157,7 +171,10 @@ def unvisited_neighbour(near: Sequence[Visit], visits: Sequence[Visit], max_size
     open_steps = [
         step
         for step in steps
-        if min(step) >= 1 and step not in visited and (max_size is None or all(map(int.__le__, step, max_size)))
+        if min(step) >= 1
+        and step not in visited
+        and (max_size is None or all(map(int.__le__, step, max_size)))
+        and prior.log_pmf(step) > -math.inf
     ]
     return min(
         open_steps,

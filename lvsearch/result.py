@@ -13,9 +13,9 @@ from lvsearch import bounds as bounds_of
 from lvsearch.controller import SearchSettings, SearchState, witness_search
 from lvsearch.corpus import Corpus
 from lvsearch.evidence import Evidence, Record
-from lvsearch.fit import Evaluator, Fit
-from lvsearch.fitted import FittedModel, as_dataset, corpus_of
-from lvsearch.ledger import Visit, near_mode, pooled_spread, standard_error
+from lvsearch.fit import Evaluator
+from lvsearch.fitted import FittedModel, as_dataset, corpus_of, fitted
+from lvsearch.ledger import Visit, near_mode, pooled_spread, record_of, scaled, standard_error
 from lvsearch.posterior import EstimatedPosterior, PriorInfluence, estimate_posterior, posterior, prior_influence
 from lvsearch.prediction import (
     PredictionEstimate,
@@ -24,7 +24,7 @@ from lvsearch.prediction import (
     predict_per_document,
     predict_whole_set,
 )
-from lvsearch.sizes import Size, SizePrior
+from lvsearch.sizes import Size, SizePrior, as_size
 from lvsearch.witness import WitnessSearch
 
 if TYPE_CHECKING:
@@ -37,8 +37,14 @@ KINDS = ("estimate", "certified", "diminishing")
 class Prediction:
     """How probable new documents are, averaged over sizes: the whole set at once, and document by document (nats).
 
-    Under plug-in evidence the two are intervals that hold log p(test | train); under marginal evidence `estimate` is an
-    average over the kept sizes with posterior-mean parameters, not a bound.
+    | field | evidence | meaning |
+    |---|---|---|
+    | `whole_set` | plug-in | interval on log p(test | train), one average over sizes for all documents together |
+    | `per_document` | plug-in | interval on Σ_d log p(test_d | train), an average over sizes for each document |
+    | `estimate` | marginal | both averages, over the kept sizes, with posterior-mean parameters; not a bound |
+
+    The first is never above the best size, the second may be. The intervals hold whatever is not known: unvisited
+    sizes, and sizes whose fit was not kept, may predict anything up to the ceiling. Fields that do not apply are None.
     """
 
     whole_set: PredictionInterval | None
@@ -92,8 +98,9 @@ class SearchResult:
     @cached_property
     def standard_errors(self) -> Mapping[Size, float]:
         """How far each size's estimate may be off, from the spread of repeated fits, on the scale of the search."""
-        spread, scale = pooled_spread(self._good), self.evaluator.scale
-        starts = self.settings.starts if self.evaluator.repeatable else 1
+        repeatable, scale = self.evaluator.repeatable, self.evaluator.scale
+        spread = pooled_spread(self._good) if repeatable else 0.0
+        starts = self.settings.starts if repeatable else 1
         return {visit.size: standard_error(visit, spread, starts) / scale for visit in self._good}
 
     @cached_property
@@ -111,7 +118,7 @@ class SearchResult:
         return self.search.bounds()
 
     def diminishing(self) -> bounds_of.Diminishing:
-        """Bounds on log p(data) under the assumption of diminishing gains; under marginal evidence, of the estimates."""
+        """Bounds on log p(data) assuming diminishing gains; under marginal evidence, gains of the estimates."""
         return self.search.diminishing() if self.evaluator.nested else self._estimate_search.diminishing()
 
     def posterior(self, kind: str | None = None) -> pd.DataFrame:
@@ -185,9 +192,9 @@ class SearchResult:
     @property
     def best_size(self) -> Size:
         """The most probable size: largest prior times (estimated) evidence."""
-        near = near_mode(self.visits, self.prior, self.settings.starts, self.evaluator.scale)
-        if not near:
-            raise ValueError("no fit succeeded: every visit failed; see result.starts() for the reasons")
+        self._require_good()
+        settings, evaluator = self.settings, self.evaluator
+        near = near_mode(self.visits, self.prior, settings.starts, evaluator.scale, evaluator.repeatable)
         return near[0].size
 
     @property
@@ -197,14 +204,16 @@ class SearchResult:
 
     def fit(self, size: Size | int) -> FittedModel:
         """The fitted model of a size: the kept one, or a new fit from documents where none was kept."""
-        size = (size,) if isinstance(size, int) else tuple(size)
-        if len(size) != self.prior.dimension or min(size) < 1:
-            raise ValueError(f"got size {size}, expected {self.prior.dimension} positive whole number(s)")
+        size, training = as_size(size, self.prior.dimension), self._training()
         kept = self.state.kept.get(size)
-        return self._fitted(self.evaluator.evaluate(size, None, 0) if kept is None or kept.state is None else kept)
+        return fitted(self.evaluator.evaluate(size, None, 0) if kept is None or kept.state is None else kept, training)
 
     def with_prior(self, prior: SizePrior) -> "SearchResult":
-        """The same fits under another prior: nothing is fitted again."""
+        """The same fits under another prior: nothing is fitted again.
+
+        A row of its `bounds()` is what a search under that prior would show had it found every size at its final
+        evidence at once. A most probable size that was not kept is refitted when `best` asks for it.
+        """
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
         visits = tuple(_rebound(self.evaluator, prior, self.settings, self.visits))
@@ -219,10 +228,15 @@ class SearchResult:
         training = self._training()
         data = as_dataset(corpus_of(test), training)
         n_documents = data.n_units
-        known = {size: self._fitted(fit) for size, fit in self.state.kept.items() if fit.state is not None}
+        known = {size: fitted(fit, training) for size, fit in self.state.kept.items() if fit.state is not None}
         if not self.evaluator.nested:
             sizes = [size for size in self.estimated.sizes if size in known]
             weights = np.array([self.estimated.probability[self.estimated.sizes.index(size)] for size in sizes])
+            if not weights.sum() > 0:
+                raise ValueError(
+                    "no kept fit has any probability under this prior: fit the best size with result.fit(size) and "
+                    "score it, or search under this prior"
+                )
             scores = np.array([known[size].score_documents(test) for size in sizes])
             return Prediction(None, None, estimate_prediction(weights / weights.sum(), scores))
         bounds = self.certified()
@@ -276,18 +290,36 @@ class SearchResult:
 
     @property
     def _good(self) -> tuple[Visit, ...]:
-        return tuple(visit for visit in self.visits if not visit.failed)
+        """The visits that an estimate can rank: no failed ones, and none whose evidence is zero."""
+        return tuple(visit for visit in self.visits if not visit.failed and visit.estimate > -np.inf)
+
+    def _require_good(self) -> None:
+        if not self.visits:
+            raise ValueError("no size was visited: the search was stopped before its first fit; search again")
+        if not self._good:
+            reasons = {trial.failure for visit in self.visits for trial in visit.trials if trial.failure}
+            why = f" ({sorted(reasons)[0]})" if reasons else ""
+            raise ValueError(f"no fit succeeded: every visit failed or has no evidence{why}; see result.starts()")
+        if all(self.prior.log_pmf(visit.size) == -np.inf for visit in self._good):
+            tried = ", ".join("×".join(map(str, visit.size)) for visit in self._good)
+            raise ValueError(
+                f"the prior gives no mass to any size fitted ({tried}): change the prior, or search further"
+            )
 
     @cached_property
     def _estimate_search(self) -> WitnessSearch:
         scale = self.evaluator.scale
+        self._require_good()
         records = [
             Record(v.size, Evidence(v.estimate / scale, v.estimate / scale, self.standard_errors[v.size]))
             for v in self._good
         ]
+        if self.visits[0] not in self._good:  # the first size must be there; nothing is known of it
+            records.insert(0, record_of(self.visits[0], scale))
         return WitnessSearch.from_records(self.prior, np.inf, False, self.settings.max_size, records)
 
     def _estimates(self) -> tuple[list[Size], np.ndarray, np.ndarray, np.ndarray]:
+        self._require_good()
         sizes = [visit.size for visit in self._good]
         log_prior = np.array([self.prior.log_pmf(size) for size in sizes])
         estimate = np.array([visit.estimate for visit in self._good]) / self.evaluator.scale
@@ -321,17 +353,13 @@ class SearchResult:
             raise ValueError("a search over a plain function has no data and no models; bring your own fits")
         return self.training
 
-    def _fitted(self, fit: Fit) -> FittedModel:
-        return FittedModel(fit.size, fit.evidence, fit.state, self._training())
-
 
 def _rebound(evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, visits: tuple[Visit, ...]) -> Any:
     """The visits with the bounds that each would have shown under this prior."""
     empty = SearchState()
     search = witness_search(evaluator, prior, settings, empty)
     for visit in visits:
-        e, scale = visit.evidence, evaluator.scale
-        search.record(visit.size, Evidence(e.lower / scale, e.upper / scale, e.standard_error / scale))
+        search.record(visit.size, scaled(visit.evidence, evaluator.scale))
         bounds = search.bounds()
         yield replace(visit, log_lower=bounds.log_lower, log_upper=bounds.log_upper)
 

@@ -1,14 +1,16 @@
 """Files written atomically, checksummed, without pickle.
 
-A folder holds one manifest, `manifest.json`, and the arrays it names. Arrays are written first, under names that contain
-their checksum; then the manifest replaces the old one in a single rename. A process killed at any moment leaves either
-the old state or the new one, never a mixture. A folder that this module did not write is refused.
+A folder holds one manifest, `manifest.json`, and the arrays it names. Arrays are written first, under names that
+contain their checksum; then the manifest replaces the old one in a single rename. A process killed at any moment leaves
+either the old state or the new one, never a mixture. A folder that this module did not write is refused, and files that
+it did not write are left alone. One process writes to a folder at a time.
 """
 
 import hashlib
 import io
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +20,8 @@ import numpy as np
 
 FORMAT = "lvsearch folder, version 1"
 MANIFEST = "manifest.json"
+OURS = re.compile(r".+-[0-9a-f]{16}\.npz|\..+-[0-9a-f]{16}\.npz-\w+\.tmp|\.manifest\.json-\w+\.tmp")
+"""Names of array files, and of the temporary files that a killed process leaves."""
 
 
 class CorruptFolderError(ValueError):
@@ -33,39 +37,49 @@ def write_folder(folder: Path, body: Any, arrays: Mapping[str, Mapping[str, np.n
     files = {}
     for group, content in arrays.items():
         data = _npz(content)
-        name = f"{group}-{_digest(data)[:16]}.npz"
+        digest = _digest(data)
+        name = _file_name(group, digest)
         if not (folder / name).exists():
             _write_atomically(folder / name, data)
-        files[group] = {"file": name, "sha256": _digest(data)}
+        files[group] = {"file": name, "sha256": digest}
     text = json.dumps(body, indent=1, sort_keys=True)
     manifest = {"format": FORMAT, "sha256": _digest(text.encode()), "files": files, "body": body}
     _write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
     named = {entry["file"] for entry in files.values()}
-    for stale in folder.glob("*.npz"):
-        if stale.name not in named:
+    for stale in folder.iterdir():
+        if stale.name not in named and OURS.fullmatch(stale.name):
             stale.unlink()
 
 
 def read_folder(folder: Path) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
     """The body and the arrays of a folder.
 
-    Raises FileNotFoundError where there is no such folder, `CorruptFolderError` where it is foreign, truncated or damaged.
+    Raises FileNotFoundError where there is no such folder, `CorruptFolderError` where it is foreign or damaged.
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: expected one written by a search (out=…) or by result.save(…)")
     path = folder / MANIFEST
     if not path.is_file():
-        raise CorruptFolderError(f"{folder} holds no {MANIFEST}: got a folder that lvsearch did not write")
+        raise CorruptFolderError(
+            f"{folder} holds no {MANIFEST}: got a folder that lvsearch did not write, or one whose very first write "
+            "was cut off; expected one written by a search (out=…) or by result.save(…)"
+        )
     try:
-        manifest = json.loads(path.read_text())
-        form, expected, files, body = (manifest[key] for key in ("format", "sha256", "files", "body"))
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        form, expected, body = (manifest[key] for key in ("format", "sha256", "body"))
+        files = {group: (entry["file"], entry["sha256"]) for group, entry in manifest["files"].items()}
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
         raise CorruptFolderError(f"{path} is damaged or foreign ({error!r}); restore it from a copy") from error
     if form != FORMAT:
-        raise CorruptFolderError(f"{path} has format {form!r}, expected {FORMAT!r}: read it with the version that wrote it")
+        raise CorruptFolderError(
+            f"{path} has format {form!r}, expected {FORMAT!r}: read it with the version that wrote it"
+        )
     if _digest(json.dumps(body, indent=1, sort_keys=True).encode()) != expected:
         raise CorruptFolderError(f"{path} was changed after it was written (checksum differs); restore it from a copy")
-    return body, {group: _read_group(folder / entry["file"], entry["sha256"]) for group, entry in files.items()}
+    for group, (name, digest) in files.items():
+        if name != _file_name(group, digest):
+            raise CorruptFolderError(f"{path} names {name!r} for {group!r}, which is not ours; restore it from a copy")
+    return body, {group: _read_group(folder / name, digest) for group, (name, digest) in files.items()}
 
 
 def refuse_existing(folder: Path) -> None:
@@ -95,8 +109,12 @@ def _read_group(path: Path, expected: str) -> dict[str, np.ndarray]:
 
 def _npz(content: Mapping[str, np.ndarray]) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, **{name: np.asarray(array) for name, array in content.items()})
+    np.savez(buffer, allow_pickle=False, **{name: np.asarray(array) for name, array in content.items()})
     return buffer.getvalue()
+
+
+def _file_name(group: str, digest: str) -> str:
+    return f"{group}-{digest[:16]}.npz"
 
 
 def _digest(data: bytes) -> str:
@@ -104,7 +122,7 @@ def _digest(data: bytes) -> str:
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

@@ -89,13 +89,19 @@ class WitnessSearch:
         return min(self.witnesses, key=self._lower, default=None)
 
     def best_witness(self, size: Size | int) -> Record | None:
-        """The record with the highest evidence among those that precede `size` (the largest of equals): its best start.
+        """The record with the highest evidence among those that precede `size`, its best start.
 
+        Of equals one in `witnesses` (whose fits a search keeps) comes first, then the largest.
         None before the first record, or where models are not nested.
         """
         size = as_size(size, self.prior.dimension)
         preceding = [record for record in self._records.values() if self.nested and _precedes(record.size, size)]
-        return max(preceding, key=lambda record: (record.evidence.lower, sum(record.size)), default=None)
+        serving = set(self.witnesses)
+        return max(
+            preceding,
+            key=lambda record: (record.evidence.lower, record.size in serving, sum(record.size)),
+            default=None,
+        )
 
     def next_size(self) -> Size | None:
         """The size to evaluate next; None when nothing within `max_size` could still change the bounds."""
@@ -192,7 +198,8 @@ class WitnessSearch:
     def _next_rung(self) -> Size | None:
         """The first size of the ladder 1, 2, 4, 8, … (on the diagonal, axes stopping at their maximum) not yet visited.
 
-        Without a `max_size` the ladder ends when two rungs in a row were worse than the best before them.
+        Without a `max_size` the ladder ends when two rungs in a row were worse than the best before them, or had no
+        evidence at all where the prior has mass.
         """
         worse, best, power = 0, -math.inf, 1
         while True:
@@ -202,7 +209,8 @@ class WitnessSearch:
             if rung not in self._records and self.prior.log_pmf(rung) > -math.inf:
                 return rung
             score = self._score(rung)
-            worse, best = (worse + 1 if score < best else 0), max(best, score)
+            failed = score == -math.inf and self.prior.log_pmf(rung) > -math.inf
+            worse, best = (worse + 1 if failed or score < best else 0), max(best, score)
             power *= 2
             if self.max_size is not None and power > max(self.max_size):
                 return None

@@ -37,8 +37,10 @@ class Site(NamedTuple):
     |---|---|
     | `family` | the exponential family of its complete conditional, and so of q |
     | `axes` | names of the statistic's axes, the family's event axis last; masks refer to them |
-    | `copies` | unit -> copies per element: a word with count 3 is *one* indicator standing for three. Divides the gradient, multiplies the entropy; 0 marks padding |
+    | `copies` | unit -> copies per element: a word with count 3 is *one* indicator standing for three (0 = padding) |
     | `slices` | the axis whose elements interact with each other: they are updated one slice at a time |
+
+    Copies divide the gradient and multiply the entropy.
     """
 
     family: Family
@@ -55,7 +57,7 @@ class Site(NamedTuple):
         return on.get(self.axes[-1]) if self.family.event_ndim else None
 
     def element_mask(self, on: Masks, ndim: int) -> Bool[Array, "..."] | None:
-        """Which elements exist: the outer product of the masks of the element axes (`ndim` of them); None where all do."""
+        """Which elements exist: the outer product of the masks of the `ndim` element axes; None where all do."""
         mask = None
         for position, axis in enumerate(self.element_axes):
             if axis in on:
@@ -86,6 +88,11 @@ class Model(eqx.Module):
     size_names: eqx.AbstractClassVar[tuple[str, ...]]
     nested: eqx.AbstractClassVar[bool]
     representation: eqx.AbstractClassVar[str]
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The model and its hyper-parameters for people, in one line: the values, and the rule by which they spread
+        over components as the size grows."""
 
     @abstractmethod
     def globals(self) -> dict[str, Site]:
@@ -145,4 +152,3 @@ class Model(eqx.Module):
 def first(size: Array | int, capacity: int) -> Bool[Array, " axis"]:
     """The mask of the first `size` of `capacity` entries."""
     return jnp.arange(capacity) < size
-

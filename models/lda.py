@@ -9,7 +9,7 @@ Source: Blei (2004), §3.2–3.4. The generative story, with the equations that 
 
 | field | letter | shape | support |
 |---|---|---|---|
-| `topic_concentration` | η (the thesis' λ of §3.4.3) | () | > 0 |
+| `topic_concentration` | η (the thesis' λ of §3.4.3) | () | > 0; None where topics have no prior |
 | `concentration` | α: () is the total, spread evenly over the topics; (K,) is one value per topic | | > 0 |
 | site `topic_word` | log β | (topic, word) | simplex |
 | site `proportions` | log θ_d | (topic,) | simplex |
@@ -33,7 +33,7 @@ from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimple
 
 
 class BagOfWords(NamedTuple):
-    """One document, padded: `words` (token,) are vocabulary ids, `counts` (token,) how often each occurs, 0 = padding."""
+    """One document: `words` (token,) are vocabulary ids, `counts` (token,) how often each occurs (0 = padding)."""
 
     words: Int[Array, "*docs token"] | np.ndarray
     counts: Float[Array, "*docs token"] | np.ndarray
@@ -44,7 +44,8 @@ class LDA(Model):
 
     concentration: total mass of the Dirichlet on a document's proportions, spread evenly over the topics (so that the
         prior on proportions does not sharpen as topics are added), or a vector with one value per topic.
-    topic_concentration: the symmetric Dirichlet on each topic's words.
+    topic_concentration: the symmetric Dirichlet on each topic's words; None for no prior on topics, which are then
+        parameters (`plug_in`): the log-joint is log p(data, locals | topics).
 
     `nested` (Proposition 1 for the plug-in form, with a free vector α). Given topics β and α at size K, put at size
     K + 1: β'_{K+1} = β_k, α'_k = α_k − ε, α'_{K+1} = ε for any 0 < ε < α_k. By Dirichlet aggregation
@@ -54,17 +55,37 @@ class LDA(Model):
     """
 
     concentration: np.ndarray
-    topic_concentration: np.ndarray
+    topic_concentration: np.ndarray | None
     topics: Family
 
     size_names: ClassVar[tuple[str, ...]] = ("topics",)
     nested: ClassVar[bool] = True
     representation: ClassVar[str] = "proportions"
 
-    def __init__(self, concentration: Any = 5.0, topic_concentration: float = 0.1, topics: Family | None = None):
-        self.concentration = _positive("concentration", concentration)
-        self.topic_concentration = _positive("topic_concentration", topic_concentration)
+    def __init__(self, concentration: Any = 5.0, topic_concentration: Any = 0.1, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
+        self.concentration = _positive("concentration", concentration)
+        if topic_concentration is None and not isinstance(self.topics, PointSimplex):
+            raise ValueError(
+                "got topic_concentration=None, expected a positive number: topics that are integrated out need a prior"
+            )
+        self.topic_concentration = (
+            None if topic_concentration is None else _positive("topic_concentration", topic_concentration)
+        )
+
+    def describe(self) -> str:
+        """Such as "LDA: topic_concentration 0.1; concentration 5 in total, spread evenly (α = 5/K)"."""
+        total = float(self.concentration.sum())
+        words = [] if self.topic_concentration is None else [f"topic_concentration {float(self.topic_concentration):g}"]
+        if isinstance(self.topics, PointSimplex):
+            words.append(f"topics estimated, with {self.topics.smoothing:g} pseudo-counts per word")
+            start = "" if self.concentration.ndim else "starting from "
+            words.append(f"concentration estimated, one α per topic, {start}{total:g} in total")
+        elif self.concentration.ndim:
+            words.append(f"concentration {total:g} in total, one α per topic")
+        else:
+            words.append(f"concentration {total:g} in total, spread evenly (α = {total:g}/K)")
+        return f"LDA: {'; '.join(words)}"
 
     def globals(self) -> dict[str, Site]:
         return {"topic_word": Site(self.topics, ("topic", "word"))}
@@ -90,6 +111,8 @@ class LDA(Model):
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         log_beta = g["topic_word"]
+        if self.topic_concentration is None:
+            return jnp.zeros((), log_beta.dtype)
         n_words = log_beta.shape[-1]
         eta = jnp.asarray(self.topic_concentration, log_beta.dtype)
         constant = gammaln(n_words * eta) - n_words * gammaln(eta)
@@ -131,8 +154,9 @@ class LDA(Model):
 
     def plug_in(self) -> "LDA":
         """Topics as point estimates: the posterior mean of Dirichlet(η) pseudo-counts, the prior on them dropped."""
-        eta = float(self.topic_concentration)
-        return LDA(self.concentration, 1.0, PointSimplex(smoothing=eta))
+        if self.topic_concentration is None:
+            return self
+        return LDA(self.concentration, None, PointSimplex(smoothing=float(self.topic_concentration)))
 
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
@@ -148,9 +172,12 @@ class LDA(Model):
         key_topics, key_theta, key_z, key_words = jax.random.split(key, 4)
         n_docs, length = units.words.shape
         on = self.active(size, size)
-        eta = jnp.full((extents["word"],), jnp.asarray(self.topic_concentration))
-        log_beta = jnp.log(jax.random.dirichlet(key_topics, eta, (size[0],)))
-        log_theta = jnp.log(jax.random.dirichlet(key_theta, self.alpha(on), (n_docs,)))
+        if self.topic_concentration is None:
+            raise ValueError("cannot draw topics that have no prior: give topic_concentration")
+        # drawn on the log scale: sparse draws underflow, and 0 · log 0 would make words NaN
+        eta = jnp.broadcast_to(jnp.asarray(self.topic_concentration), (size[0], extents["word"]))
+        log_beta = Dirichlet().sample(key_topics, eta - 1)
+        log_theta = Dirichlet().sample(key_theta, jnp.broadcast_to(self.alpha(on) - 1, (n_docs, size[0])))
         chosen = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_docs, length))
         g = {"topic_word": log_beta}
         l = {"assignment": jax.nn.one_hot(chosen, size[0]), "proportions": log_theta}
@@ -174,9 +201,10 @@ def _log_factorial(n: int) -> float:
 
 
 def _group_sizes(rows: np.ndarray) -> list[int]:
-    """Sizes of the groups of rows that are the same up to 1e-3 of their spread."""
-    order = np.lexsort(rows.T[::-1])
-    ordered = rows[order]
-    new_group = [not np.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in zip(ordered[1:], ordered[:-1], strict=True)]
-    edges = np.flatnonzero([True, *new_group, True])
-    return list(np.diff(edges))
+    """Sizes of the groups of rows that equal the first of their group within 1e-3."""
+    left, sizes = rows, []
+    while len(left):
+        same = np.isclose(left, left[0], rtol=1e-3, atol=1e-3).all(-1)
+        sizes.append(int(same.sum()))
+        left = left[~same]
+    return sizes

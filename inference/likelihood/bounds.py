@@ -8,8 +8,9 @@ With f(θ) = Σ_w n_w log (θᵀβ)_w, N = Σ_w n_w and p(w | α, β) = E_{θ ~ 
           log p ≤ f(θ₀) − N + max_k g_k                                                                       (2)
           log p ≤ f(θ₀) − N + log E_{Dir(α)} e^{g·θ}                                                          (3)
 
-(3) is never above (2) at the same θ₀. It is stationary in θ₀ where θ₀ is the mean of Dir(α) tilted by e^{g·θ}: the
-derivative is ∇²f(θ₀) (mean − θ₀). The search iterates that map and keeps the best point; any point gives a proof.
+(3) is never above (2) at the same θ₀. Its gradient is ∇²f(θ₀) (m − θ₀), m the mean of Dir(α) tilted by e^{g·θ}, and
+∇²f is negative: m − θ₀ is a direction of descent. The search climbs f by EM, which nearly minimises (2), then descends
+(3) from there, steps chosen by backtracking since m swings from face to face of the simplex. Any θ₀ gives a proof.
 
 The expectation is a power series with positive terms. With r = (g − min g)/G in [0, 1], G = max g − min g, A = Σα,
 
@@ -47,7 +48,8 @@ ROUNDING_SLACK = 1e-9
 TILE_CELLS = 1 << 17  # distinct words × documents × topics per call: a float32 tile of half a megabyte stays in cache
 LOWER_STEPS = 200
 CLIMB_STEPS = 100
-TILT_STEPS = 8
+TIGHTEN_STEPS = 10
+FIRST_STEP = 0.1  # towards m
 SERIES_TERMS = 3  # most terms of (4), per token
 
 
@@ -62,8 +64,7 @@ class Points(NamedTuple):
     """Where the bounds are proved for one document: any values give bounds, good values tight ones."""
 
     gamma: Float[Array, " topic"]  # of (1); 0 where inactive
-    peak: Float[Array, " topic"]  # θ₀ of (2), near the maximum of f
-    contact: Float[Array, " topic"]  # θ₀ of (3)
+    contact: Float[Array, " topic"]  # θ₀ of (2) and (3)
 
 
 # --------------------------------------------------------------------------- the terms, for one document, any dtype
@@ -90,7 +91,7 @@ def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"]
     tilted mean.
 
     Topics with α = 0 are left out. A series that would need more than `most_terms` is cut there: still a bound,
-    though perhaps +inf (a θ₀ so close to a face of the simplex is a poor one anyway).
+    though perhaps +inf (then (2) is what remains).
     """
     on = alpha > 0
     floor = jnp.min(jnp.where(on, slope, jnp.inf))
@@ -146,7 +147,7 @@ def fit_gamma(alpha, beta, counts) -> Float[Array, " topic"]:
 
 
 def find_points(alpha, beta, counts) -> Points:
-    """Coordinate ascent for γ, multiplicative EM for the peak of f, then the fixed point of (3)."""
+    """Coordinate ascent for γ; multiplicative EM to the peak of f, then descent of (3)."""
     n_tokens = jnp.sum(counts)
     gamma = fit_gamma(alpha, beta, counts)
 
@@ -161,18 +162,22 @@ def find_points(alpha, beta, counts) -> Points:
         lambda carry: (carry[0] < CLIMB_STEPS) & carry[2], climb, (0, start / jnp.sum(start), n_tokens > 0)
     )[1]
 
-    def tilt(carry, _):
-        theta, best, best_value = carry
+    def contact_bound(theta):
         fit, slope = log_fit(theta, beta, counts)
         log_mass, mean = log_tilted_mass(slope, alpha, -9.0, SERIES_TERMS * (n_tokens + 50))
-        value = fit - n_tokens + log_mass
-        better = value < best_value
-        # halfway: a full step can swing from face to face of the simplex
-        return ((theta + mean) / 2, jnp.where(better, theta, best), jnp.where(better, value, best_value)), value
+        return fit - n_tokens + log_mass, mean
 
-    mean = gamma / jnp.sum(gamma)
-    (_, contact, _), _ = lax.scan(tilt, (mean, mean, jnp.asarray(jnp.inf, alpha.dtype)), length=TILT_STEPS)
-    return Points(gamma, peak, contact)
+    def tighten(carry, _):
+        theta, value, mean, step = carry
+        new = theta + step * (mean - theta)
+        new_value, new_mean = contact_bound(new)
+        better = new_value < value
+        kept = jax.tree.map(lambda a, b: jnp.where(better, a, b), (new, new_value, new_mean), (theta, value, mean))
+        return (*kept, jnp.where(better, jnp.minimum(2 * step, 1.0), step / 4)), None
+
+    start = (peak, *contact_bound(peak), jnp.asarray(FIRST_STEP, alpha.dtype))
+    (contact, *_), _ = lax.scan(tighten, start, length=TIGHTEN_STEPS)
+    return Points(gamma, contact)
 
 
 # -------------------------------------------------------------------------------- proof (float64), for one document
@@ -183,12 +188,10 @@ def prove(points: Points, alpha, beta, counts) -> tuple[Float[Array, " "], Float
     # an α below float32's range was inactive in the search: γ = α is its right place
     lower = lower_bound(jnp.maximum(points.gamma, alpha), alpha, beta, counts)
     n_tokens = jnp.sum(counts)
-    fit, slope = log_fit(points.peak, beta, counts)
-    upper = fit - n_tokens + jnp.max(slope)
     fit, slope = log_fit(points.contact, beta, counts)
-    tightened = fit - n_tokens + log_tilted_mass(slope, alpha, -25.0, SERIES_TERMS * (n_tokens + 50))[0]
-    # a contact that float32 left unusable (NaN) proves nothing: the peak still does
-    return lower, jnp.fmin(upper, tightened)
+    log_mass, _ = log_tilted_mass(slope, alpha, -25.0, SERIES_TERMS * (n_tokens + 50))
+    # (2) is the looser one, but it stands where the series was cut too short
+    return lower, fit - n_tokens + jnp.fmin(jnp.max(slope), log_mass)
 
 
 @jax.jit

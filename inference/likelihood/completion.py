@@ -46,10 +46,7 @@ def split_documents(docs: Any, observed_fraction: float, seed: int) -> tuple[spa
         # one generator per row: a document's split does not depend on the documents before it
         generator = np.random.default_rng([seed, row])
         keep = round(observed_fraction * int(amount.sum()))
-        if keep:
-            drawn = generator.multivariate_hypergeometric(amount, keep)
-        else:
-            drawn = np.zeros_like(amount)
+        drawn = generator.multivariate_hypergeometric(amount, keep) if keep else np.zeros_like(amount)
         observed.data[observed.indptr[row] : observed.indptr[row + 1]] = drawn
     held_out = sparse.csr_array(counts - observed)
     observed.eliminate_zeros()

@@ -54,6 +54,7 @@ def document_likelihood(
     samples: 200 for mfi, mfi2, hm and 100 for lr, lrs unless given. key: `jax.random.key(seed)`, required by the
     sampling methods; a document's draws depend on the key, its row and its words, not on the documents around it.
 
+    Sampling runs in float32, or in float64 inside `jax.enable_x64(True)`; deciding sums are float64 always.
     A word with probability zero under every topic gives −inf and a warning. Raises ValueError for malformed input.
     Sources: Buntine 2009 (hm, mfi, mfi2, lr, lrs); Wallach, Murray, Salakhutdinov & Mimno 2009 (lr).
     """

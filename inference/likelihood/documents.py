@@ -159,5 +159,11 @@ def map_tiles(work: Callable[[Tile], Result], pieces: Iterator[Tile]) -> Iterato
     depends on nothing but the tile: neither threads nor order change a bit.
     """
     threads = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    double = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def in_callers_precision(tile: Tile) -> Result:
+        with jax.enable_x64(double):
+            return work(tile)
+
     with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(work, pieces)
+        yield from pool.map(in_callers_precision, pieces)

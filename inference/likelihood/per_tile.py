@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float32
+from jaxtyping import Array, Float
 from scipy import sparse
 
 from lvsearch.inference.likelihood.documents import Tile, TopicSet, impossible_documents, map_tiles, tiles
 from lvsearch.inference.likelihood.result import Estimate
 
-TileEstimate = Callable[[Tile, Float32[Array, "word topic"], Float32[Array, " topic"]], Estimate]
+TileEstimate = Callable[[Tile, Float[Array, "word topic"], Float[Array, " topic"]], Estimate]
 
 
 def estimate_tiles(
@@ -23,7 +23,7 @@ def estimate_tiles(
     """
     topics = topics.active()
     scaled, log_divisor = topics.rescaled()
-    word_topic, alpha = jnp.asarray(scaled, jnp.float32), jnp.asarray(topics.alpha, jnp.float32)
+    word_topic, alpha = jnp.asarray(scaled), jnp.asarray(topics.alpha)  # float32, or the caller's enable_x64
 
     impossible = impossible_documents(topics, counts)
     log_likelihood = counts @ log_divisor

@@ -1,0 +1,126 @@
+"""The sentences that pictures, cards and reports share, so that they cannot disagree."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lvsearch.posterior import format_probability, posterior
+from lvsearch.sizes import Size
+
+if TYPE_CHECKING:
+    from lvsearch.result import SearchResult
+
+
+def unit_name(result: "SearchResult") -> str:
+    """What is being counted: "topics"; "size" where nobody said, or where there are several size variables."""
+    names = result.evaluator.size_names
+    return names[0] if len(names) == 1 else "size"
+
+
+def size_in_words(result: "SearchResult", size: Size) -> str:
+    """Such as "18 topics", "size 18", or "3 topics × 2 regions"."""
+    names = result.evaluator.size_names
+    if names == ("size",):
+        return f"size {size[0]}"
+    return " × ".join(f"{number} {name}" for number, name in zip(size, names, strict=True))
+
+
+def sizes_in_words(sizes: Sequence[Size]) -> str:
+    """Such as "12–14, 20": runs of consecutive sizes where there is one variable, else each size."""
+    if any(len(size) > 1 for size in sizes):
+        return ", ".join("×".join(map(str, size)) for size in sorted(sizes))
+    runs: list[tuple[int, int]] = []
+    for (size,) in sorted(sizes):
+        if runs and size == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], size)
+        else:
+            runs.append((size, size))
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs)
+
+
+def kind_of(result: "SearchResult", kind: str | None) -> str:
+    """The kind asked for, checked as `SearchResult.posterior` checks it; by default what suits the evidence."""
+    kind = result.default_kind if kind is None else kind
+    if kind not in ("estimate", "certified", "diminishing"):
+        raise ValueError(f"got kind={kind!r}, expected one of 'estimate', 'certified', 'diminishing'")
+    if kind == "certified" and not result.evaluator.nested:
+        raise ValueError(
+            "a certified posterior under marginal evidence is [0, 1] everywhere: the only proved upper end is the "
+            "ceiling. Use kind='estimate', or search with evidence=\"plug-in\""
+        )
+    return kind
+
+
+def best_estimate(result: "SearchResult") -> str:
+    """The answer of an estimated posterior, in one sentence without a full stop."""
+    found = result.estimated
+    best = size_in_words(result, found.best)
+    if len(found.indistinguishable) > 1:
+        return f"{best} is most probable; {sizes_in_words(found.indistinguishable)} cannot be told apart"
+    return f"{best} is most probable, apart from every other size tried"
+
+
+def answer(result: "SearchResult") -> str:
+    """The answer in one sentence, whatever the evidence."""
+    if not result.evaluator.nested:
+        return f"{best_estimate(result)}."
+    best, kind = result.best_size, result.default_kind
+    table = posterior(result.certified() if kind == "certified" else result.diminishing())
+    if not table.is_vacuous:
+        row = max(table.rows[:-1], key=lambda row: row.probability_lower)
+        low, high = format_probability(row.probability_lower), format_probability(row.probability_upper)
+        return f"{size_in_words(result, row.size or ())} has probability {low} to {high} ({kind})."
+    return (
+        f"No size can be singled out under {kind} bounds; {size_in_words(result, best)} has the largest "
+        f"prior × {result.settings.evidence} evidence of the sizes tried."
+    )
+
+
+def probability_in_words(result: "SearchResult") -> str:
+    """The probability of the best size under standard errors, with its 5 % and 95 % points."""
+    found = result.estimated
+    row = found.sizes.index(found.best)
+    mean, low, high = (
+        format_probability(float(values[row]))
+        for values in (found.probability, found.probability_lower, found.probability_upper)
+    )
+    return f"{mean} for {size_in_words(result, found.best)}, given the standard errors (5 % to 95 %: {low} to {high})"
+
+
+def limit_in_words(result: "SearchResult") -> str | None:
+    """A warning where the sizes that matter reach the largest size allowed; None otherwise."""
+    allowed = result.settings.max_size
+    if allowed is None or result.evaluator.nested:
+        return None
+    if any(
+        size == most for sizes in result.estimated.indistinguishable for size, most in zip(sizes, allowed, strict=True)
+    ):
+        return (
+            f"{'×'.join(map(str, allowed))} is the largest size allowed: raise it to see whether more would be better"
+        )
+    return None
+
+
+def bounds_in_words(result: "SearchResult", kind: str) -> str:
+    """What the certified or the diminishing bounds say of log p(data) and what they rest on, without a full stop."""
+    if kind == "diminishing":
+        found = result.diminishing()
+        if found.still_rising:
+            seen = "".join(f". The assumption failed: {violation.describe()}" for violation in found.violations)
+            return f"diminishing: gains are still rising, so there is no upper end yet but the certified one{seen}"
+        return found.describe().rstrip(".")
+    found = result.certified()
+    low, high = (_nats(end) for end in (found.log_lower, found.log_upper))
+    text = f"certified, no assumption: log p(data) between {low} and {high} nats"
+    if not result.evaluator.nested:
+        return f"{text}, too far apart to prove anything about a size"
+    return (
+        f"{text}; unvisited sizes hold {format_probability(math.exp(min(found.log_unvisited_prior, 0.0)))} of the prior"
+    )
+
+
+def _nats(value: float) -> str:
+    """Whole nats where there are many, with a minus sign that is one."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}").replace("-", "−")

@@ -1,0 +1,102 @@
+"""Slow exact answers in NumPy float64: every assignment enumerated, conjugate parameters integrated out by formula.
+
+Nothing here imports lvsearch. All numbers are in nats.
+"""
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+
+def all_assignments(n_choices: int, n_elements: int) -> np.ndarray:
+    """(n_choices ** n_elements, n_elements), every combination once."""
+    every = list(product(range(n_choices), repeat=n_elements))
+    return np.array(every, dtype=np.int64).reshape(len(every), n_elements)
+
+
+def one_hot(index: np.ndarray, n: int) -> np.ndarray:
+    return (index[..., None] == np.arange(n)).astype(np.float64)
+
+
+def log_dirichlet_multinomial(counts: np.ndarray, concentration: np.ndarray) -> np.ndarray:
+    """log of ∫ Dir(θ | concentration) Π θ_k^counts_k along the last axis: of one sequence, not of its multiset."""
+    total, counted = concentration.sum(-1), counts.sum(-1)
+    return (
+        gammaln(total) - gammaln(total + counted) + (gammaln(concentration + counts) - gammaln(concentration)).sum(-1)
+    )
+
+
+def tokens_of(counts: np.ndarray) -> list[np.ndarray]:
+    """Per document of a dense (D, V) matrix, its words one by one."""
+    return [np.repeat(np.arange(counts.shape[1]), row) for row in np.asarray(counts, np.int64)]
+
+
+class LDAPosterior(NamedTuple):
+    """log_evidence: log p(words | α, η). proportions (D, K) and topics (K, V): exact posterior means."""
+
+    log_evidence: float
+    proportions: np.ndarray
+    topics: np.ndarray
+
+
+def lda_posterior(counts: np.ndarray, alpha: np.ndarray, eta: float) -> LDAPosterior:
+    """Smoothed LDA, all K^N assignments of the N tokens of `counts` (D, V)."""
+    n_docs, n_words = counts.shape
+    n_topics = len(alpha)
+    document, word = (np.repeat(index, np.asarray(counts).ravel()) for index in np.indices(counts.shape).reshape(2, -1))
+    z = one_hot(all_assignments(n_topics, len(word)), n_topics)  # (assignment, token, topic)
+    in_document = np.einsum("atk,td->adk", z, one_hot(document, n_docs))
+    in_topic = np.einsum("atk,tv->akv", z, one_hot(word, n_words))
+    log_joint = log_dirichlet_multinomial(in_document, alpha).sum(-1)
+    log_joint += log_dirichlet_multinomial(in_topic, np.full(n_words, eta)).sum(-1)
+    log_evidence = logsumexp(log_joint)
+    weight = np.exp(log_joint - log_evidence)
+    theta = (in_document + alpha) / (in_document + alpha).sum(-1, keepdims=True)
+    beta = (in_topic + eta) / (in_topic + eta).sum(-1, keepdims=True)
+    return LDAPosterior(float(log_evidence), np.tensordot(weight, theta, 1), np.tensordot(weight, beta, 1))
+
+
+def document_log_likelihood(words: np.ndarray, alpha: np.ndarray, topics: np.ndarray) -> float:
+    """log p(words | α, topics), all K^L assignments; topics (K, V)."""
+    z = all_assignments(len(alpha), len(words))
+    log_words = np.log(topics)[z, words].sum(-1)
+    return float(logsumexp(log_words + log_dirichlet_multinomial(one_hot(z, len(alpha)).sum(1), alpha)))
+
+
+def corpus_log_likelihood(counts: np.ndarray, alpha: np.ndarray, topics: np.ndarray) -> float:
+    """log p(corpus | α, topics): what plug-in evidence is."""
+    return sum(document_log_likelihood(words, alpha, topics) for words in tokens_of(counts))
+
+
+def mixture_log_evidence(
+    points: np.ndarray, n_components: int, total: float, prior_precision: float, precision: float
+) -> float:
+    """Gaussian mixture of known precision, weights and means integrated out, all K^N assignments."""
+    z = one_hot(all_assignments(n_components, len(points)), n_components)  # (assignment, point, component)
+    n, linear = z.sum(1), precision * np.einsum("apk,p->ak", z, points)
+    posterior_precision = prior_precision + precision * n
+    log_weights = log_dirichlet_multinomial(n, np.full(n_components, total / n_components))
+    log_means = 0.5 * (np.log(prior_precision / posterior_precision) + linear**2 / posterior_precision).sum(-1)
+    constant = 0.5 * len(points) * np.log(precision / (2 * np.pi)) - 0.5 * precision * (points**2).sum()
+    return float(logsumexp(log_weights + log_means) + constant)
+
+
+def features_log_evidence(
+    values: np.ndarray, observed: np.ndarray, n_features: int, rate: float, loading_precision: float, precision: float
+) -> float:
+    """Finite linear-Gaussian Indian buffet, sticks and loadings integrated out, all 2^(N·K) feature matrices."""
+    n_rows = len(values)
+    terms = []
+    for flat in all_assignments(2, n_rows * n_features):
+        z = flat.reshape(n_rows, n_features)
+        m = z.sum(0)
+        a = rate / n_features
+        log_p = (np.log(a) + gammaln(a + m) + gammaln(1 + n_rows - m) - gammaln(a + 1 + n_rows)).sum()
+        for column, seen in zip(values.T, observed.T, strict=True):
+            x, zx = column[seen], z[seen]
+            covariance = np.eye(len(x)) / precision + zx @ zx.T / loading_precision
+            log_p -= 0.5 * (np.linalg.slogdet(2 * np.pi * covariance)[1] + x @ np.linalg.solve(covariance, x))
+        terms.append(log_p)
+    return float(logsumexp(terms))

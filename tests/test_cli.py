@@ -1,0 +1,252 @@
+"""The command line, called in process on a tiny corpus: what it writes, what it refuses, how it ends."""
+
+import shutil
+
+import jax
+import pandas as pd
+import pytest
+
+import lvsearch as lv
+from lvsearch import cli, controller
+from lvsearch.simulated import planted
+
+ENDING = ["--no-cache", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A corpus in LDA-C form with its vocabulary, and the same documents as texts."""
+    folder = tmp_path_factory.mktemp("corpus")
+    corpus = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1).corpus
+    names = ["".join(chr(ord("a") + int(digit)) for digit in word[4:]) + "word" for word in corpus.vocabulary]
+    ldac, texts = [], []
+    for row in range(len(corpus)):
+        span = slice(corpus.counts.indptr[row], corpus.counts.indptr[row + 1])
+        pairs = list(zip(corpus.counts.indices[span], corpus.counts.data[span], strict=True))
+        ldac.append(f"{len(pairs)} " + " ".join(f"{word}:{count}" for word, count in pairs))
+        texts.append(" ".join(" ".join([names[word]] * int(count)) for word, count in pairs))
+    (folder / "corpus.ldac").write_text("\n".join(ldac) + "\n")
+    (folder / "vocab.txt").write_text("\n".join(names) + "\n")
+    (folder / "docs.txt").write_text("\n".join(texts) + "\n")
+    return folder
+
+
+def search_arguments(files, out):
+    return [
+        "search",
+        *("--corpus", str(files / "corpus.ldac"), "--vocabulary", str(files / "vocab.txt")),
+        *("--prior", "poisson:3", "--max-size", "3", "--starts", "1", "--seed", "2", "--held-out", "0.3"),
+        *("--out", str(out)),
+        *ENDING,
+    ]
+
+
+@pytest.fixture(scope="module")
+def run(files, tmp_path_factory):
+    """The folder of one finished search."""
+    out = tmp_path_factory.mktemp("search") / "run"
+    assert cli.main(search_arguments(files, out)) == 0
+    return out
+
+
+def tree(folder):
+    """Every file and its content."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# ── search, resume, report ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_search_writes_the_search_the_held_out_documents_and_the_report(run):
+    result = lv.load(run)
+    assert result.state.stopped == "finished"
+    assert result.settings.seed == 2
+    assert len(result.training) == 42
+    summary = (run / "report" / "summary.md").read_text(encoding="utf-8")
+    assert "topics is most probable" in summary
+    assert "18 documents" in summary  # held out, and compared
+    held_out = pd.read_csv(run / "report" / "held_out.csv")
+    assert set(held_out["size"]) == {size[0] for size in result.state.kept}
+
+
+def test_search_is_the_one_of_python(run, files):
+    corpus = lv.Corpus.from_ldac(files / "corpus.ldac", vocabulary=files / "vocab.txt")
+    train, _ = corpus.split(0.3, seed=2)
+    direct = lv.search(lv.models.LDA(), train, prior=lv.sizes.Poisson(3), max_size=3, starts=1, seed=2, progress=False)
+    pd.testing.assert_frame_equal(lv.load(run).posterior(), direct.posterior())
+
+
+def test_search_prints_answer_topics_and_where_the_report_is(run, capsys, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    assert cli.main(["report", str(copy), "--no-cache"]) == 0
+    printed = capsys.readouterr().out
+    assert "topics is most probable" in printed
+    assert "held-out" in printed
+    assert "share" in printed
+    assert f"Report: {copy / 'report' / 'summary.md'}" in printed
+
+
+def test_report_goes_to_another_folder_and_leaves_the_search_alone(run, tmp_path):
+    before = tree(run)
+    assert cli.main(["report", str(run), "--out", str(tmp_path / "paper"), "--no-cache"]) == 0
+    assert tree(run) == before
+    ours, theirs = (pd.read_csv(folder / "posterior.csv") for folder in (tmp_path / "paper", run / "report"))
+    pd.testing.assert_frame_equal(ours, theirs)
+
+
+def test_ctrl_c_keeps_what_is_done_and_resume_finishes(run, files, tmp_path, monkeypatch, capsys):
+    out, steps = tmp_path / "run", []
+    real = controller.step
+
+    def step(*arguments):
+        steps.append(arguments)
+        if len(steps) == 3:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(controller, "step", step)
+        assert cli.main(search_arguments(files, out)) == cli.INTERRUPTED == 130
+    assert lv.load(out).state.stopped == "interrupted"
+    assert "interrupted" in (out / "report" / "summary.md").read_text(encoding="utf-8")
+    assert (out / "held-out").is_dir()
+    assert cli.main(["resume", str(out), *ENDING]) == 0
+    pd.testing.assert_frame_equal(lv.load(out).posterior(), lv.load(run).posterior())
+    assert (out / "report" / "posterior.csv").read_text() == (run / "report" / "posterior.csv").read_text()
+    assert "finished" in capsys.readouterr().out
+
+
+def test_texts_are_read_line_by_line(files, tmp_path):
+    arguments = ["search", "--texts", str(files / "docs.txt"), "--max-size", "1", "--held-out", "0", "--starts", "1"]
+    assert cli.main([*arguments, "--out", str(tmp_path / "run"), *ENDING]) == 0
+    result = lv.load(tmp_path / "run")
+    assert len(result.training) == 60
+    assert result.training.n_tokens == 1800
+    assert not (tmp_path / "run" / "held-out").exists()
+    assert "not looked at" in (tmp_path / "run" / "report" / "summary.md").read_text(encoding="utf-8")
+
+
+# ── demo ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_demo_with_planted_topics_gives_a_verdict(tmp_path, monkeypatch, capsys):
+    small = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1)
+    monkeypatch.setattr("lvsearch.simulated.planted", lambda seed: small)
+    monkeypatch.setattr(cli, "SIMULATED_MAX_SIZE", 3)
+    assert cli.main(["demo", "--simulated", "--out", str(tmp_path / "demo"), *ENDING]) == 0
+    printed = capsys.readouterr().out
+    assert "60 simulated documents with 3 topics" in printed
+    assert "Planted 3 topics: " in printed
+    assert (tmp_path / "demo" / "report" / "summary.md").is_file()
+
+
+def test_demo_shows_labels_beside_topics(tmp_path, monkeypatch, capsys):
+    drawn = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1).corpus
+    corpus = lv.Corpus.from_matrix(drawn.counts, drawn.vocabulary, document_labels=["numpy.linalg"] * 60)
+    monkeypatch.setattr("lvsearch.datasets.docstrings", lambda seed: corpus)
+    monkeypatch.setattr(cli, "DEMO_MAX_SIZE", 3)
+    assert cli.main(["demo", "--out", str(tmp_path / "demo"), *ENDING]) == 0
+    printed = capsys.readouterr().out
+    assert "label" in printed
+    assert "numpy.linalg" in printed
+
+
+# ── mistakes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fails(capsys, *arguments) -> str:
+    """The one line on stderr of a command that ends with status 2."""
+    assert cli.main([*arguments, "--no-cache"]) == cli.WRONG == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith("lvsearch: error: ")
+    return error
+
+
+@pytest.mark.parametrize("command", ["search", "demo", "report"])
+def test_a_folder_that_holds_something_is_left_alone(command, run, files, tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    first = {
+        "search": search_arguments(files, tmp_path)[:-2],
+        "demo": ["demo", "--out", str(tmp_path)],
+        "report": ["report", str(run), "--out", str(tmp_path)],
+    }[command]
+    assert "exists and is not empty" in fails(capsys, *first)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_mistakes_end_in_one_line_before_anything_is_written(files, tmp_path, capsys):
+    texts, out = ["--texts", str(files / "docs.txt")], ["--out", str(tmp_path / "run")]
+    for wrong, said in (
+        (["--prior", "poison:10"], "expected one of poisson:RATE"),
+        (["--held-out", "1.5"], "expected a fraction"),
+        (["--vocabulary", str(files / "vocab.txt")], "without --corpus"),
+        (["--evidence", "plug-in"], "say when to stop"),
+        (["--concentration", "0"], "must be positive"),
+        (["--starts", "0"], "starts=0"),
+    ):
+        assert said in fails(capsys, "search", *texts, *wrong, *out)
+        assert not (tmp_path / "run").exists()
+    assert "no file" in fails(capsys, "search", "--texts", str(tmp_path / "none.txt"), *out)
+    assert "no folder" in fails(capsys, "resume", str(tmp_path / "none"))
+    assert "no folder" in fails(capsys, "report", str(tmp_path / "none"))
+
+
+def test_a_damaged_search_is_refused(run, tmp_path, capsys):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    manifest = copy / "manifest.json"
+    manifest.write_text(manifest.read_text()[:-40])
+    assert "damaged or foreign" in fails(capsys, "report", str(copy))
+
+
+def test_a_damaged_corpus_is_named(files, tmp_path, capsys):
+    (tmp_path / "bad.ldac").write_text("1 0:1\n2 0:1\n")
+    assert "line" in fails(capsys, "search", "--corpus", str(tmp_path / "bad.ldac"), "--out", str(tmp_path / "run"))
+
+
+# ── help and cache ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("command", [[], ["demo"], ["search"], ["resume"], ["report"], ["evaluate"]])
+def test_help_teaches(command, capsys):
+    assert cli.main([*command, "--help"]) == 0
+    printed = capsys.readouterr().out
+    if command == []:
+        for name in ("demo", "search", "resume", "report", "evaluate"):
+            assert f"    {name} " in printed
+    elif command != ["evaluate"]:
+        assert f"  lvsearch {command[0]}" in printed
+    if command == ["search"]:
+        assert "(default: poisson:10)" in printed
+
+
+def test_wrong_usage_ends_with_status_2(capsys):
+    assert cli.main(["search"]) == 2
+    assert "required" in capsys.readouterr().err
+    assert cli.main([]) == 2
+
+
+def test_compiled_programs_are_kept_where_one_says(tmp_path, monkeypatch):
+    names = (
+        "jax_compilation_cache_dir",
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_persistent_cache_min_entry_size_bytes",
+    )
+    before = {name: getattr(jax.config, name) for name in names}
+    try:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+        monkeypatch.delenv("LVSEARCH_CACHE", raising=False)
+        for folder, environment, expected in (
+            (None, None, tmp_path / "user" / "lvsearch"),
+            (None, tmp_path / "env", tmp_path / "env"),
+            (tmp_path / "given", tmp_path / "env", tmp_path / "given"),
+        ):
+            if environment is not None:
+                monkeypatch.setenv("LVSEARCH_CACHE", str(environment))
+            cli.use_cache(folder)
+            assert jax.config.jax_compilation_cache_dir == str(expected)
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)

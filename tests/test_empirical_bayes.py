@@ -1,0 +1,121 @@
+"""Newton's steps against SciPy's optimiser on the same objective; hyper-parameters that raise the bound."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.sparse import csr_array
+from scipy.special import digamma, gammaln
+
+from lvsearch.inference.data import documents
+from lvsearch.inference.empirical_bayes import ascend_hyperparameters, newton_dirichlet, newton_symmetric
+from lvsearch.inference.topic_estimator import TopicEstimator, TopicSettings
+from lvsearch.models.lda import LDA, BagOfWords
+
+SETTINGS = TopicSettings(zeroth_order_passes=10, mean_field_passes=25, final_sweeps=40)
+
+
+def expected_log(draws: np.ndarray) -> np.ndarray:
+    """E[log θ] averaged over Dirichlets of the given concentrations (draw, entry)."""
+    return (digamma(draws) - digamma(draws.sum(1, keepdims=True))).mean(0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_newton_dirichlet_finds_the_maximum(seed):
+    rng = np.random.default_rng(seed)
+    entries = int(rng.integers(2, 7))
+    mean_log = expected_log(rng.gamma(0.3 + rng.random(entries), 4.0, (30, entries)) + 0.05)
+
+    def negative(log_alpha: np.ndarray) -> tuple[float, np.ndarray]:
+        a = np.exp(log_alpha)
+        value = gammaln(a.sum()) - gammaln(a).sum() + ((a - 1) * mean_log).sum()
+        return -value, -a * (digamma(a.sum()) - digamma(a) + mean_log)
+
+    best = minimize(negative, np.zeros(entries), jac=True, method="BFGS", options={"gtol": 1e-10})
+    for start in (np.ones(entries), rng.gamma(1.0, 5.0, entries) + 1e-3, np.full(entries, 100.0)):
+        found = newton_dirichlet(start, mean_log)
+        np.testing.assert_allclose(found, np.exp(best.x), rtol=1e-5)
+        assert np.abs(negative(np.log(found))[1]).max() < 1e-6
+
+
+def test_newton_dirichlet_at_the_edges():
+    """One entry: any α is as good. An entry that no document uses falls to the floor."""
+    assert newton_dirichlet(np.array([2.5]), np.array([0.0])) == pytest.approx(2.5)
+    found = newton_dirichlet(np.array([1.0, 1.0, 1.0]), np.array([-0.5, -1.2, -1e9]), floor=1e-6)
+    assert found[2] == 1e-6
+    assert np.all(found > 0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_newton_symmetric_finds_the_maximum(seed):
+    rng = np.random.default_rng(seed + 10)
+    entries = int(rng.integers(2, 40))
+    mean_log_sum = float(expected_log(rng.gamma(0.2 + rng.random(), 3.0, (50, entries)) + 0.05).sum())
+
+    def negative(log_total: np.ndarray) -> float:
+        a = float(np.exp(log_total[0]))
+        return -(gammaln(a) - entries * gammaln(a / entries) + a / entries * mean_log_sum)
+
+    best = minimize(negative, np.zeros(1), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13})
+    for start in (1e-3, 1.0, 300.0):
+        assert newton_symmetric(start, entries, mean_log_sum) == pytest.approx(float(np.exp(best.x[0])), rel=1e-5)
+    assert newton_symmetric(0.7, 1, -1.0) == 0.7
+
+
+def bound_of(model: LDA, args: tuple) -> jax.Array:
+    """The part of LDA's bound that hyper-parameters move, at fixed beliefs."""
+    g, l, units = args
+    on = model.active((3,), (3,))
+    return model.log_prior(g, on) + jax.vmap(lambda lu, u: model.log_unit(g, lu, u, on))(l, units).sum()
+
+
+@pytest.mark.parametrize("concentration", [2.0, np.array([2.0, 0.4, 1.0])])
+def test_gradient_ascent_raises_the_bound(concentration):
+    """Towards the values that made the beliefs; families keep their own numbers."""
+    rng = np.random.default_rng(3)
+    true_alpha, true_eta = np.array([0.3, 0.9, 0.5]), 0.2
+    g = {"topic_word": np.log(rng.dirichlet(np.full(40, true_eta), 3) + 1e-8).astype(np.float32)}
+    theta = np.log(rng.dirichlet(true_alpha, 60) + 1e-6).astype(np.float32)
+    units = BagOfWords(np.zeros((60, 2), np.int32), np.zeros((60, 2), np.float32))
+    l = {"proportions": theta, "assignment": np.zeros((60, 2, 3), np.float32)}
+    model = LDA(concentration, 1.5)
+    args = jax.tree.map(jax.numpy.asarray, (g, l, units))
+    fitted = ascend_hyperparameters(model, bound_of, args, steps=200)
+    assert float(bound_of(fitted, args)) > float(bound_of(model, args)) + 10
+    assert isinstance(fitted, LDA)
+    assert fitted.topics == model.topics
+    assert all(isinstance(leaf, np.ndarray) and leaf.dtype == np.float64 for leaf in jax.tree.leaves(fitted))
+    if np.ndim(concentration):
+        best = newton_dirichlet(np.ones(3), theta.astype(np.float64).mean(0))
+        np.testing.assert_allclose(fitted.concentration, best, rtol=0.02)
+
+
+def test_gradient_ascent_leaves_families_alone():
+    """A point family's smoothing is no hyper-parameter of the log-joint."""
+    model = LDA(np.array([2.0, 0.4, 1.0]), 0.2).plug_in()
+    rng = np.random.default_rng(4)
+    g = {"topic_word": np.zeros((3, 5), np.float32)}
+    l = {
+        "proportions": np.log(rng.dirichlet(np.ones(3), 20) + 1e-6).astype(np.float32),
+        "assignment": np.zeros((20, 2, 3), np.float32),
+    }
+    units = BagOfWords(np.zeros((20, 2), np.int32), np.zeros((20, 2), np.float32))
+    args = jax.tree.map(jax.numpy.asarray, (g, l, units))
+    fitted = ascend_hyperparameters(model, bound_of, args, steps=50)
+    assert fitted.topics == model.topics
+    assert fitted.topic_concentration is None
+
+
+def test_empirical_bayes_raises_the_marginal_bound():
+    """Far from the right hyper-parameters the refitted fit has a much higher bound; the fitted model says which."""
+    rng = np.random.default_rng(7)
+    topics = rng.dirichlet(np.full(25, 0.2), 4)
+    theta = rng.dirichlet(np.full(4, 0.3), 30)
+    counts = csr_array(np.stack([rng.multinomial(40, t @ topics) for t in theta]).astype(np.int32))
+    data, model, key = documents(counts), LDA(12.0, 2.0), jax.random.key(0)
+    fixed = TopicEstimator(model, data, SETTINGS).fit((4,), key, None)
+    refitted = TopicEstimator(model, data, SETTINGS, empirical_bayes=True).fit((4,), key, None)
+    assert refitted.log_lower > fixed.log_lower + 20
+    assert float(refitted.model.concentration) < 12.0
+    assert float(refitted.model.topic_concentration) < 2.0
+    assert fixed.model.concentration == model.concentration

@@ -1,0 +1,540 @@
+"""One table, models × behaviours: what every model must do, whoever wrote it. Adding a model is adding a row.
+
+All in float64, at one shape and one capacity per row, so that a row costs one trace per function.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from scipy.sparse import csr_array
+from scipy.special import gammaln
+from toy_models import FeatureModel, Point, PointMixture, Row
+
+from lvsearch.inference.data import Batch, Dataset, documents
+from lvsearch.inference.meanfield import (
+    Beliefs,
+    MeanField,
+    ascend,
+    batch_bound,
+    batch_statistics,
+    bound,
+    cast,
+    fit_locals,
+    globals_bound,
+    mask_elements,
+    resident_sweep,
+    scattered_start,
+    update_globals,
+)
+from lvsearch.models.contract import Model, Site
+from lvsearch.models.families import PointSimplex
+from lvsearch.models.lda import LDA, BagOfWords
+
+SIZE, CAPACITY = (3,), (4,)
+SWEEPS = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row: a model, tiny data in two batches of one shape (the last unit padding), and what is exactly true of them.
+
+    | field | meaning |
+    |---|---|
+    | `exact` | (size, globals' natural parameters cut to it) -> log p(data | size), or log p(data | size, θ), nats |
+    | `ignored` | units -> units that differ only where nothing was observed |
+    | `repeated` | the same data with every copy spelled out as an element of its own, at the same shape |
+    | `memoizable` | a batch's statistics do not depend on the globals they update |
+    """
+
+    name: str
+    model: Model
+    data: Dataset
+    exact: Callable[[int, dict[str, Any]], float]
+    ignored: Callable[[Any], Any]
+    repeated: Dataset | None = None
+    memoizable: bool = True
+
+
+COUNTS = np.array(
+    [[2, 0, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0], [0, 0, 0, 2, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 1, 0]]
+)
+ALPHA, ETA = np.array([0.5, 1.1, 0.2]), 0.4
+POINTS = np.array([-2.2, 2.3, 2.8, -1.6, 0.4])
+VALUES = np.array([[1.3, -0.2, 0.7], [0.4, 2.1, -1.0], [1.9, 1.7, 0.1]])
+OBSERVED = np.array([[True, True, False], [True, True, True], [False, True, True]])
+
+
+def lda_data(counts: np.ndarray) -> Dataset:
+    return documents(csr_array(counts.astype(np.int32)), tokens_per_batch=48)
+
+
+def spelled_out(data: Dataset) -> Dataset:
+    """A token a column."""
+
+    def batch(old: Batch) -> Batch:
+        words, counts = np.zeros_like(old.units.words), np.zeros_like(old.units.counts)
+        for row, (w, c) in enumerate(zip(old.units.words, old.units.counts.astype(int), strict=True)):
+            words[row, : c.sum()], counts[row, : c.sum()] = np.repeat(w, c), 1
+        return Batch(BagOfWords(words, counts), old.weight)
+
+    return Dataset(tuple(map(batch, data.batches)), data.unit_ids, data.extents, data.n_units)
+
+
+def other_padding_words(units: BagOfWords) -> BagOfWords:
+    return BagOfWords(np.where(units.counts > 0, units.words, 5).astype(units.words.dtype), units.counts)
+
+
+def in_two_batches(units: Any, extents: dict[str, int]) -> Dataset:
+    """Units dealt to two batches in turn, the second padded with a copy of its first unit."""
+    n = len(jax.tree.leaves(units)[0])
+    rows = -(-n // 2)
+    ids = [np.arange(n)[0::2], np.pad(np.arange(n)[1::2], (0, rows - n // 2), constant_values=-1)]
+    weights = [(i >= 0).astype(np.float32) for i in ids]
+    batches = tuple(Batch(jax.tree.map(lambda x, i=i: x[i], units), w) for i, w in zip(ids, weights, strict=True))
+    return Dataset(batches, tuple(ids), extents, n)
+
+
+def lda_exact(size: int, natural: dict[str, Any]) -> float:
+    return oracles.lda_posterior(COUNTS, np.full(size, 1.7 / size), ETA).log_evidence
+
+
+def plug_in_exact(size: int, natural: dict[str, Any]) -> float:
+    counts = np.maximum(natural["topic_word"], 0)
+    topics = np.maximum(counts / counts.sum(1, keepdims=True), 1e-30)
+    return oracles.corpus_log_likelihood(COUNTS, ALPHA[:size], topics / topics.sum(1, keepdims=True))
+
+
+CASES = [
+    Case("LDA", LDA(1.7, ETA), lda_data(COUNTS), lda_exact, other_padding_words, spelled_out(lda_data(COUNTS))),
+    Case(
+        "LDA plug-in",
+        LDA(ALPHA, None, PointSimplex()),
+        lda_data(COUNTS),
+        plug_in_exact,
+        other_padding_words,
+        spelled_out(lda_data(COUNTS)),
+    ),
+    Case(
+        "point mixture",
+        PointMixture(1.7, 0.2, 2.5),
+        in_two_batches(Point(POINTS), {}),
+        lambda size, natural: oracles.mixture_log_evidence(POINTS, size, 1.7, 0.2, 2.5),
+        lambda units: units,
+    ),
+    Case(
+        "feature model",
+        FeatureModel(1.3, 0.6, 2.5),
+        in_two_batches(Row(VALUES, OBSERVED), {"dim": 3}),
+        lambda size, natural: oracles.features_log_evidence(VALUES, OBSERVED, size, 1.3, 0.6, 2.5),
+        lambda units: Row(np.where(units.observed, units.value, 99.0), units.observed),
+        memoizable=False,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    case: Case
+    batches: tuple[Batch, ...]
+    start: MeanField
+    end: MeanField
+
+    @property
+    def model(self) -> Model:
+        return self.case.model
+
+    def bound(self, beliefs: Beliefs, l: tuple[Beliefs, ...], batches: tuple[Batch, ...] | None = None) -> float:
+        return bound(self.model, batches or self.batches, beliefs, l, SIZE, capacity=CAPACITY)
+
+    def exact(self, beliefs: Beliefs) -> float:
+        return self.case.exact(SIZE[0], jax.tree.map(lambda x: np.asarray(x)[: SIZE[0]], beliefs.natural))
+
+
+def fit_all_locals(fitted: Fitted, beliefs: Beliefs, l: tuple[Beliefs, ...], size: Any = SIZE) -> tuple[Beliefs, ...]:
+    return tuple(
+        fit_locals(fitted.model, beliefs.mean, batch, lb, size, capacity=CAPACITY, sweeps=SWEEPS)
+        for batch, lb in zip(fitted.batches, l, strict=True)
+    )
+
+
+def means(l: tuple[Beliefs, ...]) -> tuple[dict[str, Any], ...]:
+    return tuple(b.mean for b in l)
+
+
+@cache
+def fit_case(index: int) -> Fitted:
+    case = CASES[index]
+    with jax.enable_x64(True):
+        data = cast(case.data, np.float64)
+        start = scattered_start(case.model, jax.random.key(3), data, SIZE, CAPACITY, np.float64)
+        end = ascend(case.model, data, start, SIZE, capacity=CAPACITY, sweeps=1000, tolerance=1e-15)
+        return Fitted(case, data.batches, start, end)
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def fitted(request: pytest.FixtureRequest) -> Fitted:
+    return fit_case(CASES.index(request.param))
+
+
+@pytest.fixture(autouse=True)
+def in_float64(float64: None) -> Iterator[None]:
+    """Every behaviour is checked in float64."""
+    return
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+def log_joint_gradients(
+    model: Model, g: Any, l: Any, batches: tuple[Batch, ...], size: Any, *, capacity: tuple[int, ...]
+) -> tuple[Any, Any]:
+    """(log p(everything), its gradient by model, globals and locals): the definition, without the engine."""
+    on = model.active(size, capacity)
+
+    def log_joint(model: Model, g: Any, l: Any) -> Any:
+        total = model.log_prior(g, on)
+        for batch, lb in zip(batches, l, strict=True):
+            per_unit = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, on))(batch.units, lb)
+            total += (batch.weight * per_unit).sum()
+        return total
+
+    return jax.value_and_grad(log_joint, argnums=(0, 1, 2))(model, g, l)
+
+
+def on_axes(sites: dict[str, Any], statistics: Any, change: Callable[[Any, int], Any], lead: int = 0) -> Any:
+    """`change(leaf, axis)` on every axis of every site that the size decides."""
+    size_axes = {"topic", "component", "feature"}
+    out = {}
+    for name, site in sites.items():
+
+        def changed(leaf: Any, site: Any = site) -> Any:
+            leaf = np.asarray(leaf)
+            for position, axis in enumerate(site.axes):
+                if axis in size_axes:
+                    leaf = change(leaf, position + lead)
+            return leaf
+
+        out[name] = jax.tree.map(changed, statistics[name])
+    return out
+
+
+def change_state(model: Model, state: MeanField, change: Callable[[Any, int], Any]) -> MeanField:
+    state = jax.tree.map(np.asarray, state)
+    beliefs = Beliefs(*(on_axes(model.globals(), part, change) for part in state.beliefs))
+    l = tuple(Beliefs(*(on_axes(model.locals(), part, change, lead=1) for part in b)) for b in state.locals)
+    return state._replace(beliefs=beliefs, locals=l)
+
+
+def assert_close(actual: Any, desired: Any, atol: float = 1e-10) -> None:
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-10, atol=atol), actual, desired)
+
+
+def assert_same(actual: Any, desired: Any) -> None:
+    jax.tree.map(np.testing.assert_array_equal, actual, desired)
+
+
+# ── the bound ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_bound_is_below_the_exact_evidence(fitted):
+    """At the start and at the end; the gap at the end is that of mean field, not of a missing term."""
+    assert fitted.bound(fitted.start.beliefs, fitted.start.locals) <= fitted.exact(fitted.start.beliefs) + 1e-9
+    gap = fitted.exact(fitted.end.beliefs) - fitted.end.trace[-1]
+    assert 0 < gap < 8
+    assert fitted.bound(fitted.end.beliefs, fitted.end.locals) == fitted.end.trace[-1]
+
+
+def test_every_step_raises_the_bound(fitted):
+    """Locals and globals in turn, from the start."""
+    beliefs, l = fitted.start.beliefs, fitted.start.locals
+    bounds = [fitted.bound(beliefs, l)]
+    for _ in range(6):
+        l = fit_all_locals(fitted, beliefs, l)
+        bounds.append(fitted.bound(beliefs, l))
+        beliefs = resident_sweep(fitted.model, beliefs, fitted.batches, means(l), SIZE, capacity=CAPACITY)
+        bounds.append(fitted.bound(beliefs, l))
+    assert np.diff([*bounds, *fitted.end.trace[6:]]).min() >= -1e-11
+    assert bounds[-1] > bounds[0] + 1e-3
+
+
+def test_the_end_is_stationary(fitted):
+    """Each natural parameter is the gradient of the log-joint per copy: a rising bound alone proves little."""
+    assert fitted.end.converged
+    _, (_, by_globals, by_locals) = log_joint_gradients(
+        fitted.model, fitted.end.beliefs.mean, means(fitted.end.locals), fitted.batches, SIZE, capacity=CAPACITY
+    )
+    for name, natural in fitted.end.beliefs.natural.items():
+        assert_close(by_globals[name], natural, atol=2e-6)
+    on = fitted.model.active(SIZE, CAPACITY)
+    for batch, gradient, l in zip(fitted.batches, by_locals, fitted.end.locals, strict=True):
+        for name, site in fitted.model.locals().items():
+            copies = np.ones(1) if site.copies is None else np.asarray(jax.vmap(site.copies)(batch.units))
+
+            def per_copy(leaf: Any, natural: Any, copies: Any = copies, weight: Any = batch.weight) -> Any:
+                divisor = copies.reshape(copies.shape + (1,) * (natural.ndim - copies.ndim))
+                exists = (divisor > 0) & (weight > 0).reshape((-1,) + (1,) * (natural.ndim - 1))
+                return jnp.where(exists, leaf / np.where(divisor > 0, divisor, 1), natural)
+
+            natural = jax.tree.map(per_copy, gradient[name], l.natural[name])
+            mean = site.family.mean(natural, site.event_mask(on))  # on the scale where a probability of 0 is 0
+            assert_close(mask_elements(Site(site.family, ("unit", *site.axes)), mean, on), l.mean[name], atol=2e-6)
+
+
+# ── padding ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_padding_contributes_exactly_nothing(fitted):
+    """Padded units and what is not observed, whatever they hold: same bound, statistics and gradients, bit for bit."""
+
+    def disturbed(batch: Batch) -> Batch:
+        units = fitted.case.ignored(batch.units)
+        real = np.asarray(batch.weight) > 0
+        swapped = jax.tree.map(lambda x: np.where(real.reshape((-1,) + (1,) * (x.ndim - 1)), x, x[::-1]), units)
+        return Batch(swapped, batch.weight)
+
+    other = tuple(disturbed(batch) for batch in fitted.batches)
+    g, l = fitted.end.beliefs, fitted.end.locals
+    assert any(
+        not np.array_equal(a, b) for a, b in zip(jax.tree.leaves(other), jax.tree.leaves(fitted.batches), strict=True)
+    )
+    for batch, changed, lb in zip(fitted.batches, other, l, strict=True):
+        per_unit = batch_bound(fitted.model, g.mean, changed, lb, SIZE, capacity=CAPACITY)
+        assert_same(per_unit, batch_bound(fitted.model, g.mean, batch, lb, SIZE, capacity=CAPACITY))
+        assert np.all(np.asarray(per_unit)[np.asarray(batch.weight) == 0] == 0)
+        both = [batch_statistics(fitted.model, g.mean, b, lb.mean, SIZE, capacity=CAPACITY) for b in (batch, changed)]
+        assert_same(*both)
+        none = Batch(batch.units, np.zeros_like(batch.weight))
+        silent = batch_statistics(fitted.model, g.mean, none, lb.mean, SIZE, capacity=CAPACITY)
+        assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(silent))
+
+
+def test_capacity_contributes_exactly_nothing(fitted):
+    """Components beyond the size: zero statistics and gradients, and one more of them changes no number."""
+    g, l = fitted.end.beliefs.mean, means(fitted.end.locals)
+    value, gradient = log_joint_gradients(fitted.model, g, l, fitted.batches, SIZE, capacity=CAPACITY)
+    beyond = change_state(fitted.model, fitted.end, lambda leaf, axis: np.take(leaf, [SIZE[0]], axis))
+    exactly_zero = [leaf for b in (beyond.beliefs, *beyond.locals) for leaf in jax.tree.leaves(b.mean)]
+    assert all(np.all(np.asarray(leaf) == 0) for leaf in exactly_zero)
+
+    def padded(leaf: Any, axis: int) -> Any:
+        return np.pad(leaf, [(0, 1 if a == axis else 0) for a in range(leaf.ndim)])
+
+    wider = change_state(fitted.model, fitted.end, padded)
+    more = (CAPACITY[0] + 1,)
+    wide_value, wide_gradient = log_joint_gradients(
+        fitted.model, wider.beliefs.mean, means(wider.locals), fitted.batches, SIZE, capacity=more
+    )
+    np.testing.assert_allclose(wide_value, value, rtol=1e-14)
+    assert_close(wide_gradient[0], gradient[0])
+    by_globals = on_axes(fitted.model.globals(), wide_gradient[1], lambda leaf, axis: np.take(leaf, [-1], axis))
+    assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(by_globals))
+    assert_close(
+        globals_bound(fitted.model, wider.beliefs, SIZE, capacity=more),
+        globals_bound(fitted.model, fitted.end.beliefs, SIZE, capacity=CAPACITY),
+    )
+
+
+# ── symmetries ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_components_can_be_renamed(fitted):
+    """Renaming components (and hyper-parameters given one by one) renames the gradients and leaves the bound."""
+    order = np.array([2, 0, 1, 3])
+
+    def renamed(leaf: Any, axis: int) -> Any:
+        return np.take(leaf, order, axis)
+
+    model = jax.tree.map(lambda x: x[order[:3]] if np.shape(x) == SIZE else x, fitted.model)
+    state = change_state(fitted.model, fitted.start, renamed)
+    before = fitted.bound(fitted.start.beliefs, fitted.start.locals)
+    np.testing.assert_allclose(
+        bound(model, fitted.batches, state.beliefs, state.locals, SIZE, capacity=CAPACITY), before, rtol=1e-12
+    )
+    for batch, lb, old in zip(fitted.batches, state.locals, fitted.start.locals, strict=True):
+        statistics = batch_statistics(model, state.beliefs.mean, batch, lb.mean, SIZE, capacity=CAPACITY)
+        expected = batch_statistics(fitted.model, fitted.start.beliefs.mean, batch, old.mean, SIZE, capacity=CAPACITY)
+        assert_close(statistics, on_axes(model.globals(), expected, renamed))
+
+
+def test_log_symmetry_counts_the_relabellings(fitted):
+    """log K! for distinct components, less log m! for m equal ones."""
+    beliefs = change_state(fitted.model, fitted.end, lambda leaf, axis: np.take(leaf, [0, 1, 2], axis)).beliefs
+    rng = np.random.default_rng(0)
+    distinct = jax.tree.map(lambda x: np.asarray(x) + rng.uniform(1, 2, np.shape(x)), beliefs.natural)
+    log = fitted.model.log_symmetry
+    assert log(SIZE, distinct) == pytest.approx(gammaln(4), abs=1e-12)
+    sites = fitted.model.globals()
+    pair = on_axes(sites, distinct, lambda leaf, axis: np.take(leaf, [0, 1, 0], axis))
+    assert log(SIZE, pair) == pytest.approx(gammaln(4) - gammaln(3), abs=1e-12)
+    equal = on_axes(sites, distinct, lambda leaf, axis: np.take(leaf, [1, 1, 1], axis))
+    assert log(SIZE, equal) == pytest.approx(0, abs=1e-12)
+
+
+# ── compilation ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_jit_changes_nothing(fitted):
+    g, batch, lb = fitted.end.beliefs.mean, fitted.batches[0], fitted.end.locals[0]
+    jitted = batch_bound(fitted.model, g, batch, lb, SIZE, capacity=CAPACITY)
+    with jax.disable_jit():
+        assert_close(batch_bound(fitted.model, g, batch, lb, SIZE, capacity=CAPACITY), jitted)
+
+
+def test_one_trace_serves_every_size(fitted):
+    """Size and hyper-parameters are traced: after the first call nothing is compiled for another of either."""
+    functions = (fit_locals, resident_sweep, batch_bound, globals_bound)
+    before = [f._cache_size() for f in functions]
+    model = jax.tree.map(lambda x: 1.25 * x if isinstance(x, np.ndarray) else x, fitted.model)
+    bounds = []
+    for size in (1, 2, 3):
+        start = fitted.start
+        l = tuple(
+            fit_locals(model, start.beliefs.mean, b, lb, (size,), capacity=CAPACITY, sweeps=SWEEPS)
+            for b, lb in zip(fitted.batches, start.locals, strict=True)
+        )
+        beliefs = resident_sweep(model, start.beliefs, fitted.batches, means(l), (size,), capacity=CAPACITY)
+        bounds.append(bound(model, fitted.batches, beliefs, l, (size,), capacity=CAPACITY))
+    assert [f._cache_size() for f in functions] == before
+    assert len(set(bounds)) == 3
+
+
+# ── hyper-parameters and weights ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_hyperparameter_changes_the_log_joint(fitted):
+    """A prior cannot be left out unseen; and every gradient is a number."""
+    g, l = fitted.end.beliefs.mean, means(fitted.end.locals)
+    value, gradient = log_joint_gradients(fitted.model, g, l, fitted.batches, SIZE, capacity=CAPACITY)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves((value, gradient)))
+    leaves, tree = jax.tree.flatten(fitted.model)
+    where = [i for i, leaf in enumerate(leaves) if isinstance(leaf, np.ndarray)]
+    assert where
+    for index in where:
+        for entry in np.ndindex(leaves[index].shape):
+            moved = leaves[index].copy()
+            moved[entry] *= 1.1
+            model = jax.tree.unflatten(tree, [moved if i == index else leaf for i, leaf in enumerate(leaves)])
+            other, _ = log_joint_gradients(model, g, l, fitted.batches, SIZE, capacity=CAPACITY)
+            assert abs(other - value) > 1e-6
+
+
+def test_weight_two_is_a_unit_twice(fitted):
+    batch, lb = fitted.batches[0], fitted.start.locals[0]
+    n = len(batch.weight)
+    twice = np.array([0, *range(n - 1)])  # the first unit twice, the last one not
+    spelled = jax.tree.map(lambda x: x[twice], (batch.units, lb))
+    weight = np.array([2.0, *[1.0] * (n - 2), 0.0])
+    g = fitted.start.beliefs.mean
+    weighted = batch_statistics(fitted.model, g, Batch(batch.units, weight), lb.mean, SIZE, capacity=CAPACITY)
+    expected = batch_statistics(
+        fitted.model, g, Batch(spelled[0], np.ones(n)), spelled[1].mean, SIZE, capacity=CAPACITY
+    )
+    assert_close(weighted, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("fitted", [c for c in CASES if c.repeated], ids=lambda c: c.name, indirect=True)
+def test_copies_are_repeated_elements(fitted):
+    """A count of 3 is three tokens: the same evidence bound and the same globals, step by step."""
+    repeated = cast(fitted.case.repeated, np.float64)
+    start = scattered_start(fitted.model, jax.random.key(3), repeated, SIZE, CAPACITY, np.float64)
+    assert_close(start.beliefs, fitted.start.beliefs, atol=1e-12)
+    copies = Fitted(fitted.case, repeated.batches, start, start)
+    a, b = (start.beliefs, start.locals), (fitted.start.beliefs, fitted.start.locals)
+    for _ in range(3):
+        np.testing.assert_allclose(copies.bound(*a), fitted.bound(*b), rtol=1e-12)
+        l = fit_all_locals(copies, *a), fit_all_locals(fitted, *b)
+        beliefs = [
+            resident_sweep(fitted.model, old[0], f.batches, means(new), SIZE, capacity=CAPACITY)
+            for old, f, new in zip((a, b), (copies, fitted), l, strict=True)
+        ]
+        a, b = (beliefs[0], l[0]), (beliefs[1], l[1])
+        assert_close(a[0], b[0], atol=1e-11)
+
+
+# ── memory and minibatches ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def all_statistics(fitted: Fitted, g: Any, l: tuple[Beliefs, ...]) -> list[Any]:
+    return [
+        batch_statistics(fitted.model, g, batch, lb.mean, SIZE, capacity=CAPACITY)
+        for batch, lb in zip(fitted.batches, l, strict=True)
+    ]
+
+
+def test_statistics_depend_on_the_globals_where_the_row_says_so(fitted):
+    """Memory is only sound where a batch's statistics do not move with the global that they update."""
+    moved = jax.tree.map(lambda x: 1.3 * x, fitted.end.beliefs.mean)
+    a, b = (all_statistics(fitted, g, fitted.end.locals) for g in (fitted.end.beliefs.mean, moved))
+    same = all(np.allclose(x, y, atol=1e-12) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+    assert same == fitted.case.memoizable
+
+
+@pytest.mark.parametrize("fitted", [c for c in CASES if c.memoizable], ids=lambda c: c.name, indirect=True)
+def test_memoized_and_stochastic_steps_are_the_coordinate_step(fitted):
+    """Rate 1 with all statistics is the batch step; subtracting old statistics and adding new ones ends there too."""
+    beliefs, l = fitted.start.beliefs, list(fit_all_locals(fitted, fitted.start.beliefs, fitted.start.locals))
+    memory = all_statistics(fitted, beliefs.mean, tuple(l))
+    total = jax.tree.map(lambda *x: sum(x), *memory)
+    step = update_globals(fitted.model, beliefs, total, SIZE, 1.0, capacity=CAPACITY)
+    assert_close(step, resident_sweep(fitted.model, beliefs, fitted.batches, means(tuple(l)), SIZE, capacity=CAPACITY))
+
+    half = update_globals(fitted.model, beliefs, total, SIZE, 0.5, capacity=CAPACITY)
+    middle = jax.tree.map(lambda old, new: 0.5 * old + 0.5 * new, beliefs.natural, step.natural)
+    assert_close(half.natural, middle)
+
+    beliefs, bounds = step, []
+    for _ in range(60):
+        for index, batch in enumerate(fitted.batches):
+            l[index] = fit_locals(fitted.model, beliefs.mean, batch, l[index], SIZE, capacity=CAPACITY, sweeps=SWEEPS)
+            new = batch_statistics(fitted.model, beliefs.mean, batch, l[index].mean, SIZE, capacity=CAPACITY)
+            total = jax.tree.map(lambda t, old, new: t - old + new, total, memory[index], new)
+            memory[index] = new
+            beliefs = update_globals(fitted.model, beliefs, total, SIZE, 1.0, capacity=CAPACITY)
+            bounds.append(fitted.bound(beliefs, tuple(l)))
+    assert np.diff(bounds).min() >= -1e-10
+    assert_close(total, jax.tree.map(lambda *x: sum(x), *all_statistics(fitted, beliefs.mean, tuple(l))))
+    l = fit_all_locals(fitted, beliefs, tuple(l))
+    batch_step = resident_sweep(fitted.model, beliefs, fitted.batches, means(l), SIZE, capacity=CAPACITY)
+    assert fitted.bound(batch_step, l) - bounds[-1] < 1e-6
+
+
+# ── the model alone ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_ceiling_is_above_the_exact_evidence(fitted):
+    ceiling = sum(fitted.model.ceiling(batch.units) for batch in fitted.case.data.batches)
+    assert fitted.exact(fitted.end.beliefs) <= ceiling
+    assert np.isfinite(ceiling)
+
+
+@pytest.mark.parametrize("fitted", [c for c in CASES if c.name != "LDA plug-in"], ids=lambda c: c.name, indirect=True)
+def test_simulate_draws_from_the_model(fitted):
+    """Shapes of the contract, finite numbers, another draw for another key."""
+    units = jax.tree.map(np.ones_like, fitted.batches[0].units)
+    simulate = jax.jit(lambda key: fitted.model.simulate(key, SIZE, units, fitted.case.data.extents))
+    g, l, drawn = simulate(jax.random.key(0))
+    assert jax.tree.map(np.shape, drawn) == jax.tree.map(np.shape, units)
+    cut = change_state(fitted.model, fitted.end, lambda leaf, axis: np.take(leaf, [0, 1, 2], axis))
+    assert jax.tree.map(np.shape, g) == jax.tree.map(np.shape, cut.beliefs.mean)
+    assert jax.tree.map(np.shape, l) == jax.tree.map(np.shape, cut.locals[0].mean)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves((g, l, drawn)))
+    other = simulate(jax.random.key(1))
+    assert not np.array_equal(jax.tree.leaves(g)[0], jax.tree.leaves(other[0])[0])
+    on = fitted.model.active(SIZE, SIZE)
+    log_units = jax.jit(jax.vmap(lambda unit, lu: fitted.model.log_unit(g, lu, unit, on)))(drawn, l)
+    assert np.all(np.isfinite(log_units))
+
+
+def test_model_is_a_pytree_of_its_hyperparameters(fitted):
+    """NumPy leaves, allocated on no device."""
+    leaves = [leaf for leaf in jax.tree.leaves(eqx.filter(fitted.model, eqx.is_array_like)) if hasattr(leaf, "dtype")]
+    assert leaves
+    assert all(isinstance(leaf, np.ndarray) for leaf in leaves)
+    assert not any(isinstance(leaf, jax.Array) for leaf in leaves)
+    assert jnp.asarray(leaves[0]).dtype == np.float64

@@ -1,0 +1,193 @@
+"""Pictures say what the tables say, name their kind, and leave pyplot alone where axes are given."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+import lvsearch as lv
+from lvsearch.plots import plot_bounds, plot_held_out, plot_posterior
+
+
+def axes():
+    """Axes that pyplot does not know."""
+    figure = Figure(figsize=(7, 4.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def words(ax) -> str:
+    """Everything written on a picture, on one line."""
+    texts = [ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel()]
+    texts += [text.get_text() for text in (*ax.texts, *ax.get_xticklabels())]
+    legend = ax.get_legend()
+    texts += [] if legend is None else [text.get_text() for text in legend.get_texts()]
+    return " ".join(" ".join(texts).split())
+
+
+def searched(function, **options):
+    prior = options.pop("prior", lv.sizes.Poisson(4))
+    search = {name: options.pop(name) for name in ("max_size", "exhaustive") if name in options}
+    return lv.search(lv.from_function(function, **options), prior=prior, progress=False, **search)
+
+
+@pytest.fixture(scope="module")
+def uncertain():
+    """Sizes 4 to 6 within their errors, the others far below."""
+    evidence = {4: -101.0, 5: -100.0, 6: -100.5}
+    return searched(
+        lambda size: lv.Evidence(evidence.get(size[0], -150.0 - size[0]), standard_error=2.0),
+        size_names=("clusters",),
+        max_size=9,
+        exhaustive=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def rising():
+    """Nested evidence that levels off at 5, whose certified bounds have a useful ceiling."""
+    return searched(
+        lambda size: lv.Evidence(-30.0 / min(size[0], 5) - 0.5, -30.0 / min(size[0], 5)),
+        nested=True,
+        ceiling=0.0,
+        max_size=8,
+    )
+
+
+def test_the_estimate_shows_means_ranges_and_what_cannot_be_told_apart(uncertain):
+    ax = plot_posterior(uncertain, axes())
+    table = uncertain.posterior().set_index("size")
+    means = ax.lines[1].get_xydata()
+    shown = table.loc[means[:, 0].astype(int)]
+    np.testing.assert_allclose(means[:, 1], shown["probability"])
+    ranges = np.array([segment[:, 1] for segment in ax.collections[0].get_segments()])
+    np.testing.assert_allclose(ranges, shown[["probability_lower", "probability_upper"]])
+    together = [size[0] for size in uncertain.estimated.indistinguishable]
+    (band,) = ax.patches
+    assert (band.get_x(), band.get_x() + band.get_width()) == (min(together) - 0.5, max(together) + 0.5)
+    text = words(ax)
+    assert "5 clusters is most probable; 4–6 cannot be told apart" in text
+    assert "estimate over the sizes tried" in text
+    assert "number of clusters" in text
+
+
+def test_no_picture_prints_a_bare_one():
+    certain = searched(lambda size: -1000.0 * abs(size[0] - 3), max_size=5, exhaustive=True)
+    text = words(plot_posterior(certain, axes()))
+    assert "3: >0.999" in text
+    assert "apart from every other size tried" in text
+    assert "1.000" not in text
+
+
+def test_the_limit_is_named_when_the_best_touches_it():
+    growing = searched(lambda size: 10.0 * size[0], max_size=4, exhaustive=True)
+    assert "4 is the largest size allowed" in words(plot_posterior(growing, axes()))
+
+
+@pytest.mark.parametrize("kind", ["certified", "diminishing"])
+def test_intervals_reach_from_end_to_end_and_include_the_unvisited(rising, kind):
+    ax = plot_posterior(rising, axes(), kind=kind)
+    table = rising.posterior(kind)
+    bottoms = [bar.get_y() for bar in ax.patches]
+    tops = [bar.get_y() + bar.get_height() for bar in ax.patches]
+    np.testing.assert_allclose(bottoms, table["probability_lower"])
+    np.testing.assert_allclose(tops, table["probability_upper"])
+    text = words(ax)
+    assert f"{kind} intervals" in text
+    assert "visited" in text
+
+
+def test_vacuous_intervals_say_so(rising):
+    vacuous = searched(lambda size: -1e4 / size[0], nested=True, ceiling=0.0, max_size=4)
+    assert "say nothing about single sizes" in words(plot_posterior(vacuous, axes(), kind="certified"))
+    assert "say nothing" not in words(plot_posterior(rising, axes(), kind="diminishing"))
+
+
+def test_a_certified_posterior_of_marginal_evidence_is_refused(uncertain):
+    with pytest.raises(ValueError, match="certified posterior under marginal evidence"):
+        plot_posterior(uncertain, axes(), kind="certified")
+    with pytest.raises(ValueError, match="expected one of"):
+        plot_posterior(uncertain, axes(), kind="sure")
+
+
+def test_evidence_is_relative_to_the_best_with_every_fit(uncertain):
+    ax = plot_bounds(uncertain, axes())
+    dots = ax.lines[0].get_xydata()
+    starts = uncertain.starts().sort_values("size")
+    np.testing.assert_allclose(dots[:, 0], starts["size"])
+    np.testing.assert_allclose(dots[:, 1], starts["log_evidence"] + 100.0)
+    text = words(ax)
+    assert "nats" in text
+    assert "▼ below the frame" in text
+    assert "certified, no assumption" in text
+    assert ax.get_ylim()[1] > 0
+
+
+def test_bounds_of_nested_evidence_follow_the_expansions(rising):
+    ax = plot_bounds(rising, axes())
+    table = rising.bounds()
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), table["log_lower"])
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), table["log_upper"])
+    intervals = np.array([segment[:, 1] for collection in ax.collections[1:] for segment in collection.get_segments()])
+    np.testing.assert_allclose(intervals[:, 1] - intervals[:, 0], 0.5)
+    text = words(ax)
+    assert "certified, no assumption" in text
+    assert "diminishing" in text
+    assert "in the order of expansion" in text
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_several_size_variables_stand_side_by_side(nested):
+    prior = lv.sizes.Product(lv.sizes.Poisson(2), lv.sizes.Poisson(3))
+    result = searched(
+        lambda size: -10.0 / min(size[0] * size[1], 4) - 1.0,
+        prior=prior,
+        size_names=("topics", "regions"),
+        nested=nested,
+        ceiling=0.0,
+        max_size=2 if nested else 3,
+    )
+    for draw in (plot_posterior, plot_bounds):
+        ax = draw(result, axes())
+        assert "1×2" in words(ax)
+        ax.figure.canvas.draw()
+
+
+def test_held_out_differences_are_drawn_with_their_errors():
+    comparison = pd.DataFrame(
+        {
+            "size": [3, 5, 9],
+            "log_p_per_token": [-5.0, -4.9, -4.95],
+            "difference_per_token": [-0.1, 0.0, -0.05],
+            "standard_error": [0.02, 0.0, 0.03],
+        }
+    )
+    comparison.attrs = {
+        "reference": (5,),
+        "size_names": ("size",),
+        "unit": "topics",
+        "documents": 20,
+        "tokens": 1234,
+        "estimator": "some estimator",
+    }
+    ax = plot_held_out(comparison, axes())
+    bars = np.array([segment[:, 1] for segment in ax.collections[0].get_segments()])
+    np.testing.assert_allclose(bars, [[-0.12, -0.08], [0, 0], [-0.08, -0.02]])
+    assert "20 documents, 1,234 tokens" in words(ax)
+    assert "some estimator" in words(ax)
+
+
+def test_given_axes_are_used_and_pyplot_is_left_alone(uncertain):
+    before = plt.get_fignums()
+    ax = axes()
+    assert uncertain.plot_posterior(ax) is ax
+    assert uncertain.plot_bounds(other := axes()) is other
+    assert plt.get_fignums() == before
+
+
+def test_without_axes_there_is_a_new_figure(uncertain):
+    ax = uncertain.plot_posterior()
+    assert plt.get_fignums()
+    plt.close(ax.figure)

@@ -1,0 +1,273 @@
+"""The card, the report folder and the held-out comparison, on one small search."""
+
+import html.parser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lvsearch as lv
+from lvsearch.card import card, facts, near_table, summary
+from lvsearch.heldout import agreement, held_out_comparison, load_held_out, save_held_out
+from lvsearch.inference.likelihood import document_likelihood
+from lvsearch.report import write_report
+from lvsearch.simulated import planted, verdict
+
+
+@pytest.fixture(scope="module")
+def split():
+    drawn = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1)
+    labels = ["<a>" if document % 2 else "b|c" for document in range(60)]
+    corpus = lv.Corpus.from_matrix(drawn.corpus.counts, drawn.corpus.vocabulary, document_labels=labels)
+    return corpus.split(0.3, seed=0)
+
+
+@pytest.fixture(scope="module")
+def result(split):
+    return lv.search(
+        lv.models.LDA(), split[0], prior=lv.sizes.Poisson(3), max_size=4, starts=2, seed=2, keep=3, progress=False
+    )
+
+
+@pytest.fixture(scope="module")
+def comparison(result, split):
+    return held_out_comparison(result, split[1], samples=20)
+
+
+def nested():
+    return lv.search(
+        lv.from_function(lambda size: -20.0 / size[0], nested=True, ceiling=0.0),
+        prior=lv.sizes.Poisson(4),
+        max_size=5,
+        progress=False,
+    )
+
+
+# ── the card ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_summary_answers_first_and_says_what_it_rests_on(result):
+    lines = summary(result).splitlines()
+    assert lines[0].startswith(f"{result.best_size[0]} topics is most probable")
+    text = "\n".join(lines)
+    for said in (
+        "given the standard errors",
+        "too far apart to prove anything",
+        "zero-truncated Poisson, rate 3",
+        "topic_concentration 0.1; concentration 5 in total, spread evenly (α = 5/K)",
+        f"42 documents (0 empty), 40 terms, 1,260 tokens; fingerprint {result.training.fingerprint[:16]}",
+        "seed 2, 2 fits of each size near the best, largest size allowed 4",
+        "held_out_comparison(result, test)",
+        "jax ",
+        "device ",
+    ):
+        assert said in text
+    assert "1.000" not in text
+    assert repr(result) == summary(result)
+
+
+def test_plug_in_evidence_is_described_by_its_kinds():
+    text = summary(nested())
+    assert "certified:" in text
+    assert "diminishing:" in text
+    assert "a function of the size" in text
+    assert "most probable" not in text  # under bounds that leave everything open
+
+
+def test_failures_are_reported_and_a_search_without_a_fit_has_a_card():
+    failing = lv.search(
+        lv.from_function(lambda size: float("nan") if size[0] == 2 else -1.0),
+        prior=lv.sizes.Poisson(2),
+        max_size=4,
+        progress=False,
+    )
+    assert "1 fit(s) failed and were not ranked" in summary(failing)
+    hopeless = lv.search(
+        lv.from_function(lambda size: float("nan")), prior=lv.sizes.Poisson(2), max_size=2, progress=False
+    )
+    assert summary(hopeless).startswith("No fit succeeded")
+    assert "not a number" in card(hopeless)
+
+
+def test_the_table_holds_the_sizes_near_the_best(result):
+    table = near_table(result)
+    (row,) = [text for text in table["size"] if text.startswith("→")]
+    assert row == f"→ {result.best_size[0]}"
+    assert not table.isin(["1.000"]).any(axis=None)
+    assert near_table(nested())["size"].iloc[-1] == "unvisited"
+
+
+class Tags(html.parser.HTMLParser):
+    """Every opened tag is closed, and nothing is loaded from elsewhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.sources = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        self.sources += [value for name, value in attrs if name in ("src", "href")]
+        if tag not in ("img", "br", "meta"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_card_is_self_contained_well_formed_html(result, comparison):
+    tags = Tags()
+    tags.feed(card(result, comparison))
+    assert tags.open == []
+    assert "script" not in tags.seen
+    assert [source[:22] for source in tags.sources] == ["data:image/png;base64,"]
+    assert "agrees" in card(result, comparison)
+    assert result._repr_html_().startswith("<div class='lv-card'>")
+
+
+def test_card_escapes_what_comes_from_the_data(result):
+    from dataclasses import replace
+
+    corpus = replace(result.training, notes=("<script>alert(1)</script>",))
+    text = card(replace(result, training=corpus))
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+
+
+# ── held-out documents ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_comparison_is_paired_and_relative_to_the_most_probable_size(result, split, comparison):
+    import jax
+
+    assert tuple(comparison["size"]) == tuple(sorted(size[0] for size in result.state.kept))
+    reference = comparison.set_index("size").loc[result.best_size[0]]
+    assert reference["difference_per_token"] == 0.0
+    assert reference["standard_error"] == 0.0
+    # Padding every size to one capacity changes nothing: the same numbers without it.
+    scores = {}
+    for size in comparison["size"]:
+        fitted = result.fit(int(size))
+        found = document_likelihood(
+            fitted.table("topic_word").to_numpy(np.float64),
+            fitted.alpha,
+            split[1],
+            method="mfi",
+            samples=20,
+            key=jax.random.key(0),
+        )
+        scores[size] = found.log_likelihood
+    tokens = split[1].n_tokens
+    np.testing.assert_allclose(comparison["log_p_per_token"], [s.sum() / tokens for s in scores.values()], atol=0.02)
+    assert (comparison["standard_error"] >= 0).all()
+    assert (comparison["log_p_per_token"] > -np.log(40)).all()  # better than uniform words
+
+
+def test_agreement_names_the_verdict(comparison):
+    better = comparison.copy()
+    better.attrs = dict(comparison.attrs)
+    reference = comparison.attrs["reference"][0]
+    better["difference_per_token"] = np.where(better["size"] == reference, 0.0, -0.5)
+    better["log_p_per_token"] = np.where(better["size"] == reference, -3.0, -3.5)
+    assert agreement(better).startswith(f"agrees: {reference} predicts best")
+    other = int(better["size"][better["size"] != reference].iloc[0])
+    for gain, said in ((0.01, "agrees within 0.02"), (0.3, "disagrees by more than 0.02")):
+        better.loc[better["size"] == other, "difference_per_token"] = gain
+        better.loc[better["size"] == other, "log_p_per_token"] = -3.0 + gain
+        assert agreement(better).startswith(said)
+
+
+def test_one_document_has_no_error(result, split):
+    with pytest.raises(ValueError, match="at least two"):
+        held_out_comparison(result, split[1].select([0]))
+
+
+def test_held_out_documents_come_back(result, split, tmp_path):
+    assert load_held_out(result, tmp_path / "held-out") is None
+    save_held_out(split[1], tmp_path / "held-out")
+    loaded = load_held_out(result, tmp_path / "held-out")
+    assert loaded is not None
+    assert (loaded.counts != split[1].counts).nnz == 0
+    assert loaded.notes == split[1].notes
+
+
+# ── the folder ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_report_holds_pictures_tables_and_one_summary(result, comparison, tmp_path):
+    path = write_report(result, tmp_path / "report", held_out=comparison)
+    names = {file.name for file in path.parent.iterdir()}
+    assert names == {
+        "summary.md",
+        *("posterior.png", "bounds.png", "held_out.png"),
+        *("posterior.csv", "bounds.csv", "starts.csv", "topics.csv", "topic_words.csv", "held_out.csv"),
+    }
+    for name in ("posterior", "bounds", "held_out"):
+        assert (path.parent / f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    saved = pd.read_csv(path.parent / "posterior.csv")
+    pd.testing.assert_frame_equal(saved, result.posterior(), check_dtype=False)
+    words = pd.read_csv(path.parent / "topic_words.csv")
+    table = result.best.table("topic_word")
+    first = words[(words["topic"] == 0) & (words["rank"] == 1)].iloc[0]
+    assert first["word"] == table.columns[table.to_numpy()[0].argmax()]
+    np.testing.assert_allclose(first["probability"], table.to_numpy()[0].max(), rtol=1e-6)
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith(f"# {result.best_size[0]} topics is most probable")
+    assert "(held_out.png)" in text
+    assert "label" in text
+    assert "b\\|c" in text or "\\<a>" in text  # labels are escaped where Markdown would eat them
+    assert len(pd.read_csv(path.parent / "topics.csv")) == result.best_size[0]
+
+
+def test_report_can_be_written_again_and_without_test_data(result, tmp_path):
+    write_report(result, tmp_path)
+    before = (tmp_path / "posterior.csv").read_text()
+    path = write_report(result, tmp_path)
+    assert (tmp_path / "posterior.csv").read_text() == before
+    assert not (tmp_path / "held_out.csv").exists()
+    assert not list(tmp_path.glob(".*"))
+    assert "not looked at" in path.read_text(encoding="utf-8")
+
+
+def test_report_of_a_function_has_no_topics(tmp_path):
+    path = write_report(nested(), tmp_path)
+    assert not (tmp_path / "topics.csv").exists()
+    assert "unvisited" in path.read_text(encoding="utf-8")
+
+
+def test_nothing_is_written_when_there_is_nothing_to_report(tmp_path):
+    hopeless = lv.search(
+        lv.from_function(lambda size: float("nan")), prior=lv.sizes.Poisson(2), max_size=2, progress=False
+    )
+    with pytest.raises(ValueError, match="no fit succeeded"):
+        write_report(hopeless, tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+
+
+# ── planted topics ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_planted_corpus_is_drawn_from_its_topics():
+    drawn = planted(3, n_documents=400, n_tokens=50, n_terms=20, topic_concentration=0.05, seed=4)
+    assert drawn.corpus.counts.shape == (400, 20)
+    assert (drawn.corpus.document_lengths == 50).all()
+    np.testing.assert_allclose(drawn.topic_word.sum(1), 1.0)
+    expected = (drawn.proportions @ drawn.topic_word).mean(0)
+    np.testing.assert_allclose(drawn.corpus.term_totals / drawn.corpus.n_tokens, expected, atol=0.02)
+    with pytest.raises(ValueError, match="n_topics=0"):
+        planted(0)
+
+
+def test_verdict_is_honest(result):
+    found = result.estimated
+    assert "found, as the most probable" in verdict(found.best[0], found)
+    assert "before it tried that size" in verdict(99, found)
+    for size in found.sizes:
+        if size == found.best:
+            continue
+        said = "cannot be told apart" if size in found.indistinguishable else "NOT found"
+        assert said in verdict(size[0], found)
+
+
+def test_facts_name_each_thing_once(result):
+    names = [fact.name for fact in facts(result)]
+    assert len(names) == len(set(names))

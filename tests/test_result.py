@@ -1,0 +1,372 @@
+"""What a result says: tables as promised, other priors without fitting, predictions that hold, models that add up."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_searches import KINDS, MAX_SIZE, N_DOCUMENTS, N_TERMS, PRIOR, Fake, corpus, fake_search, searched, settings
+
+import lvsearch as lv
+from lvsearch import bounds as bounds_of
+from lvsearch.controller import SearchState, witness_search
+from lvsearch.evaluators import ModelEvaluator
+from lvsearch.ledger import near_mode
+from lvsearch.result import Prediction, SearchResult
+from lvsearch.sizes import Size
+
+COLUMNS = ["size", "log_prior", "log_evidence_lower", "log_evidence_upper", "standard_error"]
+ENDS = ["probability_lower", "probability_upper"]
+OTHER = lv.sizes.Geometric(0.35)
+
+
+@pytest.fixture
+def no_fitting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ModelEvaluator, "evaluate", lambda *_: pytest.fail("something was fitted"))
+
+
+def held_out() -> lv.Corpus:
+    return corpus().select(range(9, 20))
+
+
+# ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("evidence", "kind", "columns", "has_unvisited"),
+    [
+        ("marginal", None, [*COLUMNS, "probability", *ENDS], False),
+        ("marginal", "estimate", [*COLUMNS, "probability", *ENDS], False),
+        ("marginal", "diminishing", [*COLUMNS, *ENDS], True),
+        ("plug-in", None, [*COLUMNS, *ENDS], True),
+        ("plug-in", "certified", [*COLUMNS, *ENDS], True),
+        ("plug-in", "diminishing", [*COLUMNS, *ENDS], True),
+        ("plug-in", "estimate", [*COLUMNS, "probability", *ENDS], False),
+    ],
+)
+def test_posterior_columns_are_as_promised(evidence: str, kind: str | None, columns: list[str], has_unvisited: bool):
+    result = searched(evidence)
+    table = result.posterior() if kind is None else result.posterior(kind=kind)
+    assert list(table.columns) == columns
+    sizes = sorted(visit.size[0] for visit in result.visits)
+    assert list(table["size"]) == [*sizes, "unvisited"] if has_unvisited else list(table["size"]) == sizes
+    visited = table[table["size"] != "unvisited"]
+    assert list(visited["log_prior"]) == [PRIOR.log_pmf(size) for size in sizes]
+    ends = table[ENDS].to_numpy()
+    assert ((ends >= 0) & (ends <= 1) & (ends[:, :1] <= ends[:, 1:])).all()
+    assert (visited["log_evidence_lower"] <= visited["log_evidence_upper"]).all()
+    if has_unvisited:
+        unvisited = math.fsum(math.exp(PRIOR.log_pmf(size)) for size in sizes)
+        assert math.exp(table["log_prior"].iloc[-1]) == pytest.approx(1 - unvisited, rel=1e-9)
+    if "probability" in columns:
+        assert table["probability"].sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_the_two_kinds_do_not_share_a_default():
+    assert (searched("marginal").default_kind, searched("plug-in").default_kind) == ("estimate", "diminishing")
+    assert searched("plug-in").posterior().equals(searched("plug-in").posterior("diminishing"))
+
+
+def test_a_certified_posterior_under_marginal_evidence_is_refused():
+    with pytest.raises(ValueError, match=r'under marginal evidence is \[0, 1\] everywhere.*posterior\(\).*"plug-in"'):
+        searched("marginal").posterior("certified")
+    certified = searched("marginal").certified()  # the bounds on log p(data) are there for whoever asks for them
+    assert certified.log_lower < certified.log_upper
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match=r"got kind='sharp', expected one of 'estimate', 'certified', 'diminishing'"):
+        searched("plug-in").posterior("sharp")
+
+
+def test_estimates_are_shown_with_one_standard_error_on_each_side():
+    result = searched("marginal")
+    table = result.posterior().set_index("size")
+    for visit in result.visits:
+        row, error = table.loc[visit.size[0]], result.standard_errors[visit.size]
+        assert row["standard_error"] == error > 0
+        assert row["log_evidence_lower"] == visit.evidence.lower + visit.log_symmetry - error
+        assert row["log_evidence_upper"] == visit.evidence.lower + visit.log_symmetry + error
+    symmetric = {visit.size[0]: visit.log_symmetry for visit in result.visits}
+    assert all(symmetric[size] == pytest.approx(math.log(math.factorial(size)), rel=1e-12) for size in symmetric)
+
+
+@pytest.mark.parametrize("evidence", KINDS)
+def test_bounds_have_a_row_per_expansion_and_are_monotone(evidence: str):
+    result = searched(evidence)
+    table = result.bounds()
+    assert list(table.columns) == ["size", "log_lower", "log_upper", "seconds"]
+    assert list(table["size"]) == [visit.size[0] for visit in result.visits]
+    assert (table["log_lower"].diff().dropna() >= -1e-9).all()
+    assert (table["log_upper"].diff().dropna() <= 1e-9).all()
+    assert (table["log_lower"] <= table["log_upper"]).all()
+    assert (table["seconds"] > 0).all()
+    prefixes = [SearchState(result.visits[:length]) for length in range(1, len(result.visits) + 1)]
+    searches = [witness_search(result.evaluator, result.prior, result.settings, state) for state in prefixes]
+    history = [search.bounds() for search in searches]
+    assert bounds_of.audit(history) == ()
+    assert history[-1].log_upper == pytest.approx(table["log_upper"].iloc[-1], rel=1e-12)
+
+
+@pytest.mark.parametrize("evidence", KINDS)
+def test_starts_have_a_row_per_fit(evidence: str):
+    result = searched(evidence)
+    table = result.starts()
+    assert list(table.columns) == ["size", "start", "log_evidence_lower", "log_evidence", "seconds", "failure"]
+    assert len(table) == sum(len(visit.trials) for visit in result.visits)
+    best = table.groupby("size")["log_evidence"].max()
+    assert all(best[v.size[0]] == v.estimate for v in result.visits if v.replaced_by is None)
+    assert (table["failure"] == "").all()
+    if evidence == "marginal":
+        assert (table["size"].value_counts()[[visit.size[0] for visit in near(result)]] == 3).all()
+    assert table["start"].iloc[0] == "documents"
+    assert table["start"].iloc[1] == "grown from 1"
+
+
+def near(result: SearchResult) -> tuple[lv.ledger.Visit, ...]:
+    return near_mode(result.visits, result.prior, result.settings.starts, 1.0, repeatable=True)
+
+
+def test_plug_in_replacements_show_what_was_found_and_what_was_recorded():
+    result = searched("plug-in")
+    lower = [visit.evidence.lower for visit in result.visits]
+    assert lower == sorted(lower)  # Proposition 1
+    assert all(visit.log_symmetry == 0 for visit in result.visits)
+    for visit in result.visits:
+        assert (visit.replaced_by is None) == (visit.trials[visit.best_trial].evidence == visit.evidence)
+
+
+# ── another prior ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("no_fitting")
+@pytest.mark.parametrize("evidence", KINDS)
+def test_another_prior_is_a_re_weighting_without_any_fit(evidence: str):
+    result = searched(evidence)
+    other = result.with_prior(OTHER)
+    assert other.prior == OTHER
+    assert other.starts().equals(result.starts())
+    assert other.state.kept == result.state.kept
+    by_hand = {v.size: OTHER.log_pmf(v.size) + v.estimate for v in result.visits}
+    assert other.best_size == max(by_hand, key=lambda size: by_hand[size])
+    assert list(other.posterior("estimate")["log_prior"]) == [OTHER.log_pmf(k) for k in sorted(s[0] for s in by_hand)]
+    records = [lv.evidence.Record(v.size, v.evidence, v.replaced_by) for v in result.visits]
+    fresh = lv.WitnessSearch.from_records(OTHER, result.evaluator.ceiling, evidence == "plug-in", MAX_SIZE, records)
+    assert other.certified() == fresh.bounds()
+    last = other.bounds().iloc[-1]
+    assert (last["log_lower"], last["log_upper"]) == (fresh.bounds().log_lower, fresh.bounds().log_upper)
+    assert not other.bounds()["log_lower"].equals(result.bounds()["log_lower"])
+    assert other.with_prior(PRIOR).posterior().equals(result.posterior())
+
+
+def test_another_prior_gives_what_a_search_under_it_gives():
+    """Plug-in, one size variable: the order is the same under every prior, so every row must be."""
+    fresh = lv.search(
+        lv.models.LDA(), corpus(), prior=OTHER, evidence="plug-in", max_size=MAX_SIZE, seed=2, progress=False
+    )
+    other = searched("plug-in").with_prior(OTHER)
+    for kind in ("certified", "diminishing", "estimate"):
+        assert other.posterior(kind).equals(fresh.posterior(kind))
+    assert other.bounds().drop(columns="seconds").equals(fresh.bounds().drop(columns="seconds"))
+    assert [v.replaced_by for v in other.visits] == [v.replaced_by for v in fresh.visits]
+
+
+def test_another_prior_keeps_replaced_records_replaced_in_two_variables():
+    def value(size: Size, trial: int) -> float:
+        return -30.0 + 2.0 * size[0] + size[1] - 9.0 * (sum(size) % 3 == 0)
+
+    first = lv.sizes.Product(lv.sizes.Poisson(2), lv.sizes.Poisson(3))
+    second = lv.sizes.Joint(lambda s: -abs(s[0] - s[1]), (9, 9))
+    result, _ = fake_search(Fake(value, size_names=("a", "b")), first, settings((4, 4), keep=2))
+    assert any(visit.replaced_by for visit in result.visits)
+    other = result.with_prior(second)
+    assert [(v.size, v.evidence, v.replaced_by) for v in other.visits] == [
+        (v.size, v.evidence, v.replaced_by) for v in result.visits
+    ]
+    assert [record.replaced_by for record in other.search.records] == [visit.replaced_by for visit in result.visits]
+    lower, upper = other.bounds()["log_lower"].to_numpy(), other.bounds()["log_upper"].to_numpy()
+    assert (lower[1:] >= lower[:-1] - 1e-12).all()
+    assert (upper[1:] <= upper[:-1] + 1e-12).all()
+    assert other.certified().log_lower == lower[-1]
+    weights = {v.size: second.log_pmf(v.size) + v.evidence.lower for v in result.visits}
+    assert other.best_size == min(weights, key=lambda size: (-weights[size], size))
+
+
+def test_near_the_mode_is_decided_by_the_prior_given():
+    result = searched("marginal")
+    only_two = lv.sizes.Table([0.0, 1.0])
+    assert [visit.size for visit in near(result.with_prior(only_two))] == [(2,)]
+    assert result.with_prior(only_two).best_size == (2,)
+    table = result.with_prior(only_two).posterior().set_index("size")["probability"]
+    assert dict(table) == {visit.size[0]: float(visit.size == (2,)) for visit in result.visits}
+
+
+def test_a_prior_without_mass_where_anything_was_fitted_says_so():
+    beyond = searched("marginal").with_prior(lv.sizes.Table([0.0] * 9 + [1.0]))
+    for ask in (lambda: beyond.best_size, beyond.posterior, lambda: beyond.predict(held_out())):
+        with pytest.raises(ValueError, match=r"no mass to any size fitted \(1, 2, .*change the prior"):
+            ask()
+
+
+# ── prediction ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_plug_in_prediction_holds_every_average_that_is_possible():
+    """All fits are kept. Whatever the truth is inside the ends that are known, its average lies in the interval."""
+    result, docs = searched("plug-in"), held_out()
+    prediction = result.predict(docs)
+    assert prediction.estimate is None
+    whole, single = prediction.whole_set, prediction.per_document
+    assert whole is not None
+    assert single is not None
+    assert (whole.form, single.form, whole.kind) == ("whole set", "per document", "certified")
+    bounds = result.certified()
+    assert set(bounds.sizes) == set(result.state.kept)
+    ends = [result.fit(size).interval_documents(docs) for size in bounds.sizes]
+    low, high = (np.stack(side) for side in zip(*ends, strict=True))
+    ceilings = np.array([saturated(row) for row in docs.counts.toarray()])
+    random = np.random.default_rng(3)
+    lower = np.append(bounds.weights_lower, bounds.unvisited_lower)
+    upper = np.append(bounds.weights_upper, bounds.unvisited_upper)
+    for trial in range(300):
+        # the ends themselves matter most: draw uniformly, and often exactly an end
+        def between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            share = np.clip(random.uniform(-0.7, 1.7, np.shape(a)), 0, 1)
+            return a + share * (b - a)
+
+        weight = between(lower, upper)
+        weight -= np.logaddexp.reduce(weight)
+        unvisited = ceilings - random.exponential(10.0, ceilings.shape) * (trial % 3)
+        scores = np.vstack([between(low, np.minimum(high, ceilings)), unvisited])
+        total = np.logaddexp.reduce(weight + scores.sum(1))
+        each = np.logaddexp.reduce(weight[:, None] + scores, axis=0).sum()
+        assert whole.log_lower - 1e-9 <= total <= whole.log_upper + 1e-9
+        assert single.log_lower - 1e-9 <= each <= single.log_upper + 1e-9
+    assert whole.log_upper <= ceilings.sum() + 1e-6  # rounded outwards by its slack
+
+
+def saturated(counts: np.ndarray) -> float:
+    used = counts[counts > 0]
+    return float((used * np.log(used / used.sum())).sum()) if used.size else 0.0
+
+
+def test_prediction_without_a_kept_fit_is_wider_but_never_wrong():
+    result, docs = searched("plug-in"), held_out()
+    kept = {size: fit for size, fit in result.state.kept.items() if size == result.best_size}
+    less = replace(result, state=replace(result.state, kept=kept)).predict(docs).whole_set
+    more = result.predict(docs).whole_set
+    assert less is not None
+    assert more is not None
+    assert less.log_lower <= more.log_lower <= more.log_upper <= less.log_upper
+
+
+def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_beat_the_best():
+    result = searched("plug-in")
+    first, second = corpus().select(range(5)), corpus().select(range(5, 12))
+    both = corpus().select(range(22))
+    parts = [result.predict(docs).per_document for docs in (first, second, both)]
+    assert parts[0].log_lower + parts[1].log_lower == pytest.approx(parts[2].log_lower, rel=1e-6)
+    assert parts[0].log_upper + parts[1].log_upper == pytest.approx(parts[2].log_upper, rel=1e-6)
+    marginal = searched("marginal").predict(both).estimate
+    best = max(searched("marginal").fit(size).score(both) for size in searched("marginal").state.kept)
+    assert marginal.log_whole_set <= best + 1e-9
+
+
+def test_marginal_prediction_is_an_estimate_and_says_so():
+    result, docs = searched("marginal"), held_out()
+    prediction = result.predict(docs)
+    assert (prediction.whole_set, prediction.per_document) == (None, None)
+    assert "estimate over the sizes tried" in prediction.describe()
+    table = result.posterior().set_index("size")["probability"]
+    scores = {size: result.fit(size).score_documents(docs) for size in result.state.kept}
+    weights = np.array([table[size[0]] for size in scores])
+    by_hand = np.logaddexp.reduce(np.log(weights)[:, None] + np.stack(list(scores.values())), axis=0).sum()
+    assert prediction.estimate is not None
+    assert prediction.estimate.log_per_document == pytest.approx(by_hand, rel=1e-9)
+    texts = searched("plug-in").predict(docs).describe().splitlines()
+    assert [line.split(":")[0] for line in texts] == ["certified, whole set", "certified, per document"]
+
+
+def test_the_fields_of_a_prediction_are_documented():
+    assert all(f"`{name}`" in (Prediction.__doc__ or "") for name in Prediction.__dataclass_fields__)
+
+
+# ── fitted models ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("evidence", KINDS)
+def test_scores_add_over_documents(evidence: str):
+    model = searched(evidence).best
+    first, second = corpus().select(range(5)), corpus().select(range(5, 12))
+    both = corpus().select(range(22))
+    assert model.score(first) + model.score(second) == pytest.approx(model.score(both), rel=1e-6)
+    assert model.score(both) == pytest.approx(model.score_documents(both).sum(), rel=1e-12)
+    assert model.score_documents(both)[7] == pytest.approx(0.0, abs=1e-9)  # an empty document is certain
+    lower, upper = model.interval_documents(both)
+    assert (lower <= upper).all()
+    assert (model.score_documents(both) <= upper + 1e-9).all()
+
+
+@pytest.mark.parametrize("evidence", KINDS)
+def test_proportions_tables_and_topics(evidence: str):
+    result = searched(evidence)
+    model = result.best
+    n_topics = model.estimate.size[0]
+    proportions = model.transform(corpus())
+    assert proportions.shape == (N_DOCUMENTS, n_topics)
+    assert proportions.sum(1) == pytest.approx(1.0, abs=1e-9)
+    assert (proportions >= 0).all()
+    table = model.table("topic_word")
+    assert table.shape == (n_topics, N_TERMS)
+    assert (table.index.name, table.columns.name) == ("topic", "word")
+    assert list(table.columns) == list(corpus().vocabulary)
+    assert table.sum(axis=1).to_numpy() == pytest.approx(1.0, abs=1e-6)
+    topics = model.topics(n_words=4)
+    assert list(topics.columns) == ["prevalence", "label", "words"]
+    assert topics["prevalence"].sum() == pytest.approx(1.0, abs=1e-6)
+    assert (topics["prevalence"].diff().dropna() <= 0).all()
+    assert set(topics["label"]) <= {"odd", "even"}
+    for topic, words in topics["words"].items():
+        assert words.split() == list(table.loc[topic].sort_values(ascending=False, kind="stable").index[:4])
+    assert model.alpha.shape == (n_topics,)
+    assert (model.alpha > 0).all()
+    with pytest.raises(ValueError, match=r"no table 'topics': LDA has topic_word"):
+        model.table("topics")
+
+
+def test_documents_come_in_any_form():
+    model = searched("marginal").best
+    counts = held_out().counts
+    expected = model.score(held_out())
+    for form in (counts, counts.toarray(), counts.tocoo(), held_out().to_frame()):
+        assert model.score(form) == expected
+
+
+def test_a_size_that_was_not_kept_is_fitted_when_asked_for():
+    result = searched("marginal")
+    fewer = replace(result, state=replace(result.state, kept={}))
+    model = fewer.fit(2)
+    assert (model.size, model.estimate.size) == ((2,), (2,))
+    assert model.evidence.lower == lv.fit(lv.models.LDA(), corpus(), size=2, seed=2).evidence.lower
+    assert fewer.best.size == result.best.size
+
+
+def test_one_size_without_a_search_is_the_fit_that_a_search_makes():
+    result = searched("marginal")
+    repeated = next(visit for visit in result.visits if len(visit.trials) == 3)
+    model = lv.fit(lv.models.LDA(), corpus(), size=repeated.size, seed=2, starts=3)
+    from_documents = [trial.evidence.lower for trial in repeated.trials[1:]]
+    assert model.evidence.lower >= max(from_documents)
+    assert model.evidence.upper == result.evaluator.ceiling
+    single = lv.fit(lv.models.LDA(), corpus(), size=1, seed=2, evidence="plug-in")
+    assert single.evidence == searched("plug-in").visits[0].evidence
+
+
+def test_evidence_is_that_of_the_state_it_carries():
+    """Style trap 6: computed again from the kept arrays alone, the number is the same."""
+    result = searched("plug-in")
+    for size, fit in result.state.kept.items():
+        lower, upper = result.fit(size).interval_documents(corpus())
+        assert lower.sum() == pytest.approx(fit.evidence.lower, rel=2e-4)  # the search for the ends may differ a little
+        assert lower.sum() <= fit.evidence.upper + 1e-6
+        assert upper.sum() >= fit.evidence.lower - 1e-6
