@@ -177,8 +177,7 @@ def step(
             kept[task.size] = best
             search = witness_search(evaluator, prior, settings, SearchState(visits))
     wanted = _worth_keeping(evaluator, prior, settings, visits, search)
-    kept = {size: fit for size, fit in kept.items() if size in wanted and fit is not None}
-    return SearchState(visits, kept), search
+    return SearchState(visits, {size: fit for size, fit in kept.items() if size in wanted and fit is not None}), search
 
 
 def _enter(

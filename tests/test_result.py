@@ -262,7 +262,7 @@ def test_prediction_without_a_kept_fit_is_wider_but_never_wrong():
 
 def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_beat_the_best():
     result = searched("plug-in")
-    first, second = corpus().select(range(5)), corpus().select(range(5, 12))
+    first, second = corpus().select(range(11)), corpus().select(range(11, 22))
     both = corpus().select(range(22))
     parts = [result.predict(docs).per_document for docs in (first, second, both)]
     assert parts[0].log_lower + parts[1].log_lower == pytest.approx(parts[2].log_lower, rel=1e-6)
@@ -297,7 +297,7 @@ def test_the_fields_of_a_prediction_are_documented():
 @pytest.mark.parametrize("evidence", KINDS)
 def test_scores_add_over_documents(evidence: str):
     model = searched(evidence).best
-    first, second = corpus().select(range(5)), corpus().select(range(5, 12))
+    first, second = corpus().select(range(11)), corpus().select(range(11, 22))
     both = corpus().select(range(22))
     assert model.score(first) + model.score(second) == pytest.approx(model.score(both), rel=1e-6)
     assert model.score(both) == pytest.approx(model.score_documents(both).sum(), rel=1e-12)

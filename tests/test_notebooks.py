@@ -1,0 +1,33 @@
+"""The notebooks run from top to bottom, on a reduced grid: the first cell tagged "parameters" is overridden."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+REDUCED = {
+    "cora": "FOLDS, MAX_SIZE, RATES, RESTART_SIZES, RESTARTS, MARGINAL_MAX_SIZE, DOCUMENTS = 1, 4, (2.0, 5.0), (3,), 2, 4, 150"
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_notebook_runs(name, data_folder, monkeypatch):
+    monkeypatch.setenv("LVSEARCH_DATA", str(data_folder))
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    position = next(i for i, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", []))
+    notebook.cells.insert(position + 1, nbformat.v4.new_code_cell(REDUCED[name]))
+    NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 5
+    assert not [output for output in outputs if output.output_type == "error"]
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebook_is_stored_with_its_outputs(path):
+    notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code" and "parameters" not in cell.metadata.get("tags", [])]
+    assert all(cell.execution_count is not None for cell in code), "execute the notebook before committing it"
+    assert not [output for cell in code for output in cell.outputs if output.output_type == "error"]
