@@ -273,6 +273,11 @@ def _search(options: argparse.Namespace) -> int:
         raise ValueError(
             f"got --held-out {options.held_out}, expected a fraction from 0 (none) to below 1, such as 0.1"
         )
+    if options.evidence == "plug-in" and options.max_size is options.seconds is options.width is None:
+        raise ValueError(
+            "plug-in evidence grows with size almost without end: say when to stop with --max-size, --seconds or "
+            "--width"
+        )
     for path in (options.texts, options.corpus, options.vocabulary):
         if path is not None and not path.is_file():
             raise FileNotFoundError(f"no file {path}")

@@ -264,6 +264,8 @@ def _floor(relative: Float[np.ndarray, " sizes"], error: Float[np.ndarray, " siz
     matter = float(np.min((relative - error)[np.array(close)]))
     needed = min(2.2 * matter, -1.0)
     lowest = float(np.min(relative - error))
+    if lowest == 0.0:  # a single size without error
+        return -1.0
     return 1.06 * lowest if lowest > 1.5 * needed else needed
 
 

@@ -168,7 +168,7 @@ def geweke_draws(model_type: type, key: Any, n_chains: int, sweeps: int) -> tupl
 
 def geweke_z(model_type: type, key: int) -> np.ndarray:
     """Two samples of independent numbers per function: no autocorrelation to estimate."""
-    marginal, successive = (np.asarray(x, np.float64) for x in geweke_draws(model_type, jax.random.key(key), 2000, 20))
+    marginal, successive = (np.asarray(x, np.float64) for x in geweke_draws(model_type, jax.random.key(key), 1000, 12))
     error = np.sqrt(marginal.var(0, ddof=1) / len(marginal) + successive.var(0, ddof=1) / len(successive))
     return np.abs(marginal.mean(0) - successive.mean(0)) / error
 
