@@ -139,7 +139,7 @@ def _add_search(commands: "argparse._SubParsersAction") -> None:
     model.add_argument(
         "--topic-concentration",
         type=float,
-        default=0.1,
+        default=0.05,
         help="Dirichlet parameter of each word of a topic (default: %(default)s)",
     )
     model.add_argument(

@@ -138,19 +138,19 @@ def test_standard_errors_cover(small, method):
 
 
 def test_sequential_sampler_is_consistent_and_particles_are_not(small):
-    """With 16 times the samples lrs errs 4 times less (within a factor); lr stops at its bias."""
+    """With 9 times the samples lrs errs 3 times less (within a factor); lr stops at its bias."""
     topics, counts, exact = small
 
     def error(method, samples):
         result = document_likelihood(topics, ALPHA, counts, method=method, samples=samples, key=jax.random.key(5))
         return np.sqrt(np.mean((result.log_likelihood - exact) ** 2))
 
-    assert error("lrs", 3200) < 0.45 * error("lrs", 200)
+    assert error("lrs", 1800) < 0.55 * error("lrs", 200)
     # the same number of samples, all spent: what is left of lr is bias
-    result = document_likelihood(topics, ALPHA, counts, method="lr", samples=3200, key=jax.random.key(5))
+    result = document_likelihood(topics, ALPHA, counts, method="lr", samples=1800, key=jax.random.key(5))
     z = (result.log_likelihood - exact) / result.standard_error
     assert np.abs(z).max() > stats.norm.isf(FALSE_ALARM / 2 / len(z))
-    assert error("lr", 3200) > 2 * error("lrs", 3200)
+    assert error("lr", 1800) > 1.5 * error("lrs", 1800)
 
 
 def test_harmonic_mean_is_too_high_and_says_so(small):

@@ -54,7 +54,7 @@ def test_summary_answers_first_and_says_what_it_rests_on(result):
         "given the standard errors",
         "too far apart to prove anything",
         "zero-truncated Poisson, rate 3",
-        "topic_concentration 0.1; concentration 5 in total, spread evenly (α = 5/K)",
+        "topic_concentration 0.05; concentration 5 in total, spread evenly (α = 5/K)",
         f"42 documents (0 empty), 40 terms, 1,260 tokens; fingerprint {result.training.fingerprint[:16]}",
         "seed 2, 2 fits of each size near the best, largest size allowed 4",
         "held_out_comparison(result, test)",

@@ -41,7 +41,7 @@ from lvsearch.inference.likelihood.result import Bias, Estimate
 GROUPS = 10
 """Samples are recorded as this many consecutive groups: the spread between group means is the standard error."""
 
-LANES = 1024  # documents × chains per call: enough to hide the loop's overhead, few enough to stay in cache
+LANES = 512  # documents × chains per call: enough to hide the loop's overhead, few enough to stay in cache
 
 
 @partial(jax.jit, static_argnames=("chains", "sweeps"))
@@ -74,7 +74,7 @@ def _predictions(word_topic, alpha, words, counts, lengths, rows, key, chains: i
             return state, sums, squares.at[position].add(jnp.sum(p * p, axis=1))
 
         state, sums, squares = lax.fori_loop(0, sweeps, one_sweep, (state, sums, squares))
-        uniform = block_uniforms(sweep_keys(keys, position * (sweeps + 1) + sweeps), 0)[0]
+        uniform = block_uniforms(sweep_keys(keys, position * (sweeps + 1) + sweeps), 0, 1)[0]
         new = choose((state.counts + alpha[:, None, None]) * beta[position][:, :, None], uniform)
         added = state.counts + one_hot(new, n_topics, real[position])
         return Assignment(state.topic.at[position].set(new), added), sums, squares
