@@ -117,7 +117,7 @@ class Univariate(SizePrior):
 
 @dataclass(frozen=True)
 class Poisson(Univariate):
-    """Poisson(rate) conditioned on being positive (zero-truncated); with `shifted`, 1 + Poisson(rate)."""
+    """A Poisson distribution conditioned on being positive (zero-truncated); with `shifted`, 1 + Poisson(rate)."""
 
     rate: float | int
     shifted: bool = False
