@@ -55,7 +55,8 @@ examples:
   lvsearch demo
   lvsearch demo --simulated --seed 3 --out planted/
 """
-DEMO_SECONDS, DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 25.0, 32, 16
+DEMO_SECONDS, DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 30.0, 32, 16
+DEMO_TOPIC_CONCENTRATION = 0.5  # broad topics, one or two dozen: with LDA's own 0.05 there are more than 64 fine ones
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -251,7 +252,7 @@ def _demo(options: argparse.Namespace) -> int:
         corpus,
         options,
         held_out=0.1,
-        model=lv.models.LDA(),
+        model=lv.models.LDA() if options.simulated else lv.models.LDA(topic_concentration=DEMO_TOPIC_CONCENTRATION),
         prior=lv.sizes.Poisson(10),
         max_size=SIMULATED_MAX_SIZE if options.simulated else DEMO_MAX_SIZE,
         seconds=DEMO_SECONDS,
