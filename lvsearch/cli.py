@@ -55,7 +55,7 @@ examples:
   lvsearch demo
   lvsearch demo --simulated --seed 3 --out planted/
 """
-DEMO_SECONDS, DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 30.0, 32, 16
+DEMO_SECONDS, DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 26.0, 32, 16
 DEMO_TOPIC_CONCENTRATION = 0.5  # broad topics, one or two dozen: with LDA's own 0.05 there are more than 64 fine ones
 
 

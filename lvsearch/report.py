@@ -12,8 +12,6 @@ Pictures and tables are written to a temporary name and then renamed; those of a
 """
 
 import io
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.card import facts, headline, near_table
-from lvsearch.storage import write_text
+from lvsearch.storage import write_bytes, write_text
 from lvsearch.wording import size_in_words
 
 if TYPE_CHECKING:
@@ -147,11 +145,4 @@ def _write_picture(path: Path, draw: Any) -> None:
     draw(figure.add_subplot())
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": "lvsearch"})
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(buffer.getvalue())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_bytes(path, buffer.getvalue())

@@ -93,8 +93,7 @@ def refuse_existing(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write_atomically(path, text.encode())
+    write_bytes(path, text.encode())
 
 
 def _read_group(path: Path, expected: str) -> dict[str, np.ndarray]:
@@ -121,6 +120,12 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_atomically(path, data)
+
+
 def _write_atomically(path: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".tmp")
     try:
@@ -128,7 +133,15 @@ def _write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        Path(temporary).chmod(_ordinary_mode())
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _ordinary_mode() -> int:
+    """The permissions of a file that `open` would make; those of mkstemp are private."""
+    umask = os.umask(0o077)  # it can only be read by setting it
+    os.umask(umask)
+    return 0o666 & ~umask
