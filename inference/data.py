@@ -55,7 +55,7 @@ class Dataset:
 SHORTEST = 16
 """Documents with fewer distinct words are padded to this many."""
 MOST_SHAPES = 3
-"""Distinct shapes of batches. Each is compiled once per capacity, which costs more than the padding a fourth saves."""
+"""Distinct shapes of batches: each is compiled once per capacity, and compiling is what small searches wait for."""
 TOKENS_PER_BATCH = 8192
 """Distinct words, padding included, in one batch: small enough for memoized updates to be frequent."""
 

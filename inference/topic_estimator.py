@@ -34,7 +34,7 @@ DESCRIBE_SWEEPS = 100
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """How hard to try. On Cora and AP more of any of these moves the bound by less than another start does."""
+    """How hard to try."""
 
     zeroth_order_passes: int = 80
     zeroth_order_sweeps: int = 3

@@ -56,7 +56,7 @@ examples:
   lvsearch demo --simulated --seed 3 --out planted/
 """
 DEMO_SECONDS, DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 26.0, 32, 16
-DEMO_TOPIC_CONCENTRATION = 0.5  # broad topics, one or two dozen: with LDA's own 0.05 there are more than 64 fine ones
+DEMO_TOPIC_CONCENTRATION = 0.5  # broad topics, one or two dozen: at LDA's own 0.05 the evidence still rises at 64
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -51,7 +51,9 @@ class ModelEvaluator:
             unknown = Evidence(-math.inf, self.ceiling)
             return Fit(size, unknown, 0.0, None, FitInfo(origin, seconds, estimate.passes, failure))
         upper = min(estimate.log_upper, self.ceiling)
-        lower = min(estimate.log_lower, upper)
+        # a lower end above the upper by more than rounding is a wrong bound: Evidence refuses it
+        above = estimate.log_lower - upper
+        lower = upper if 0 < above <= CEILING_SLACK * max(1.0, abs(upper)) else estimate.log_lower
         # NumPy sums in the order of memory: in C order, as files are, a loaded fit gives the same bits as this one
         natural = jax.tree.map(lambda leaf: np.array(leaf, order="C"), estimate.natural)
         estimate = estimate._replace(natural=natural)

@@ -1,6 +1,7 @@
 """Does the posterior's mode lie where held-out likelihood is good? Five seeds and splits of Cora.
 
-    LVSEARCH_DATA=… python tests/benchmarks/cora_sizes.py [--seeds 5] [--max-size 40] [--samples 200]
+    LVSEARCH_DATA=… python tests/benchmarks/cora_sizes.py [--seeds 5] [--max-size 40] [--samples 100]
+        [--topic-concentration 0.05] [--concentration 5]
 
 For each seed: split off 10 % of the documents, search the rest under marginal evidence (topic concentration η = 0.05,
 total document concentration 5 spread evenly, both fixed in advance and equal to the defaults), score every size visited
@@ -21,7 +22,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--max-size", type=int, default=40)
-    parser.add_argument("--samples", type=int, default=200)
+    parser.add_argument("--samples", type=int, default=100)
+    parser.add_argument("--topic-concentration", type=float, default=0.05)
+    parser.add_argument("--concentration", type=float, default=5.0)
     arguments = parser.parse_args()
     corpus = lv.datasets.load("cora")
     rows = []
@@ -29,7 +32,7 @@ def main() -> None:
         train, test = corpus.split(test_fraction=0.1, seed=seed)
         began = time.perf_counter()
         result = lv.search(
-            lv.models.LDA(concentration=5.0, topic_concentration=0.05),
+            lv.models.LDA(arguments.concentration, arguments.topic_concentration),
             train,
             prior=lv.sizes.Poisson(10),
             max_size=arguments.max_size,
@@ -46,6 +49,7 @@ def main() -> None:
             {
                 "seed": seed,
                 "mode": mode,
+                "log evidence at mode": max(visit.estimate for visit in result.visits if visit.size == (mode,)),
                 "cannot be told apart": f"{min(near)}–{max(near)}",
                 "held-out at mode": scores[mode],
                 "best size held out": best,
