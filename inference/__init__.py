@@ -1,8 +1,11 @@
 """How beliefs are updated at a fixed size: engines, samplers, kernels, estimators."""
 
 from lvsearch.inference import topic_estimator as _topic_estimator  # noqa: F401 — registers LDA's kernel
-from lvsearch.inference.data import Batch, Dataset, documents
+from lvsearch.inference import topic_scores as _topic_scores  # noqa: F401 — registers how topics score documents
+from lvsearch.inference.data import Batch, Dataset, rows
+from lvsearch.inference.documents import documents
 from lvsearch.inference.estimator import Estimate, Estimator, describe_units, estimator
+from lvsearch.inference.features import map_features
 from lvsearch.inference.likelihood import document_likelihood
 
 __all__ = [
@@ -14,4 +17,6 @@ __all__ = [
     "document_likelihood",
     "documents",
     "estimator",
+    "map_features",
+    "rows",
 ]

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-import scipy.sparse
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.models.contract import Unit
-from lvsearch.models.lda import BagOfWords
+from lvsearch.models.units import Row
 
 
 class Batch(NamedTuple):
@@ -52,65 +51,29 @@ class Dataset:
         return out
 
 
-SHORTEST = 16
-"""Documents with fewer distinct words are padded to this many."""
-MOST_SHAPES = 3
-"""Distinct shapes of batches: each is compiled once per capacity, and compiling is what small searches wait for."""
-TOKENS_PER_BATCH = 8192
-"""Distinct words, padding included, in one batch: small enough for memoized updates to be frequent."""
+ROWS_PER_BATCH = 4096
+"""Rows in one batch, padding included: most data sets are one, since generic sweeps trace every batch anew."""
+ROWS_STEP = 8
+"""Batches are padded to a multiple of this many rows, so that folds whose sizes differ by one share their programs."""
 
 
-def documents(counts: scipy.sparse.csr_array, *, tokens_per_batch: int = TOKENS_PER_BATCH) -> Dataset:
-    """Bag-of-words counts (D, V) as batches of `BagOfWords`, bucketed by padded number of distinct words.
+def rows(values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"]) -> Dataset:
+    """The rows of a matrix as batches of `Row`, float64; engines cast to their own precision.
 
-    Lengths are padded to 16, 32, 48, 64, 96, 128, 192, …, joined into at most `MOST_SHAPES` buckets where that adds
-    least padding, and batches of one bucket to one number of documents: a corpus has few shapes. Documents are dealt to
-    batches round-robin, so that each batch is a sample of the whole corpus whatever order it came in.
+    Every batch has the same number of rows, the last rows of some being padding (value 0, nothing observed). Rows are
+    dealt to batches round-robin, so that each batch is a sample of the whole matrix whatever order it came in.
     """
-    counts = scipy.sparse.csr_array(counts)
-    per_document = np.diff(counts.indptr)
-    padded = _merge_buckets(np.array([_padded_length(n) for n in per_document.tolist()], dtype=np.int64), MOST_SHAPES)
+    n_rows, n_dims = values.shape
+    n_batches = max(1, -(-n_rows // ROWS_PER_BATCH))
+    length = -(-n_rows // n_batches)
+    length = -(-length // ROWS_STEP) * ROWS_STEP
     batches, unit_ids = [], []
-    for length in np.unique(padded):
-        ids = np.flatnonzero(padded == length)
-        n_batches = max(1, round(len(ids) * length / tokens_per_batch))
-        rows = -(-len(ids) // n_batches)
-        for offset in range(n_batches):
-            members = np.full(rows, -1, np.int64)
-            dealt = ids[offset::n_batches]
-            members[: len(dealt)] = dealt
-            batches.append(_padded_batch(counts, members, int(length)))
-            unit_ids.append(members)
-    return Dataset(tuple(batches), tuple(unit_ids), {"word": counts.shape[1]}, counts.shape[0])
-
-
-def _padded_length(n: int) -> int:
-    length = SHORTEST
-    while length < n:
-        length = length * 3 // 2 if length & (length - 1) == 0 and length > SHORTEST else -(-length * 4 // 3 // 16) * 16
-    return length
-
-
-def _merge_buckets(padded: np.ndarray, most: int) -> np.ndarray:
-    """Join buckets with their next longer neighbour, the cheapest in added padding first, until `most` are left."""
-    lengths, documents_in = np.unique(padded, return_counts=True)
-    kept, members = list(lengths), list(documents_in)
-    target = {length: length for length in lengths}
-    while len(kept) > most:
-        added = [n * (longer - length) for n, length, longer in zip(members[:-1], kept[:-1], kept[1:], strict=True)]
-        cheapest = int(np.argmin(added))
-        target = {k: kept[cheapest + 1] if v == kept[cheapest] else v for k, v in target.items()}
-        members[cheapest + 1] += members[cheapest]
-        del kept[cheapest], members[cheapest]
-    return np.array([target[length] for length in padded])
-
-
-def _padded_batch(counts: scipy.sparse.csr_array, members: np.ndarray, length: int) -> Batch:
-    words = np.zeros((len(members), length), np.int32)
-    values = np.zeros((len(members), length), np.float32)
-    for row, document in enumerate(members):
-        if document >= 0:
-            start, stop = counts.indptr[document], counts.indptr[document + 1]
-            words[row, : stop - start] = counts.indices[start:stop]
-            values[row, : stop - start] = counts.data[start:stop]
-    return Batch(BagOfWords(words, values), (members >= 0).astype(np.float32))
+    for offset in range(n_batches):
+        members = np.full(length, -1, np.int64)
+        dealt = np.arange(offset, n_rows, n_batches)
+        members[: len(dealt)] = dealt
+        real = (members >= 0)[:, None]
+        units = Row(np.where(real, values[members], 0.0), observed[members] & real)
+        batches.append(Batch(units, real[:, 0].astype(np.float32)))
+        unit_ids.append(members)
+    return Dataset(tuple(batches), tuple(unit_ids), {"dim": n_dims}, n_rows)

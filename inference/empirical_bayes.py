@@ -12,7 +12,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float64
 from scipy.special import digamma, polygamma
 
@@ -73,6 +72,8 @@ def newton_symmetric(total: float, entries: int, mean_log_sum: float) -> float:
 def _ascend(
     logs: Any, rest: Any, args: Any, learning_rate: float | int | Array, bound: Callable[[Any, Any], Array], steps: int
 ) -> Any:
+    import optax
+
     optimiser = optax.adam(learning_rate)
 
     def loss(logs: Any) -> Array:
@@ -99,6 +100,8 @@ def ascend_hyperparameters(
     bound: a module-level function (it is a compile key) of the model and `args`, such as the evidence bound at fixed
     beliefs. For hyper-parameters that have no Newton step; what is not an array leaf (a family's settings) stays.
     """
+    import optax  # noqa: F401 — a tenth of a second, so not at the top; and not first while `_ascend` is traced
+
     values, rest = eqx.partition(model, lambda leaf: isinstance(leaf, np.ndarray))
     logs = _ascend(jax.tree.map(np.log, values), rest, args, learning_rate, bound, steps)
     return eqx.combine(jax.tree.map(lambda x: np.asarray(np.exp(np.asarray(x, np.float64))), logs), rest)

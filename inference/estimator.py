@@ -28,6 +28,7 @@ from lvsearch.inference.meanfield import (
     scattered_start,
 )
 from lvsearch.models.contract import Model, Statistics
+from lvsearch.models.families import IndicatorFamily
 
 CAPACITIES = (8, 16, 32, 48, 64, 96, 128, 192, 256)
 """Sizes are padded to one of these (beyond the last: to its multiples), so that few shapes are compiled."""
@@ -99,7 +100,7 @@ def pad_axes(
 
         def pad(leaf: np.ndarray, wanted: list[int | None] = wanted) -> np.ndarray:
             width = [(0, (n or have) - have) for n, have in zip(wanted, leaf.shape, strict=False)]
-            return np.pad(leaf, width)
+            return np.pad(leaf, width) if width else leaf  # a number of its own has no axis to pad
 
         out[name] = jax.tree.map(pad, statistics[name])
     return out
@@ -202,19 +203,25 @@ class Described(NamedTuple):
 
 
 @singledispatch
-def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """(lower, upper) ends of log p(unit | parameters at their posterior means), nats, one of each per unit.
-
-    Where nothing better is known the upper end is the model's ceiling of that unit.
-    """
-    lower = describe_units(model, estimate, data).log_lower
+def unit_ceilings(model: Model, data: Dataset) -> np.ndarray:
+    """A number ≥ log p(unit | any size, any parameters) for each unit, nats; `inf` where there is none."""
     one_by_one = [
         np.array(
             [model.ceiling(jax.tree.map(lambda leaf, r=row: leaf[r : r + 1], batch.units)) for row in range(len(ids))]
         )
         for batch, ids in zip(data.batches, data.unit_ids, strict=True)
     ]
-    return lower, np.maximum(lower, data.gather(one_by_one))
+    return data.gather(one_by_one)
+
+
+@singledispatch
+def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """(lower, upper) ends of log p(unit | parameters at their posterior means), nats, one of each per unit.
+
+    Where nothing better is known the upper end is the model's ceiling of that unit.
+    """
+    lower = describe_units(model, estimate, data).log_lower
+    return lower, np.maximum(lower, unit_ceilings(model, data))
 
 
 @singledispatch
@@ -240,7 +247,8 @@ def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described
             model, g, batch, start, size, capacity=capacity, sweeps=UNIT_SWEEPS, tolerance=UNIT_TOLERANCE
         )
         described = site.family.point(settled.natural[model.representation], site.event_mask(on))
-        values = np.asarray(site.family.value(described, site.event_mask(on)))
+        indicator = isinstance(site.family, IndicatorFamily)  # its expected value is a probability, not a choice
+        values = np.asarray(described if indicator else site.family.value(described, site.event_mask(on)))
         representation.append(values[..., : size[0]] if site.axes[-1] in on else values)
         with jax.enable_x64(True):
             double = cast(Dataset((batch,), (), {}, 0), np.float64).batches[0]

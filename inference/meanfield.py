@@ -142,7 +142,7 @@ def fit_locals(
     *,
     capacity: tuple[int, ...],
     sweeps: int,
-    tolerance: float = 0.0,
+    tolerance: float | Array = 0.0,
 ) -> Beliefs:
     """Coordinate ascent on the locals of a batch: at most `sweeps` sweeps, until no statistic moves by `tolerance`."""
     on = model.active(size, capacity)

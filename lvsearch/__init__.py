@@ -6,6 +6,7 @@ from lvsearch.corpus import Corpus
 from lvsearch.evaluators import from_function
 from lvsearch.evidence import Evidence
 from lvsearch.fitted import FittedModel
+from lvsearch.points import Points
 from lvsearch.result import SearchResult
 from lvsearch.witness import WitnessSearch
 
@@ -13,6 +14,7 @@ __all__ = [
     "Corpus",
     "Evidence",
     "FittedModel",
+    "Points",
     "SearchResult",
     "WitnessSearch",
     "datasets",

@@ -6,11 +6,11 @@ from typing import Any
 
 from lvsearch.checkpoint import load_result, save_search
 from lvsearch.controller import Budget, SearchSettings, SearchState, run
-from lvsearch.corpus import Corpus
+from lvsearch.data import Data
 from lvsearch.evaluators import ModelEvaluator
 from lvsearch.fit import Evaluator
-from lvsearch.fitted import FittedModel, corpus_of, fitted
-from lvsearch.inference.data import documents
+from lvsearch.fitted import FittedModel, fitted
+from lvsearch.kinds import data_for
 from lvsearch.models.contract import Model
 from lvsearch.result import SearchResult
 from lvsearch.sizes import Size, SizePrior, as_size
@@ -39,8 +39,10 @@ def search(
 ) -> SearchResult:
     """How many? A posterior over the model's sizes, with bounds and honest uncertainty.
 
-    model: a model of `lv.models`, or `lv.from_function(f)`, or any `Evaluator`. data: a `Corpus`, or counts (documents,
-    words) as a sparse or dense matrix or a data frame; None for a function. prior: from `lv.sizes`.
+    model: a model of `lv.models`, or `lv.from_function(f)`, or any `Evaluator`. data: for models of documents a
+    `Corpus`, or counts (documents, words) as a sparse or dense matrix or a data frame; for models of rows `Points`, or
+    a matrix or data frame of numbers (NaN is an error: say what is missing with `Points`); None for a function.
+    prior: from `lv.sizes`.
     evidence: "marginal" integrates the parameters out and answers "how many"; "plug-in" is p(data | size, θ_size) at
     estimated parameters (Chiang & Poole), whose certified bounds need no assumption but which grows with size. A
     function has its own: it is searched as its `nested` says.
@@ -49,9 +51,9 @@ def search(
     Ctrl-C, which keeps everything done. Without any, a marginal search stops when the sizes near the mode are settled.
 
     starts: fits of each size near the mode (default 3; plug-in 1). grow: begin a size from a smaller one's fit.
-    exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh evidence per token
-    against the prior, for reproducing published figures; it is not a probability of the data. out: a new folder,
-    written after every step, from which `lv.resume(out)` goes on.
+    exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh evidence per token (per
+    observed cell of a matrix) against the prior, for reproducing published figures; it is not a probability of the
+    data. out: a new folder, written after every step, from which `lv.resume(out)` goes on.
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already.
     """
@@ -107,17 +109,17 @@ def load(folder: str | Path) -> SearchResult:
 def fit(
     model: Model, data: Any, *, size: int | Size, evidence: str = "marginal", seed: int = 0, starts: int = 1
 ) -> FittedModel:
-    """One model at one size, no search: the best of `starts` fits from documents.
+    """One model at one size, no search: the best of `starts` fits from scratch.
 
-    evidence: "marginal" or "plug-in", as in `search`, whose fits from documents are the same for the same seed.
+    data, evidence: as in `search`, whose fits from scratch are the same for the same seed.
     Raises ValueError for bad arguments and data, and where no fit is a number.
     """
     _check_evidence(evidence)
     size = as_size(size, len(model.size_names))
     if starts < 1:
         raise ValueError(f"got starts={starts}, expected at least 1")
-    training = corpus_of(data)
-    evaluator = ModelEvaluator(model, documents(training.counts), evidence=evidence, seed=seed)
+    training = data_for(model, data)
+    evaluator = ModelEvaluator(model, training.dataset(), evidence=evidence, seed=seed)
     best = max((evaluator.evaluate(size, None, trial) for trial in range(starts)), key=lambda fit: fit.estimate)
     return fitted(best, training)
 
@@ -136,13 +138,11 @@ def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
 
 def _evaluator(
     model: Model | Evaluator, data: Any, evidence: str, seed: int, per_token: bool
-) -> tuple[Evaluator, Corpus | None]:
+) -> tuple[Evaluator, Data | None]:
     if isinstance(model, Model):
-        if data is None:
-            raise ValueError("got a model without data: pass a Corpus or a matrix of counts as the second argument")
-        training = corpus_of(data)
-        scale = float(training.n_tokens) if per_token else 1.0
-        return ModelEvaluator(model, documents(training.counts), evidence=evidence, seed=seed, scale=scale), training
+        training = data_for(model, data)
+        scale = float(training.n_observations) if per_token else 1.0
+        return ModelEvaluator(model, training.dataset(), evidence=evidence, seed=seed, scale=scale), training
     if not isinstance(model, Evaluator):
         raise ValueError(
             f"got {model!r}, expected a model such as lv.models.LDA() (with its parentheses) or lv.from_function(f)"

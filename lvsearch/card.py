@@ -16,6 +16,7 @@ from lvsearch.wording import (
     answer,
     bounds_in_words,
     limit_in_words,
+    observation_name,
     probability_in_words,
     sizes_in_words,
 )
@@ -122,7 +123,9 @@ def _probability(result: "SearchResult") -> tuple[Fact, ...]:
 
 def _evidence(result: "SearchResult") -> tuple[Fact, ...]:
     scale = (
-        ", weighed per token (a geometric-mean likelihood, for published figures)" if result.settings.per_token else ""
+        f", weighed per {observation_name(result)} (a geometric-mean likelihood, for published figures)"
+        if result.settings.per_token
+        else ""
     )
     if not result.evaluator.nested:
         error = float(np.median(list(result.standard_errors.values())))
@@ -149,9 +152,10 @@ def _held_out(result: "SearchResult", held_out: pd.DataFrame | None) -> str:
         return agreement(held_out)
     if result.training is None:
         return "no data to hold out: the search was over a function"
+    nouns = result.training.nouns
     return (
-        "not looked at. Documents that the search did not see are the best check: "
-        "train, test = corpus.split(0.1), search train, then lvsearch.heldout.held_out_comparison(result, test)"
+        f"not looked at. {nouns.units.capitalize()} that the search did not see are the best check: train, test = "
+        f"{nouns.whole}.split(0.1), search train, then lvsearch.heldout.held_out_comparison(result, test)"
     )
 
 
@@ -191,14 +195,11 @@ def _model(result: "SearchResult") -> tuple[Fact, ...]:
 
 
 def _data(result: "SearchResult") -> tuple[Fact, ...]:
-    corpus = result.training
-    if corpus is None:
+    data = result.training
+    if data is None:
         return ()
-    text = (
-        f"{corpus.n_documents:,} documents ({corpus.n_empty_documents:,} empty), {corpus.n_terms:,} terms, "
-        f"{corpus.n_tokens:,} tokens; fingerprint {corpus.fingerprint[:16]}"
-    )
-    return (Fact("data", text), *([Fact("notes", "; ".join(corpus.notes))] if corpus.notes else []))
+    text = f"{data.describe()}; fingerprint {data.fingerprint[:16]}"
+    return (Fact("data", text), *([Fact("notes", "; ".join(data.notes))] if data.notes else []))
 
 
 def _versions() -> str:

@@ -9,23 +9,22 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from scipy.sparse import csr_array
 
 import lvsearch.models as models
 from lvsearch import sizes
 from lvsearch.controller import SearchSettings, SearchState
 from lvsearch.corpus import Corpus
+from lvsearch.data import Data
 from lvsearch.evaluators import ModelEvaluator
 from lvsearch.evidence import Evidence
 from lvsearch.fit import Fit, FitInfo
-from lvsearch.inference.data import documents
 from lvsearch.inference.estimator import Estimate
+from lvsearch.kinds import KINDS
 from lvsearch.ledger import Trial, Visit
 from lvsearch.models import families
 from lvsearch.models.contract import Model
 from lvsearch.result import SearchResult
 from lvsearch.storage import CorruptFolderError, read_folder, refuse_existing, write_folder
-from lvsearch.vocabulary import Analyzer
 
 PACKAGES = ("lvsearch", "jax", "jaxlib", "equinox", "numpyro", "numpy", "scipy")
 
@@ -43,6 +42,7 @@ def save_search(result: SearchResult, folder: Path) -> None:
             "got a search over a plain function, expected one over a model of lvsearch.models: code is not stored (no "
             "pickle). Leave out= away, and keep result.posterior(), result.bounds() and result.starts() as tables"
         )
+    data, data_arrays = encode_data(result.training)
     body = {
         "model": encode_module(result.evaluator.base_model),
         "prior": result.prior.to_json(),
@@ -51,26 +51,24 @@ def save_search(result: SearchResult, folder: Path) -> None:
         "kept": [_encode_fit(fit) for fit in result.state.kept.values()],
         "stopped": result.state.stopped,
         "seconds": result.seconds,
-        "data": {"fingerprint": result.training.fingerprint, "analyzer": _encode_analyzer(result.training)},
+        "data": data,
         "versions": versions(),
     }
     arrays = {
         f"fit-{_name(size)}": _fit_arrays(fit) for size, fit in result.state.kept.items() if fit.state is not None
     }
-    write_folder(folder, body, {"data": _corpus_arrays(result.training), **arrays})
+    write_folder(folder, body, {"data": data_arrays, **arrays})
 
 
 def load_result(folder: Path) -> SearchResult:
     """Read what `save_search` wrote. Raises FileNotFoundError or `CorruptFolderError`, saying what is wrong."""
     body, arrays = read_folder(folder)
     try:
-        training = _decode_corpus(arrays["data"], body["data"]["analyzer"])
-        if training.fingerprint != body["data"]["fingerprint"]:
-            raise CorruptFolderError(f"{folder}: the data differ from those searched; restore the folder from a copy")
+        training = decode_data(body["data"], arrays["data"], folder)
         settings = _decode_settings(body["settings"])
         model = decode_model(body["model"])
-        scale = float(training.n_tokens) if settings.per_token else 1.0
-        data = documents(training.counts)
+        scale = float(training.n_observations) if settings.per_token else 1.0
+        data = training.dataset()
         evaluator = ModelEvaluator(model, data, evidence=settings.evidence, seed=settings.seed, scale=scale)
         visits = tuple(_decode_visit(entry) for entry in body["visits"])
         kept = {}
@@ -93,8 +91,9 @@ def versions() -> dict[str, str]:
 # ── models ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def encode_module(module: eqx.Module) -> dict[str, Any]:
-    """A model or family as its class name and its fields, which its constructor takes by name.
+def encode_module(module: Any) -> dict[str, Any]:
+    """A model, a family or a NamedTuple of hyper-parameters as its class name and its fields, which its constructor
+    takes by name.
 
     Raises ValueError for a class that `decode_module` would not know, such as a model of one's own.
     """
@@ -103,15 +102,17 @@ def encode_module(module: eqx.Module) -> dict[str, Any]:
             f"got a model of class {type(module).__qualname__!r}, expected one of lvsearch.models: code is not stored "
             "(no pickle), so a search over a model of one's own cannot be saved. Leave out= away"
         )
+    names = getattr(module, "_fields", None) or tuple(entry.name for entry in fields(module))
     content = {}
-    for entry in fields(module):
-        value = getattr(module, entry.name)
-        content[entry.name] = encode_module(value) if isinstance(value, eqx.Module) else np.asarray(value).tolist()
+    for name in names:
+        value = getattr(module, name)
+        has_fields = isinstance(value, eqx.Module | tuple)
+        content[name] = encode_module(value) if has_fields else np.asarray(value).tolist()
     return {"class": type(module).__name__, "fields": content}
 
 
-def decode_module(encoded: Mapping[str, Any]) -> eqx.Module:
-    """The model or family again. Only classes of `lvsearch.models` are known: others are refused, never imported."""
+def decode_module(encoded: Mapping[str, Any]) -> Any:
+    """The inverse of `encode_module`. Classes outside `lvsearch.models` are refused, never imported."""
     known = _known(encoded["class"])
     if known is None:
         raise CorruptFolderError(
@@ -132,9 +133,11 @@ def decode_model(encoded: Mapping[str, Any]) -> Model:
     return model
 
 
-def _known(name: str) -> type[eqx.Module] | None:
+def _known(name: str) -> type | None:
     known = getattr(models, name, None) or getattr(families, name, None)
-    return known if isinstance(known, type) and issubclass(known, eqx.Module) else None
+    if not isinstance(known, type):
+        return None
+    return known if issubclass(known, eqx.Module) or hasattr(known, "_fields") else None
 
 
 # ── fits and visits ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -227,37 +230,30 @@ def _decode_settings(entry: Mapping[str, Any]) -> SearchSettings:
     return SearchSettings(**{**entry, "max_size": None if max_size is None else tuple(max_size)})
 
 
-def _corpus_arrays(corpus: Corpus) -> dict[str, np.ndarray]:
-    counts = csr_array(corpus.counts)
-    arrays = {"data": counts.data, "indices": counts.indices, "indptr": counts.indptr}
-    arrays["vocabulary"] = np.array(corpus.vocabulary, dtype=np.str_)
-    arrays["notes"] = np.array(corpus.notes, dtype=np.str_)
-    for name, values in (("names", corpus.document_names), ("labels", corpus.document_labels)):
-        if values is not None:
-            arrays[name] = np.array(values, dtype=np.str_)
-    return arrays
+def encode_data(data: Data) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Data as what it is, its fingerprint and its settings, for JSON, and as arrays.
+
+    Raises ValueError for a kind of data that `decode_data` would not know.
+    """
+    if type(data) not in KINDS:
+        raise ValueError(
+            f"got data of class {type(data).__qualname__!r}, expected one of "
+            f"{', '.join(kind.__name__ for kind in KINDS)}: code is not stored. Leave out= away"
+        )
+    settings, arrays = data.to_storage()
+    return {"kind": type(data).__name__, "fingerprint": data.fingerprint, **settings}, arrays
 
 
-def _decode_corpus(arrays: Mapping[str, np.ndarray], analyzer: Mapping[str, Any] | None) -> Corpus:
-    def texts(name: str) -> tuple[str, ...] | None:
-        return tuple(arrays[name].tolist()) if name in arrays else None
-
-    return Corpus.from_csr(
-        arrays["data"],
-        arrays["indices"],
-        arrays["indptr"],
-        texts("vocabulary") or (),
-        document_names=texts("names"),
-        document_labels=texts("labels"),
-        notes=texts("notes") or (),
-        analyzer=None if analyzer is None else _decode_analyzer(analyzer),
-    )
-
-
-def _encode_analyzer(corpus: Corpus) -> dict[str, Any] | None:
-    return None if corpus.analyzer is None else asdict(corpus.analyzer)
-
-
-def _decode_analyzer(entry: Mapping[str, Any]) -> Analyzer:
-    stop_words = entry["stop_words"]
-    return Analyzer(**{**entry, "stop_words": tuple(stop_words) if isinstance(stop_words, list) else stop_words})
+def decode_data(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path) -> Data:
+    """The inverse of `encode_data`; `folder` is named in errors."""
+    name = entry.get("kind", Corpus.__name__)  # a folder from before there were other kinds holds a corpus
+    known = {kind.__name__: kind for kind in KINDS}
+    if name not in known:
+        raise CorruptFolderError(
+            f"{folder}: got data of kind {name!r}, which this version of lvsearch does not have; read the folder with "
+            "the version that wrote it"
+        )
+    data = known[name].from_storage(entry, arrays)
+    if data.fingerprint != entry["fingerprint"]:
+        raise CorruptFolderError(f"{folder}: the data differ from those searched; restore the folder from a copy")
+    return data

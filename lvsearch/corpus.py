@@ -6,19 +6,22 @@ dropped in silence: empty documents and unused terms stay in place, so row 17 is
 """
 
 import hashlib
-import html
 import json
 import os
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Int
 from scipy.sparse import csr_array
 
+from lvsearch.data import Data, Nouns
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.documents import documents
+from lvsearch.models.units import BagOfWords
 from lvsearch.readers import canonical_counts, count_texts, encode_texts, frame_counts, read_ldac
 from lvsearch.vocabulary import (
     LETTERS,
@@ -32,7 +35,7 @@ from lvsearch.vocabulary import (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Corpus:
+class Corpus(Data):
     """Word counts of documents. Build one with `from_texts`, `from_matrix` or `from_ldac`.
 
     The constructor itself trusts nothing either: it copies, checks and brings into canonical form what it is given.
@@ -51,6 +54,10 @@ class Corpus:
         ValueError: no documents or no terms; negative, fractional, NaN, infinite or too large counts; a vocabulary,
             names or labels of the wrong length; a term that occurs twice.
     """
+
+    unit_type: ClassVar[type] = BagOfWords
+    nouns: ClassVar[Nouns] = Nouns("corpus", "document", "documents", "token", "tokens")
+    accepted: ClassVar[str] = "a Corpus or a matrix of counts"
 
     counts: csr_array
     vocabulary: tuple[str, ...]
@@ -222,10 +229,12 @@ class Corpus:
             notes += (f"{corpus.n_unused_terms:,} of {corpus.n_terms:,} terms occur nowhere; kept in place",)
         return replace(corpus, notes=notes)
 
-    # -- sizes --------------------------------------------------------------------------------------------------
+    @classmethod
+    def of(cls, data: Any) -> "Corpus":
+        """A corpus as it is, or counts as `from_matrix` takes them. Raises ValueError for anything else."""
+        return data if isinstance(data, Corpus) else cls.from_matrix(data)
 
-    def __len__(self) -> int:
-        return self.n_documents
+    # -- sizes --------------------------------------------------------------------------------------------------
 
     @property
     def n_documents(self) -> int:
@@ -235,9 +244,29 @@ class Corpus:
     def n_terms(self) -> int:
         return len(self.vocabulary)
 
-    @cached_property
+    @property
+    def n_units(self) -> int:
+        """Documents."""
+        return self.n_documents
+
+    @property
     def n_tokens(self) -> int:
-        return int(self.document_lengths.sum())
+        return self.n_observations
+
+    @property
+    def observations_per_unit(self) -> Int[np.ndarray, " docs"]:
+        """Tokens in each document: `document_lengths`."""
+        return self.document_lengths
+
+    @property
+    def entries(self) -> Mapping[str, tuple[str, ...]]:
+        """The axis of words is named by the vocabulary."""
+        return {"word": self.vocabulary}
+
+    @property
+    def unit_labels(self) -> tuple[str, ...] | None:
+        """`document_labels`."""
+        return self.document_labels
 
     @cached_property
     def document_lengths(self) -> Int[np.ndarray, " docs"]:
@@ -257,50 +286,35 @@ class Corpus:
     def n_unused_terms(self) -> int:
         return int(np.sum(self.term_totals == 0))
 
-    # -- parts --------------------------------------------------------------------------------------------------
+    # -- for models and new data ----------------------------------------------------------------------------------
 
-    def select(self, document_ids: Iterable[Any]) -> "Corpus":
-        """The documents with these ids, in the given order, over the same vocabulary.
+    def dataset(self) -> Dataset:
+        """The documents in padded batches, bucketed by their number of distinct words."""
+        return documents(self.counts)
 
-        Args:
-            document_ids: row numbers from 0, or a boolean mask with one entry per document.
-
-        Raises:
-            ValueError: no document chosen; an id out of range; a mask of the wrong length.
-        """
-        rows = self._rows(document_ids)
-        return self._part(rows, f"selected {len(rows):,} of {self.n_documents:,} documents")
-
-    def split(self, test_fraction: float | int = 0.1, seed: int = 0) -> "tuple[Corpus, Corpus]":
-        """(train, test): a random part of the documents held out, each side in the original order.
-
-        Both share the vocabulary. The test side has `test_fraction` of the documents, rounded, at least one, and
-        leaves at least one to train on. The same seed always gives the same split.
+    def like_this(self, data: Any) -> "Corpus":
+        """New documents over this vocabulary: a corpus, or counts with a column per term (a data frame: these terms).
 
         Raises:
-            ValueError: a fraction outside (0, 1); a single document.
+            ValueError: another number of words; another vocabulary, or this one in another order.
         """
-        if not 0 < test_fraction < 1:
-            raise ValueError(f"got test_fraction={test_fraction}; expected a fraction between 0 and 1, such as 0.1")
-        if self.n_documents < 2:
-            raise ValueError("got a corpus of 1 document; expected at least 2 to split")
-        n_test = min(max(round(test_fraction * self.n_documents), 1), self.n_documents - 1)
-        held_out = np.random.default_rng(seed).permutation(self.n_documents)[:n_test]
-        return self._without_and_with(held_out, f"test_fraction={test_fraction}, seed={seed}")
-
-    def folds(self, n: int, seed: int = 0) -> "list[tuple[Corpus, Corpus]]":
-        """(train, test) n times: every document is in exactly one test part, whose sizes differ by one at most.
-
-        Raises:
-            ValueError: n below 2 or above the number of documents.
-        """
-        if not 2 <= n <= self.n_documents:
-            raise ValueError(f"got n={n} folds of {self.n_documents:,} documents; expected 2 to {self.n_documents:,}")
-        shuffled = np.random.default_rng(seed).permutation(self.n_documents)
-        return [
-            self._without_and_with(held_out, f"fold {fold} of {n}, seed={seed}")
-            for fold, held_out in enumerate(np.array_split(shuffled, n), start=1)
-        ]
+        if isinstance(data, Data) and not isinstance(data, Corpus):
+            raise ValueError(
+                f"got {type(data).__name__} ({data.describe()}), expected documents over the words of the training "
+                "corpus"
+            )
+        corpus = Corpus.of(data)
+        if corpus.n_terms != self.n_terms:
+            raise ValueError(
+                f"got documents over {corpus.n_terms} words, expected the {self.n_terms} of the training corpus: "
+                "use training.encode(texts), or split one corpus"
+            )
+        if isinstance(data, Corpus | pd.DataFrame) and corpus.vocabulary != self.vocabulary:
+            raise ValueError(
+                "got documents over another vocabulary of the same length: use training.encode(texts), or split one "
+                "corpus"
+            )
+        return corpus
 
     def encode(
         self,
@@ -328,30 +342,9 @@ class Corpus:
         empty = f"{encoded.n_empty_documents:,} of {len(encoded):,} documents hold no known word; kept in place"
         return replace(encoded, notes=(*encoded.notes, empty))
 
-    def _without_and_with(self, held_out: Int[np.ndarray, " held_out"], how: str) -> "tuple[Corpus, Corpus]":
-        is_test = np.zeros(self.n_documents, dtype=bool)
-        is_test[held_out] = True
-        train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
-        return (
-            self._part(train, f"{len(train):,} of {self.n_documents:,} documents to train on ({how})"),
-            self._part(test, f"{len(test):,} of {self.n_documents:,} documents held out ({how})"),
-        )
+    def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Corpus":
+        """The documents with these numbers, in this order, and a note saying so."""
 
-    def _rows(self, document_ids: Iterable[Any]) -> Int[np.ndarray, " chosen"]:
-        ids = np.asarray(document_ids if isinstance(document_ids, np.ndarray) else list(document_ids))
-        if ids.dtype == bool and ids.shape != (self.n_documents,):
-            raise ValueError(f"got a mask of shape {ids.shape}; expected one entry for each of {len(self):,} documents")
-        rows = np.flatnonzero(ids) if ids.dtype == bool else ids
-        if not rows.size:
-            raise ValueError("got no document ids; expected at least one")
-        if rows.ndim != 1 or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= self.n_documents:
-            raise ValueError(
-                f"got document ids of type {rows.dtype}, shape {rows.shape}, from {rows.min()} to {rows.max()}; "
-                f"expected a list of whole numbers from 0 to {self.n_documents - 1}"
-            )
-        return rows.astype(np.int64)
-
-    def _part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Corpus":
         def chosen(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
             return None if values is None else tuple(values[row] for row in rows)
 
@@ -364,7 +357,7 @@ class Corpus:
             unknown=None,
         )
 
-    # -- identity and looks -------------------------------------------------------------------------------------
+    # -- identity, storage and looks ----------------------------------------------------------------------------
 
     @cached_property
     def fingerprint(self) -> str:
@@ -376,38 +369,50 @@ class Corpus:
         digest.update(json.dumps(words).encode())
         return digest.hexdigest()
 
-    def __eq__(self, other: object) -> bool:
-        return self.fingerprint == other.fingerprint if isinstance(other, Corpus) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.fingerprint)
-
     def to_frame(self) -> pd.DataFrame:
         """The counts as a wide sparse table: a row per document (named where it has a name), a column per term."""
         return pd.DataFrame.sparse.from_spmatrix(self.counts, index=self.document_names, columns=list(self.vocabulary))
 
-    def _facts(self) -> tuple[tuple[str, str], ...]:
+    def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The analyzer as settings; counts, vocabulary, notes, names and labels as arrays."""
+        counts = csr_array(self.counts)
+        numbers = {"data": counts.data, "indices": counts.indices, "indptr": counts.indptr}
+        some = {"names": self.document_names, "labels": self.document_labels}
+        texts = {"vocabulary": self.vocabulary, "notes": self.notes, **{n: v for n, v in some.items() if v is not None}}
+        arrays = numbers | {name: np.array(values, dtype=np.str_) for name, values in texts.items()}
+        return {"analyzer": None if self.analyzer is None else asdict(self.analyzer)}, arrays
+
+    @classmethod
+    def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Corpus":
+        """The inverse of `to_storage`."""
+        texts = {name: arrays[name].tolist() for name in ("vocabulary", "notes", "names", "labels") if name in arrays}
+        return cls.from_csr(
+            arrays["data"],
+            arrays["indices"],
+            arrays["indptr"],
+            texts["vocabulary"],
+            document_names=texts.get("names"),
+            document_labels=texts.get("labels"),
+            notes=texts["notes"],
+            analyzer=None if settings["analyzer"] is None else Analyzer.from_json(settings["analyzer"]),
+        )
+
+    def describe(self) -> str:
+        """Such as "2,410 documents (1 empty), 2,961 terms, 124,000 tokens"."""
+        return (
+            f"{self.n_documents:,} documents ({self.n_empty_documents:,} empty), {self.n_terms:,} terms, "
+            f"{self.n_tokens:,} tokens"
+        )
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Documents, terms, tokens and labels, a line each."""
         labels = "none" if self.document_labels is None else f"{len(set(self.document_labels)):,} distinct"
         return (
             ("documents", f"{self.n_documents:,}, of which {self.n_empty_documents:,} empty"),
             ("terms", f"{self.n_terms:,}, of which {self.n_unused_terms:,} unused"),
             ("tokens", f"{self.n_tokens:,}, median {np.median(self.document_lengths):,.0f} per document"),
             ("labels", labels),
-            ("fingerprint", self.fingerprint[:16]),
         )
-
-    def summary(self) -> str:
-        """Sizes, fingerprint and notes as text, a line each."""
-        facts = [f"{name + ':':<13}{value}" for name, value in self._facts()]
-        return "\n".join(["Corpus", *facts, *(f"- {note}" for note in self.notes)])
-
-    def __str__(self) -> str:
-        return self.summary()
 
     def __repr__(self) -> str:
         return f"Corpus({self.n_documents:,} documents, {self.n_terms:,} terms, {self.n_tokens:,} tokens)"
-
-    def _repr_html_(self) -> str:
-        facts = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in self._facts())
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
-        return f"<table><caption>Corpus</caption><tbody>{facts}</tbody></table><ul>{notes}</ul>"

@@ -15,10 +15,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from lvsearch.corpus import Corpus
-from lvsearch.vocabulary import read_lines
+from lvsearch.vocabulary import english_stop_words, read_lines
 
 # -- docstrings -------------------------------------------------------------------------------------------------
 
@@ -86,7 +85,7 @@ def docstrings(size: int = 2000, seed: int = 0) -> Corpus:
     chosen = _sample_by_label(found, size, seed)
     corpus = Corpus.from_texts(
         [text for _, _, text in chosen],
-        stop_words=ENGLISH_STOP_WORDS | DOCSTRING_STOP_WORDS,
+        stop_words=english_stop_words() | DOCSTRING_STOP_WORDS,
         document_names=[name for _, name, _ in chosen],
         document_labels=[label for label, _, _ in chosen],
     )

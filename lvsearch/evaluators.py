@@ -45,7 +45,7 @@ class ModelEvaluator:
             key = jax.random.fold_in(key, number)
         estimate = self._estimator.fit(size, key, None if start is None else start.state)
         seconds = time.perf_counter() - began
-        origin = "documents" if start is None else f"grown from {'×'.join(map(str, start.size))}"
+        origin = "scratch" if start is None else f"grown from {'×'.join(map(str, start.size))}"
         if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
             failure = f"the fit of size {size} from {origin} is not a number; it is reported, not ranked"
             unknown = Evidence(-math.inf, self.ceiling)

@@ -15,7 +15,15 @@ from jaxtyping import Float
 
 from lvsearch.posterior import Posterior, format_probability, posterior
 from lvsearch.sizes import Size
-from lvsearch.wording import best_estimate, bounds_in_words, kind_of, limit_in_words, sizes_in_words, unit_name
+from lvsearch.wording import (
+    best_estimate,
+    bounds_in_words,
+    kind_of,
+    limit_in_words,
+    scale_in_words,
+    sizes_in_words,
+    unit_name,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,27 +64,28 @@ def plot_bounds(result: "SearchResult", ax: "Axes | None" = None) -> "Axes":
 
 
 def plot_held_out(comparison: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
-    """Held-out log-likelihood per token relative to the most probable size, ± one standard error of the difference.
+    """Held-out log-likelihood per token (or cell) relative to the most probable size, ± one standard error.
 
     comparison: from `lvsearch.heldout.held_out_comparison`. Returns the axes.
     """
     axes = _axes(ax)
-    reference, names = comparison.attrs["reference"], comparison.attrs["size_names"]
+    reference, names, nouns = (comparison.attrs[name] for name in ("reference", "size_names", "nouns"))
     sizes = [tuple(int(part) for part in row) for row in comparison[list(names)].to_numpy()]
     where = _Positions(sizes)
     at = where.of(sizes)
-    difference, error = comparison["difference_per_token"].to_numpy(), comparison["standard_error"].to_numpy()
+    difference, error = comparison[f"difference_per_{nouns.observation}"].to_numpy(), comparison["standard_error"]
     axes.axhline(0.0, color=FAINT, linewidth=0.8, zorder=1)
     axes.errorbar(at, difference, yerr=error, fmt="o", color=MAIN, capsize=3, markersize=5, elinewidth=1.4, zorder=3)
     chosen = sizes.index(reference)
     axes.plot(at[chosen], difference[chosen], "o", color=ACCENT, markersize=7, zorder=4)
     where.ticks(axes, sizes)
     axes.set_xlabel(_size_label(comparison.attrs["unit"]))
-    axes.set_ylabel("nats per token, above the most probable size")
+    axes.set_ylabel(f"nats per {nouns.observation}, above the most probable size")
     _titles(
         axes,
-        "Held-out documents: which size predicts best",
-        f"{comparison.attrs['documents']:,} documents, {comparison.attrs['tokens']:,} tokens; paired "
+        f"Held-out {nouns.units}: which size predicts best",
+        f"{comparison.attrs['n_units']:,} {nouns.units}, {comparison.attrs['n_observations']:,} "
+        f"{nouns.observations}; paired "
         f"differences ± 1 standard error to {_short(reference)}, the most probable size (orange); "
         f"{comparison.attrs['estimator']}",
     )
@@ -193,10 +202,9 @@ def _intervals(result: "SearchResult", table: Posterior, axes: "Axes") -> "Axes"
             bbox={"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": ACCENT, "alpha": 0.95},
             zorder=6,
         )
-    per_token = " of a per-token likelihood" if result.settings.per_token else ""
     _titles(
         axes,
-        f"Probability of each size: {table.kind} intervals{per_token}",
+        f"Probability of each size: {table.kind} intervals{scale_in_words(result)}",
         f"{result.settings.evidence} evidence; {bounds_in_words(result, table.kind)}",
     )
     return axes
@@ -246,7 +254,7 @@ def _evidence(result: "SearchResult", axes: "Axes") -> "Axes":
     if floor < -20:
         axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel(_size_label(unit_name(result)))
-    axes.set_ylabel(f"log p(data | size) − best, nats{' per token' if result.settings.per_token else ''}")
+    axes.set_ylabel(f"log p(data | size) − best, nats{scale_in_words(result)}")
     lowest = float((estimate - top).min())
     beyond = f"; ▼ below the frame, down to −{-lowest:,.0f}" if not inside.all() else ""
     shaded = f"; shaded: {sizes_in_words(found.indistinguishable)} cannot be told apart"
@@ -303,7 +311,7 @@ def _expansions(result: "SearchResult", axes: "Axes") -> "Axes":
     axes.margins(x=0.02)
     axes.yaxis.set_major_formatter("{x:,.4g}" if result.settings.per_token else "{x:,.0f}")
     axes.set_xlabel(f"{_size_label(unit_name(result))}, in the order of expansion")
-    axes.set_ylabel("nats per token" if result.settings.per_token else "nats")
+    axes.set_ylabel(f"nats{scale_in_words(result)}")
     axes.legend(facecolor="white", framealpha=0.85, edgecolor="none", fontsize=9, loc="center right")
     kind = result.default_kind
     second = "" if kind == "certified" else f"\n{bounds_in_words(result, kind)}"

@@ -8,8 +8,8 @@ and is not used.)
 
 Averages over sizes are taken in two ways, which are different questions:
 
-    whole set       one average for all test documents together; never above the best size
-    per document    an average for each document, summed as logs: additive over documents; may beat the best size
+    whole set    one average for all test units (documents, rows) together; never above the best size
+    per unit     an average for each unit, summed as logs: additive over units; may beat the best size
 """
 
 import math
@@ -23,7 +23,7 @@ from lvsearch.bounds import Bounds
 
 @dataclass(frozen=True)
 class PredictionInterval:
-    """log_lower ≤ log p(y′ | y) ≤ log_upper, nats; `form` is "whole set" or "per document", `kind` the bounds'."""
+    """log_lower ≤ log p(y′ | y) ≤ log_upper, nats; `form`: "whole set", "per document"…; `kind`: the bounds'."""
 
     form: str
     kind: str
@@ -41,12 +41,13 @@ class PredictionEstimate:
     """Plain averages over the sizes tried, with posterior-mean parameters: an estimate, not a bound. Nats."""
 
     log_whole_set: float
-    log_per_document: float
+    log_per_unit: float
+    unit: str = "unit"
 
     def describe(self) -> str:
         return (
             f"estimate over the sizes tried: log p(test | data) ≈ {self.log_whole_set:,.2f} nats averaged for the "
-            f"whole set, {self.log_per_document:,.2f} averaged per document"
+            f"whole set, {self.log_per_unit:,.2f} averaged per {self.unit}"
         )
 
 
@@ -67,49 +68,55 @@ def predict_whole_set(
     return PredictionInterval("whole set", bounds.kind, float(lower[0]), float(upper[0]))
 
 
-def predict_per_document(
+def predict_per_unit(
     bounds: Bounds,
-    log_predictive_lower: Float[np.ndarray, "sizes docs"],
-    log_predictive_upper: Float[np.ndarray, "sizes docs"],
-    ceilings: Float[np.ndarray, " docs"],
+    log_predictive_lower: Float[np.ndarray, "sizes units"],
+    log_predictive_upper: Float[np.ndarray, "sizes units"],
+    ceilings: Float[np.ndarray, " units"],
+    unit: str = "unit",
 ) -> PredictionInterval:
-    """Interval on Σ_d log p(y′_d | y), each document averaged over sizes by itself; arguments as for the whole set."""
+    """Interval on Σ_u log p(y′_u | y), each unit averaged over sizes by itself; arguments as for the whole set.
+
+    unit: what people call one.
+    """
     lower, upper = _ends(bounds, log_predictive_lower, log_predictive_upper, ceilings)
-    return PredictionInterval("per document", bounds.kind, float(lower.sum()), float(upper.sum()))
+    return PredictionInterval(f"per {unit}", bounds.kind, float(lower.sum()), float(upper.sum()))
 
 
 def estimate_prediction(
-    probability: Float[np.ndarray, " sizes"], log_predictive: Float[np.ndarray, "sizes docs"]
+    probability: Float[np.ndarray, " sizes"], log_predictive: Float[np.ndarray, "sizes units"], unit: str = "unit"
 ) -> PredictionEstimate:
-    """Average the predictions with estimated posterior probabilities of the sizes (marginal evidence)."""
+    """Average the predictions with estimated posterior probabilities of the sizes (marginal evidence).
+
+    unit: what people call one.
+    """
     if probability.shape[0] != log_predictive.shape[0] or np.isnan(log_predictive).any():
         raise ValueError(
-            "One prediction per size and document, none NaN: "
-            f"got shapes {probability.shape} and {log_predictive.shape}."
+            f"One prediction per size and unit, none NaN: got shapes {probability.shape} and {log_predictive.shape}."
         )
     if not (np.all(probability >= 0.0) and abs(probability.sum() - 1.0) <= 1e-6):
         raise ValueError(f"Probabilities must be at least 0 and sum to 1: got a sum of {probability.sum()}.")
     used = probability > 0.0
     log_weight, rows = np.log(probability[used]), log_predictive[used]
     whole = np.logaddexp.reduce(log_weight + rows.sum(axis=1))
-    return PredictionEstimate(float(whole), float(np.logaddexp.reduce(log_weight[:, None] + rows, axis=0).sum()))
+    return PredictionEstimate(float(whole), float(np.logaddexp.reduce(log_weight[:, None] + rows, axis=0).sum()), unit)
 
 
 def _ends(
     bounds: Bounds,
-    log_predictive_lower: Float[np.ndarray, "sizes docs"],
-    log_predictive_upper: Float[np.ndarray, "sizes docs"],
-    ceilings: Float[np.ndarray, " docs"],
-) -> tuple[Float[np.ndarray, " docs"], Float[np.ndarray, " docs"]]:
+    log_predictive_lower: Float[np.ndarray, "sizes units"],
+    log_predictive_upper: Float[np.ndarray, "sizes units"],
+    ceilings: Float[np.ndarray, " units"],
+) -> tuple[Float[np.ndarray, " units"], Float[np.ndarray, " units"]]:
     shape = (len(bounds.sizes), ceilings.size)
     if log_predictive_lower.shape != shape or log_predictive_upper.shape != shape:
         got = (log_predictive_lower.shape, log_predictive_upper.shape)
-        raise ValueError(f"Predictions have a row per size and a column per document, {shape}: got {got}.")
+        raise ValueError(f"Predictions have a row per size and a column per unit, {shape}: got {got}.")
     crossed = ~(log_predictive_lower <= log_predictive_upper)  # true for NaN as well
     if crossed.any() or np.isnan(ceilings).any():
         raise ValueError("Predictions must have lower <= upper ends and no NaN: a failed prediction is not averaged.")
     if np.any(log_predictive_lower > ceilings + 1e-9 * np.maximum(1.0, np.abs(ceilings))):
-        raise ValueError("A prediction lies above the ceiling of its document: the ceiling is not one.")
+        raise ValueError("A prediction lies above the ceiling of its unit: the ceiling is not one.")
     weights_lower = np.append(bounds.weights_lower, bounds.unvisited_lower)
     weights_upper = np.append(bounds.weights_upper, bounds.unvisited_upper)
     if np.max(weights_upper) == -math.inf:

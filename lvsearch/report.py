@@ -6,7 +6,8 @@
 | `posterior.png`, `bounds.png`, `held_out.png` | the pictures |
 | `posterior.csv`, `bounds.csv`, `starts.csv` | the result's tables |
 | `topics.csv`, `topic_words.csv` | the topics of the most probable size; every topic's top words with probabilities |
-| `held_out.csv` | what each kept size makes of held-out documents |
+| `loadings.csv`, … | models without topics: each table of parameters of the most probable size, under its name |
+| `held_out.csv` | what each kept size makes of held-out documents or rows |
 
 Pictures and tables are written to a temporary name and then renamed; those of an earlier report are replaced.
 """
@@ -19,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.card import facts, headline, near_table
+from lvsearch.models.topic_model import TopicModel
 from lvsearch.storage import write_bytes, write_text
 from lvsearch.wording import size_in_words
 
@@ -36,9 +38,9 @@ def write_report(
 ) -> Path:
     """Write the report of a search into `folder` (made if missing) and return the path of its `summary.md`.
 
-    test: documents that the search did not see; with them the report compares the kept sizes on them.
+    test: documents or rows that the search did not see; with them the report compares the kept sizes on them.
     held_out: that comparison where it is at hand already (`lvsearch.heldout.held_out_comparison`).
-    Raises ValueError for a search without a single fit that is a number, and for test data over another vocabulary.
+    Raises ValueError for a search without a single fit that is a number, and for test data over other words or columns.
     """
     from lvsearch.heldout import held_out_comparison
     from lvsearch.plots import plot_bounds, plot_held_out, plot_posterior
@@ -64,7 +66,7 @@ def topics_table(fitted: "FittedModel") -> pd.DataFrame:
 
     Empty for models without topics.
     """
-    if "topic_word" not in fitted.model.globals():
+    if not isinstance(fitted.model, TopicModel):
         return pd.DataFrame()
     frame = fitted.topics(TOP_WORDS).reset_index()
     frame["prevalence"] = [f"{share:.1%}" for share in frame["prevalence"]]
@@ -74,9 +76,11 @@ def topics_table(fitted: "FittedModel") -> pd.DataFrame:
 def _tables(result: "SearchResult", held_out: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
     tables = {"posterior": result.posterior(), "bounds": result.bounds(), "starts": result.starts()}
     best = _best(result)
-    if best is not None and "topic_word" in best.model.globals():
+    if best is not None and isinstance(best.model, TopicModel):
         tables["topics"] = best.topics(TOP_WORDS).reset_index()
-        tables["topic_words"] = _topic_words(best)
+        tables["topic_words"] = _topic_words(best, best.model.topic_site)
+    elif best is not None:
+        tables |= {name: table.reset_index() for name, table in best.tables().items()}
     if held_out is not None:
         tables["held_out"] = held_out
     return tables
@@ -87,9 +91,9 @@ def _best(result: "SearchResult") -> "FittedModel | None":
     return None if result.training is None else result.best
 
 
-def _topic_words(fitted: "FittedModel") -> pd.DataFrame:
+def _topic_words(fitted: "FittedModel", topic_site: str) -> pd.DataFrame:
     """A row per topic and rank: word and its probability in the topic."""
-    table = fitted.table("topic_word")
+    table = fitted.table(topic_site)
     values, words = table.to_numpy(), np.asarray(table.columns, dtype=object)
     top = np.argsort(-values, axis=1, kind="stable")[:, :LISTED_WORDS]
     n_topics, n_ranks = top.shape
@@ -112,11 +116,13 @@ def _summary(result: "SearchResult", held_out: pd.DataFrame | None) -> str:
         lines += ["", f"## The topics of {size_in_words(result, best.size)}", "", *_markdown(topics)]
     lines += ["", "## Evidence", "", "![Evidence](bounds.png)", "", *_markdown(near_table(result))]
     if held_out is not None:
-        columns = [*held_out.attrs["size_names"], "log_p_per_token", "difference_per_token", "standard_error"]
-        shown = pd.DataFrame(held_out[columns])
-        shown.columns = [*held_out.attrs["size_names"], "nats per token", "above the most probable", "± s.e. (paired)"]
+        names, nouns = held_out.attrs["size_names"], held_out.attrs["nouns"]
+        per = nouns.observation
+        shown = pd.DataFrame(held_out[[*names, f"log_p_per_{per}", f"difference_per_{per}", "standard_error"]])
+        shown.columns = [*names, f"nats per {per}", "above the most probable", "± s.e. (paired)"]
         shown = shown.map(lambda value: f"{value:.4f}" if isinstance(value, float) else value)
-        lines += ["", "## Held-out documents", "", "![Held-out documents](held_out.png)", "", *_markdown(shown)]
+        title = f"Held-out {nouns.units}"
+        lines += ["", f"## {title}", "", f"![{title}](held_out.png)", "", *_markdown(shown)]
     lines += ["", f"Tables: {', '.join(f'`{name}.csv`' for name in _tables(result, held_out))}.", ""]
     return "\n".join(lines)
 

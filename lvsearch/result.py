@@ -4,24 +4,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 
 from lvsearch import bounds as bounds_of
 from lvsearch.controller import SearchSettings, SearchState, witness_search
-from lvsearch.corpus import Corpus
+from lvsearch.data import Data
+from lvsearch.evaluators import ModelEvaluator
 from lvsearch.evidence import Evidence, Record
 from lvsearch.fit import Evaluator
-from lvsearch.fitted import FittedModel, as_dataset, corpus_of, fitted
+from lvsearch.fitted import FittedModel, fitted
+from lvsearch.inference.estimator import unit_ceilings
 from lvsearch.ledger import Visit, near_mode, pooled_spread, record_of, scaled, standard_error
 from lvsearch.posterior import EstimatedPosterior, PriorInfluence, estimate_posterior, posterior, prior_influence
 from lvsearch.prediction import (
     PredictionEstimate,
     PredictionInterval,
     estimate_prediction,
-    predict_per_document,
+    predict_per_unit,
     predict_whole_set,
 )
 from lvsearch.sizes import Size, SizePrior, as_size
@@ -35,12 +37,12 @@ KINDS = ("estimate", "certified", "diminishing")
 
 @dataclass(frozen=True)
 class Prediction:
-    """How probable new documents are, averaged over sizes: the whole set at once, and document by document (nats).
+    """How probable new units (documents, rows) are, averaged over sizes: the whole set at once, and one by one (nats).
 
     | field | evidence | meaning |
     |---|---|---|
-    | `whole_set` | plug-in | interval on log p(test | train), one average over sizes for all documents together |
-    | `per_document` | plug-in | interval on Σ_d log p(test_d | train), an average over sizes for each document |
+    | `whole_set` | plug-in | interval on log p(test | train), one average over sizes for all units together |
+    | `per_unit` | plug-in | interval on Σ_u log p(test_u | train), an average over sizes for each unit |
     | `estimate` | marginal | both averages, over the kept sizes, with posterior-mean parameters; not a bound |
 
     The first is never above the best size, the second may be. The intervals hold whatever is not known: unvisited
@@ -48,12 +50,12 @@ class Prediction:
     """
 
     whole_set: PredictionInterval | None
-    per_document: PredictionInterval | None
+    per_unit: PredictionInterval | None
     estimate: PredictionEstimate | None
 
     def describe(self) -> str:
         """One line per form."""
-        parts = (self.whole_set, self.per_document, self.estimate)
+        parts = (self.whole_set, self.per_unit, self.estimate)
         return "\n".join(part.describe() for part in parts if part is not None)
 
 
@@ -65,7 +67,7 @@ class SearchResult:
     |---|---|
     | `evaluator`, `prior`, `settings` | what was searched, with which prior, how |
     | `state` | the visits in order, the kept fits, why it stopped |
-    | `training` | the corpus, None where a plain function was searched |
+    | `training` | the data, None where a plain function was searched |
     | `seconds` | time spent, all sessions together |
     """
 
@@ -73,7 +75,7 @@ class SearchResult:
     prior: SizePrior
     settings: SearchSettings
     state: SearchState
-    training: Corpus | None
+    training: Data | None
     seconds: float
 
     # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -203,7 +205,7 @@ class SearchResult:
         return self.fit(self.best_size)
 
     def fit(self, size: Size | int) -> FittedModel:
-        """The fitted model of a size: the kept one, or a new fit from documents where none was kept."""
+        """The fitted model of a size: the kept one, or a new fit from scratch where none was kept."""
         size, training = as_size(size, self.prior.dimension), self._training()
         kept = self.state.kept.get(size)
         return fitted(self.evaluator.evaluate(size, None, 0) if kept is None or kept.state is None else kept, training)
@@ -226,8 +228,7 @@ class SearchResult:
         Marginal evidence: an estimate over the kept sizes.
         """
         training = self._training()
-        data = as_dataset(corpus_of(test), training)
-        n_documents = data.n_units
+        data = training.like_this(test)
         known = {size: fitted(fit, training) for size, fit in self.state.kept.items() if fit.state is not None}
         if not self.evaluator.nested:
             sizes = [size for size in self.estimated.sizes if size in known]
@@ -237,18 +238,18 @@ class SearchResult:
                     "no kept fit has any probability under this prior: fit the best size with result.fit(size) and "
                     "score it, or search under this prior"
                 )
-            scores = np.array([known[size].score_documents(test) for size in sizes])
-            return Prediction(None, None, estimate_prediction(weights / weights.sum(), scores))
+            scores = np.array([known[size].score_units(data) for size in sizes])
+            return Prediction(None, None, estimate_prediction(weights / weights.sum(), scores, training.nouns.unit))
         bounds = self.certified()
-        ceilings = _document_ceilings(corpus_of(test))
-        lower = np.full((len(bounds.sizes), n_documents), -np.inf)
+        ceilings = unit_ceilings(cast(ModelEvaluator, self.evaluator).model, data.dataset())
+        lower = np.full((len(bounds.sizes), data.n_units), -np.inf)
         upper = np.broadcast_to(ceilings, lower.shape).copy()
         for row, size in enumerate(bounds.sizes):
             if size in known:
-                lower[row], upper[row] = known[size].interval_documents(test)
+                lower[row], upper[row] = known[size].interval_units(data)
         return Prediction(
             predict_whole_set(bounds, lower.sum(axis=1), upper.sum(axis=1), float(ceilings.sum())),
-            predict_per_document(bounds, lower, upper, ceilings),
+            predict_per_unit(bounds, lower, upper, ceilings, training.nouns.unit),
             None,
         )
 
@@ -348,7 +349,7 @@ class SearchResult:
         names = ("size",) if self.prior.dimension == 1 else self.evaluator.size_names
         return dict(zip(names, size if size is not None else ["unvisited"] * len(names), strict=True))
 
-    def _training(self) -> Corpus:
+    def _training(self) -> Data:
         if self.training is None:
             raise ValueError("a search over a plain function has no data and no models; bring your own fits")
         return self.training
@@ -362,9 +363,3 @@ def _rebound(evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, v
         search.record(visit.size, scaled(visit.evidence, evaluator.scale))
         bounds = search.bounds()
         yield replace(visit, log_lower=bounds.log_lower, log_upper=bounds.log_upper)
-
-
-def _document_ceilings(corpus: Corpus) -> np.ndarray:
-    from lvsearch.inference.likelihood.bounds import saturated_ceiling
-
-    return saturated_ceiling(corpus.counts)

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from scipy.sparse import csr_array
 
 from lvsearch.corpus import Corpus
-from lvsearch.models.lda import LDA, BagOfWords
+from lvsearch.models.lda import LDA
+from lvsearch.models.units import BagOfWords
 from lvsearch.posterior import EstimatedPosterior
 
 

@@ -5,13 +5,24 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import CountVectorizer
+else:
+    CountVectorizer = Any  # scikit-learn takes most of a second to import: only cutting texts into words does
 
 LETTERS = r"(?u)\b[^\W\d_]{3,}\b"
 """Words of three letters or more; anything with a digit or an underscore in it is left out whole."""
+
+
+def english_stop_words() -> frozenset[str]:
+    """scikit-learn's list of 318 words."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return ENGLISH_STOP_WORDS
 
 
 @dataclass(frozen=True)
@@ -54,14 +65,22 @@ class Analyzer:
         unless they are terms.
         """
         return cls(
-            stop_words=tuple(sorted(ENGLISH_STOP_WORDS.difference(vocabulary))),
+            stop_words=tuple(sorted(english_stop_words().difference(vocabulary))),
             token_pattern=r"(?u)\b\w\w+\b",
             lowercase=all(term == term.lower() for term in vocabulary),
         )
 
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Analyzer":
+        """From its fields as JSON gives them, where tuples have become lists."""
+        stop_words = fields["stop_words"]
+        return cls(**{**fields, "stop_words": tuple(stop_words) if isinstance(stop_words, list) else stop_words})
+
     def vectorizer(self) -> CountVectorizer:
         """scikit-learn's vectoriser with these settings, unfitted, counting every word."""
-        listed = ENGLISH_STOP_WORDS if self.stop_words == "english" else self.stop_words or ()
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        listed = english_stop_words() if self.stop_words == "english" else self.stop_words or ()
         cut = CountVectorizer(lowercase=self.lowercase, token_pattern=self.token_pattern).build_analyzer()
         stop_words = sorted({piece for word in listed for piece in cut(word)})
         return CountVectorizer(

@@ -17,6 +17,16 @@ def unit_name(result: "SearchResult") -> str:
     return names[0] if len(names) == 1 else "size"
 
 
+def observation_name(result: "SearchResult") -> str:
+    """What evidence may be weighed per: "token", "cell"; "observation" where there is no data."""
+    return "observation" if result.training is None else result.training.nouns.observation
+
+
+def scale_in_words(result: "SearchResult") -> str:
+    """What follows "nats" or "intervals": " per token" where evidence is weighed so, else nothing."""
+    return f" per {observation_name(result)}" if result.settings.per_token else ""
+
+
 def size_in_words(result: "SearchResult", size: Size) -> str:
     """Such as "18 topics", "size 18", or "3 topics × 2 regions"."""
     names = result.evaluator.size_names

@@ -82,11 +82,13 @@ class Model(eqx.Module):
 
     `size_names` names the size variables; `nested` says whether Proposition 1 of Chiang & Poole (Eq. 3) holds for the
     plug-in form — every θ_s has an equally likely θ_t for t ⪰ s — with the proof in the class's docstring.
+    `unit_type` is what ONE unit of its data is (`lvsearch.models.units`), which decides what data a person may pass.
     `representation` names the local site whose expected value describes a unit (what `transform` returns).
     """
 
     size_names: eqx.AbstractClassVar[tuple[str, ...]]
     nested: eqx.AbstractClassVar[bool]
+    unit_type: eqx.AbstractClassVar[type]
     representation: eqx.AbstractClassVar[str]
 
     @abstractmethod
@@ -130,7 +132,10 @@ class Model(eqx.Module):
 
     @abstractmethod
     def plug_in(self) -> "Model":
-        """The same model with its parameters estimated instead of integrated out: point families at the globals."""
+        """The same model with its parameters estimated instead of integrated out: point families at the globals.
+
+        Raises ValueError, saying why, for models that have no such form.
+        """
 
     @abstractmethod
     def draw_unit(

@@ -20,26 +20,22 @@ equal anyway (Eq. 3.9 depends on n only through w_n), so nothing is lost.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Masks, Model, Site, Statistics, first, hyperparameter
+from lvsearch.models.contract import Masks, Site, Statistics, first, hyperparameter
 from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
+from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.topic_model import TopicModel
+from lvsearch.models.units import BagOfWords
 
 
-class BagOfWords(NamedTuple):
-    """One document: `words` (token,) are vocabulary ids, `counts` (token,) how often each occurs (0 = padding)."""
-
-    words: Int[Array, "*docs token"] | np.ndarray
-    counts: Float[Array, "*docs token"] | np.ndarray
-
-
-class LDA(Model):
+class LDA(TopicModel):
     """Latent Dirichlet allocation with `size` topics.
 
     concentration: total mass of the Dirichlet on a document's proportions, spread evenly over the topics (so that the
@@ -64,7 +60,9 @@ class LDA(Model):
 
     size_names: ClassVar[tuple[str, ...]] = ("topics",)
     nested: ClassVar[bool] = True
+    unit_type: ClassVar[type] = BagOfWords
     representation: ClassVar[str] = "proportions"
+    topic_site: ClassVar[str] = "topic_word"
 
     def __init__(self, concentration: Any = 5.0, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
@@ -113,6 +111,11 @@ class LDA(Model):
             return jnp.where(topic, self.concentration / topic.sum(), 0.0)
         return jnp.where(topic, jnp.pad(self.concentration, (0, len(topic) - len(self.concentration))), 0.0)
 
+    def proportions_prior(self, size: tuple[int, ...]) -> Float[np.ndarray, " topic"]:
+        """α as (K,) float64: a total is spread evenly."""
+        spread = self.concentration / size[0] if np.ndim(self.concentration) == 0 else self.concentration
+        return np.broadcast_to(np.asarray(spread, np.float64), (size[0],)).copy()
+
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         log_beta = g["topic_word"]
         if self.topic_concentration is None:
@@ -144,7 +147,7 @@ class LDA(Model):
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
         """log(K! / Π m_j!), m_j the sizes of groups of identical topics: identical topics give no new relabelling."""
         rows = np.asarray(natural["topic_word"])[: size[0]]
-        return float(_log_factorial(size[0]) - sum(_log_factorial(m) for m in _group_sizes(rows)))
+        return log_relabellings(rows)
 
     def ceiling(self, units: BagOfWords) -> float:
         """Σ_d Σ_w n_dw log(n_dw / N_d): the saturated model.
@@ -198,17 +201,3 @@ def _positive(name: str, value: Any) -> np.ndarray:
 
 def _xlogx(x: np.ndarray) -> np.ndarray:
     return x * np.log(np.where(x > 0, x, 1.0))
-
-
-def _log_factorial(n: int) -> float:
-    return float(np.log(np.arange(1, n + 1)).sum())
-
-
-def _group_sizes(rows: np.ndarray) -> list[int]:
-    """Sizes of the groups of rows that equal the first of their group within 1e-3."""
-    left, sizes = rows, []
-    while len(left):
-        same = np.isclose(left, left[0], rtol=1e-3, atol=1e-3).all(-1)
-        sizes.append(int(same.sum()))
-        left = left[~same]
-    return sizes

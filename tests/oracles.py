@@ -3,7 +3,7 @@
 Nothing here imports lvsearch. All numbers are in nats.
 """
 
-from itertools import product
+from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
 import numpy as np
@@ -83,20 +83,87 @@ def mixture_log_evidence(
     return float(logsumexp(log_weights + log_means) + constant)
 
 
+class Grid(NamedTuple):
+    """A positive number's prior on points (n,), with log weights (n,) whose exponentials sum to 1."""
+
+    points: np.ndarray
+    log_weights: np.ndarray
+
+
+def known(value: float) -> Grid:
+    return Grid(np.array([value]), np.zeros(1))
+
+
+def gamma_grid(shape: float, rate: float, n: int = 160) -> Grid:
+    """Gamma(shape, rate) by the trapezium rule in the logarithm, whose error falls exponentially with n."""
+    t = np.linspace(-30 / shape - np.log(rate), np.log((shape + 12 * np.sqrt(shape) + 30) / rate), n)
+    log_density = shape * (t + np.log(rate)) - rate * np.exp(t) - gammaln(shape)
+    return Grid(np.exp(t), log_density + np.log(t[1] - t[0]))
+
+
 def features_log_evidence(
-    values: np.ndarray, observed: np.ndarray, n_features: int, rate: float, loading_precision: float, precision: float
+    values: np.ndarray, observed: np.ndarray, n_features: int, rate: Grid, loading_precision: Grid, precision: Grid
 ) -> float:
-    """Finite linear-Gaussian Indian buffet, sticks and loadings integrated out, all 2^(N·K) feature matrices."""
+    """Finite linear-Gaussian Indian buffet, sticks and loadings integrated out, all 2^(N·K) feature matrices (each
+    class of equal columns once, with its multiplicity) and all hyper-parameters on their grids."""
     n_rows = len(values)
+    histories = all_assignments(2, n_rows)
+    a = rate.points / n_features
+    loading, noise = 1 / loading_precision.points[:, None], 1 / precision.points[None, :]
     terms = []
-    for flat in all_assignments(2, n_rows * n_features):
-        z = flat.reshape(n_rows, n_features)
-        m = z.sum(0)
-        a = rate / n_features
-        log_p = (np.log(a) + gammaln(a + m) + gammaln(1 + n_rows - m) - gammaln(a + 1 + n_rows)).sum()
+    for chosen in combinations_with_replacement(range(len(histories)), n_features):
+        z = histories[list(chosen)].T  # (row, feature)
+        m = z.sum(0)[:, None]
+        log_z = (np.log(a) + gammaln(a + m) + gammaln(1 + n_rows - m) - gammaln(a + 1 + n_rows)).sum(0)
+        log_x = np.zeros((len(loading), noise.shape[1]))
         for column, seen in zip(values.T, observed.T, strict=True):
-            x, zx = column[seen], z[seen]
-            covariance = np.eye(len(x)) / precision + zx @ zx.T / loading_precision
-            log_p -= 0.5 * (np.linalg.slogdet(2 * np.pi * covariance)[1] + x @ np.linalg.solve(covariance, x))
-        terms.append(log_p)
+            scale, basis = np.linalg.eigh(z[seen] @ z[seen].T)
+            for eigenvalue, x in zip(scale, basis.T @ column[seen], strict=True):
+                variance = noise + max(eigenvalue, 0.0) * loading
+                log_x -= 0.5 * (np.log(2 * np.pi * variance) + x**2 / variance)
+        log_x += loading_precision.log_weights[:, None] + precision.log_weights
+        equal = np.unique(chosen, return_counts=True)[1]
+        multiplicity = gammaln(n_features + 1) - gammaln(equal + 1).sum()
+        terms.append(multiplicity + logsumexp(log_z + rate.log_weights) + logsumexp(log_x))
     return float(logsumexp(terms))
+
+
+class BuffetPosterior(NamedTuple):
+    """Classes of feature matrices, each a sorted tuple of column histories (row 0 the leading bit), and their
+    probability given the data; log_joint in nats, and its log total."""
+
+    classes: tuple[tuple[int, ...], ...]
+    probabilities: np.ndarray
+    log_joint: np.ndarray
+    log_evidence: float
+
+
+def history_matrix(histories: tuple[int, ...], n_rows: int) -> np.ndarray:
+    """The feature matrix (N, K) of a class."""
+    return np.array([[h >> (n_rows - 1 - row) & 1 for h in histories] for row in range(n_rows)]).reshape(n_rows, -1)
+
+
+def buffet_posterior(
+    values: np.ndarray, observed: np.ndarray, alpha: float, sigma_x: float, sigma_a: float, max_features: int
+) -> BuffetPosterior:
+    """The linear-Gaussian Indian buffet process, all classes with at most `max_features` features, written out."""
+    n_rows = len(values)
+    harmonic = sum(1 / n for n in range(1, n_rows + 1))
+    classes, log_joint = [], []
+    for n_features in range(max_features + 1):
+        for chosen in combinations_with_replacement(range(1, 2**n_rows), n_features):
+            z = history_matrix(chosen, n_rows)
+            m = z.sum(0)
+            equal = np.unique(chosen, return_counts=True)[1] if chosen else np.zeros(0)
+            log_p = n_features * np.log(alpha) - alpha * harmonic - gammaln(equal + 1).sum()
+            log_p += (gammaln(n_rows - m + 1) + gammaln(m) - gammaln(n_rows + 1)).sum()
+            for column, seen in zip(values.T, observed.T, strict=True):
+                x = column[seen]
+                covariance = sigma_x**2 * np.eye(len(x)) + sigma_a**2 * z[seen] @ z[seen].T
+                log_p -= 0.5 * (np.linalg.slogdet(2 * np.pi * covariance)[1] + x @ np.linalg.solve(covariance, x))
+            classes.append(tuple(sorted(chosen)))
+            log_joint.append(log_p)
+    log_evidence = float(logsumexp(log_joint))
+    return BuffetPosterior(
+        tuple(classes), np.exp(np.array(log_joint) - log_evidence), np.array(log_joint), log_evidence
+    )

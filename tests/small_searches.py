@@ -4,8 +4,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 
 import lvsearch as lv
@@ -13,6 +16,7 @@ from lvsearch.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.fit import Evaluator, Fit, FitInfo
 from lvsearch.result import SearchResult
 from lvsearch.sizes import Size, SizePrior
+from lvsearch.storage import read_folder, write_folder
 
 N_DOCUMENTS, N_TERMS, MAX_SIZE = 31, 23, 5
 KINDS = ("marginal", "plug-in")
@@ -119,9 +123,12 @@ def assert_same_search(ours: SearchResult, theirs: SearchResult) -> None:
             assert fit.state[1:2] + fit.state[3:] == other.state[1:2] + other.state[3:]
             assert_same_model(fit.state.model, other.state.model)
             assert set(fit.state.natural) == set(other.state.natural)
-            for name, array in fit.state.natural.items():
-                assert array.dtype == other.state.natural[name].dtype
-                assert array.tobytes() == other.state.natural[name].tobytes()
+            for name, statistics in fit.state.natural.items():
+                assert type(statistics) is type(other.state.natural[name])
+                leaves = jax.tree.leaves(statistics), jax.tree.leaves(other.state.natural[name])
+                for array, same in zip(*leaves, strict=True):
+                    assert (array.dtype, array.shape) == (same.dtype, same.shape)
+                    assert array.tobytes() == same.tobytes()
 
 
 def assert_same_model(ours: eqx.Module, theirs: eqx.Module) -> None:
@@ -135,3 +142,11 @@ def assert_same_model(ours: eqx.Module, theirs: eqx.Module) -> None:
             assert (mine.dtype, mine.shape, mine.tobytes()) == (other.dtype, other.shape, other.tobytes())
         else:
             assert (type(mine), mine) == (type(other), other)
+
+
+def rewritten(folder: Path, target: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
+    """A copy of a folder, with sound checksums, whose content was changed."""
+    body, arrays = read_folder(folder)
+    change(body, arrays)
+    write_folder(target, body, arrays)
+    return target

@@ -2,14 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_searches import KINDS, PRIOR, assert_same_model, assert_same_search, corpus, searched
+from small_searches import KINDS, PRIOR, assert_same_model, assert_same_search, corpus, rewritten, searched
 
 import lvsearch as lv
 from lvsearch import api, checkpoint
@@ -27,14 +26,6 @@ def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     result = searched(request.param)
     result.save(folder)
     return result, folder
-
-
-def rewritten(folder: Path, target: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
-    """A copy of a folder, with sound checksums, whose content was changed."""
-    body, arrays = read_folder(folder)
-    change(body, arrays)
-    write_folder(target, body, arrays)
-    return target
 
 
 def test_loading_gives_the_same_search(saved: tuple[SearchResult, Path]):
@@ -67,8 +58,8 @@ def test_loaded_models_give_the_same_bits(saved: tuple[SearchResult, Path]):
     for size in result.state.kept:
         mine, other = result.fit(size), loaded.fit(size)
         assert mine.transform(documents).tobytes() == other.transform(documents).tobytes()
-        assert mine.score_documents(documents).tobytes() == other.score_documents(documents).tobytes()
-        for ours, theirs in zip(mine.interval_documents(documents), other.interval_documents(documents), strict=True):
+        assert mine.score_units(documents).tobytes() == other.score_units(documents).tobytes()
+        for ours, theirs in zip(mine.interval_units(documents), other.interval_units(documents), strict=True):
             assert ours.tobytes() == theirs.tobytes()
         assert mine.table("topic_word").equals(other.table("topic_word"))
         assert mine.topics().equals(other.topics())

@@ -7,12 +7,13 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln
 
-from lvsearch.inference.data import documents
+from lvsearch.inference.documents import documents
 from lvsearch.inference.empirical_bayes import ascend_hyperparameters, newton_dirichlet, newton_symmetric
 from lvsearch.inference.topic_estimator import TopicEstimator, TopicSettings
-from lvsearch.models.lda import LDA, BagOfWords
+from lvsearch.models.lda import LDA
+from lvsearch.models.units import BagOfWords
 
-SETTINGS = TopicSettings(zeroth_order_passes=10, mean_field_passes=25, final_sweeps=40)
+SETTINGS = TopicSettings(collapsed_passes=10, mean_field_passes=25, final_sweeps=40)
 
 
 def expected_log(draws: np.ndarray) -> np.ndarray:

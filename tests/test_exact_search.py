@@ -103,7 +103,7 @@ def test_plug_in_prediction_holds_the_exact_one():
     whole = logsumexp(log_posterior + per_document.sum(0))
     assert predicted.whole_set.log_lower <= whole <= predicted.whole_set.log_upper
     summed = logsumexp(log_posterior + per_document, axis=1).sum()
-    assert predicted.per_document.log_lower <= summed <= predicted.per_document.log_upper
+    assert predicted.per_unit.log_lower <= summed <= predicted.per_unit.log_upper
 
 
 def test_marginal_bound_is_below_the_exact_evidence():

@@ -15,11 +15,13 @@ import oracles
 import pytest
 from scipy.sparse import csr_array
 
-from lvsearch.inference.data import Batch, Dataset, documents
+from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.documents import documents
 from lvsearch.inference.gibbs import GibbsState, gibbs_sweep
 from lvsearch.inference.reference import reference_model, statistics_of
 from lvsearch.models.families import Beta, BetaStatistics, Dirichlet, Gamma, GammaStatistics
-from lvsearch.models.lda import LDA, BagOfWords
+from lvsearch.models.lda import LDA
+from lvsearch.models.units import BagOfWords
 
 SIZE, CAPACITY = (2,), (3,)
 ALPHA, ETA = np.array([0.5, 1.4]), 0.6

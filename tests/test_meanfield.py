@@ -13,7 +13,8 @@ from toy_models import Point, PointMixture
 
 from lvsearch.controller import SearchSettings, SearchState, run
 from lvsearch.evaluators import ModelEvaluator
-from lvsearch.inference.data import Batch, Dataset, documents
+from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.documents import documents
 from lvsearch.inference.estimator import CAPACITIES, Estimate, GenericEstimator, capacity_of, cut_axes, pad_axes
 from lvsearch.inference.meanfield import (
     Beliefs,

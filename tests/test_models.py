@@ -16,9 +16,10 @@ import oracles
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import gammaln
-from toy_models import FeatureModel, Point, PointMixture, Row
+from toy_models import Point, PointMixture
 
-from lvsearch.inference.data import Batch, Dataset, documents
+from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.documents import documents
 from lvsearch.inference.meanfield import (
     Beliefs,
     MeanField,
@@ -36,10 +37,13 @@ from lvsearch.inference.meanfield import (
 )
 from lvsearch.models.contract import Model, Site
 from lvsearch.models.families import PointSimplex
-from lvsearch.models.lda import LDA, BagOfWords
+from lvsearch.models.ibp import IBP, GammaPrior
+from lvsearch.models.lda import LDA
+from lvsearch.models.units import BagOfWords, Row
 
 SIZE, CAPACITY = (3,), (4,)
 SWEEPS = 20
+SIZE_AXES = {"topic", "component", "feature"}
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,11 @@ def plug_in_exact(size: int, natural: dict[str, Any]) -> float:
     return oracles.corpus_log_likelihood(COUNTS, ALPHA[:size], topics / topics.sum(1, keepdims=True))
 
 
+def ibp_exact(size: int, natural: dict[str, Any]) -> float:
+    grids = oracles.gamma_grid(2.0, 1.5), oracles.gamma_grid(3.0, 4.0), oracles.known(2.5)
+    return oracles.features_log_evidence(VALUES, OBSERVED, size, *grids)
+
+
 CASES = [
     Case("LDA", LDA(1.7, ETA), lda_data(COUNTS), lda_exact, other_padding_words, spelled_out(lda_data(COUNTS))),
     Case(
@@ -130,10 +139,10 @@ CASES = [
         lambda units: units,
     ),
     Case(
-        "feature model",
-        FeatureModel(1.3, 0.6, 2.5),
+        "IBP",
+        IBP(GammaPrior(2.0, 1.5), GammaPrior(3.0, 4.0), 2.5),
         in_two_batches(Row(VALUES, OBSERVED), {"dim": 3}),
-        lambda size, natural: oracles.features_log_evidence(VALUES, OBSERVED, size, 1.3, 0.6, 2.5),
+        ibp_exact,
         lambda units: Row(np.where(units.observed, units.value, 99.0), units.observed),
         memoizable=False,
     ),
@@ -155,7 +164,8 @@ class Fitted:
         return bound(self.model, batches or self.batches, beliefs, l, SIZE, capacity=CAPACITY)
 
     def exact(self, beliefs: Beliefs) -> float:
-        return self.case.exact(SIZE[0], jax.tree.map(lambda x: np.asarray(x)[: SIZE[0]], beliefs.natural))
+        cut = on_axes(self.model.globals(), beliefs.natural, lambda leaf, axis: np.take(leaf, range(SIZE[0]), axis))
+        return self.case.exact(SIZE[0], cut)
 
 
 def fit_all_locals(fitted: Fitted, beliefs: Beliefs, l: tuple[Beliefs, ...], size: Any = SIZE) -> tuple[Beliefs, ...]:
@@ -209,19 +219,24 @@ def log_joint_gradients(
 
 def on_axes(sites: dict[str, Any], statistics: Any, change: Callable[[Any, int], Any], lead: int = 0) -> Any:
     """`change(leaf, axis)` on every axis of every site that the size decides."""
-    size_axes = {"topic", "component", "feature"}
     out = {}
     for name, site in sites.items():
 
         def changed(leaf: Any, site: Any = site) -> Any:
             leaf = np.asarray(leaf)
             for position, axis in enumerate(site.axes):
-                if axis in size_axes:
+                if axis in SIZE_AXES:
                     leaf = change(leaf, position + lead)
             return leaf
 
         out[name] = jax.tree.map(changed, statistics[name])
     return out
+
+
+def sized(fitted: Fitted, statistics: Any) -> Any:
+    """The sites that have an axis the size decides (a hyper-parameter with a prior has none)."""
+    sites = {**fitted.model.globals(), **fitted.model.locals()}
+    return {name: leaf for name, leaf in statistics.items() if SIZE_AXES & set(sites[name].axes)}
 
 
 def change_state(model: Model, state: MeanField, change: Callable[[Any, int], Any]) -> MeanField:
@@ -319,7 +334,7 @@ def test_capacity_contributes_exactly_nothing(fitted):
     g, l = fitted.end.beliefs.mean, means(fitted.end.locals)
     value, gradient = log_joint_gradients(fitted.model, g, l, fitted.batches, SIZE, capacity=CAPACITY)
     beyond = change_state(fitted.model, fitted.end, lambda leaf, axis: np.take(leaf, [SIZE[0]], axis))
-    exactly_zero = [leaf for b in (beyond.beliefs, *beyond.locals) for leaf in jax.tree.leaves(b.mean)]
+    exactly_zero = [leaf for b in (beyond.beliefs, *beyond.locals) for leaf in jax.tree.leaves(sized(fitted, b.mean))]
     assert all(np.all(np.asarray(leaf) == 0) for leaf in exactly_zero)
 
     def padded(leaf: Any, axis: int) -> Any:
@@ -333,7 +348,7 @@ def test_capacity_contributes_exactly_nothing(fitted):
     np.testing.assert_allclose(wide_value, value, rtol=1e-14)
     assert_close(wide_gradient[0], gradient[0])
     by_globals = on_axes(fitted.model.globals(), wide_gradient[1], lambda leaf, axis: np.take(leaf, [-1], axis))
-    assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(by_globals))
+    assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(sized(fitted, by_globals)))
     assert_close(
         globals_bound(fitted.model, wider.beliefs, SIZE, capacity=more),
         globals_bound(fitted.model, fitted.end.beliefs, SIZE, capacity=CAPACITY),

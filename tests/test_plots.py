@@ -8,6 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import lvsearch as lv
+from lvsearch.corpus import Corpus
 from lvsearch.plots import plot_bounds, plot_held_out, plot_posterior
 
 
@@ -168,8 +169,9 @@ def test_held_out_differences_are_drawn_with_their_errors():
         "reference": (5,),
         "size_names": ("size",),
         "unit": "topics",
-        "documents": 20,
-        "tokens": 1234,
+        "nouns": Corpus.nouns,
+        "n_units": 20,
+        "n_observations": 1234,
         "estimator": "some estimator",
     }
     ax = plot_held_out(comparison, axes())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lvsearch import sizes
 from lvsearch.evidence import Evidence
 from lvsearch.logspace import log_sum
-from lvsearch.prediction import estimate_prediction, predict_per_document, predict_whole_set
+from lvsearch.prediction import estimate_prediction, predict_per_unit, predict_whole_set
 from lvsearch.witness import WitnessSearch
 
 TABLE = sizes.Table([0.13, 0.42, 0.07, 0.38])
@@ -41,7 +41,7 @@ def test_prediction_is_bracketed_on_an_enumerable_case(order, width, nested):
     assert got.log_lower <= whole + 1e-12
     assert whole <= got.log_upper + 1e-12
     assert (got.form, got.kind) == ("whole set", "certified")
-    got = predict_per_document(bounds, rows - width, rows + width, CEILINGS)
+    got = predict_per_unit(bounds, rows - width, rows + width, CEILINGS)
     assert got.log_lower <= documents + 1e-12
     assert documents <= got.log_upper + 1e-12
     if len(order) == 4 and width == 0.0:  # everything is known: the interval closes on p, not on 2p (Eq. 13)
@@ -74,8 +74,8 @@ def test_per_document_adds_and_may_beat_the_best_size_where_the_whole_set_cannot
     bounds = searched((1, 2, 3, 4), 0.0)
     exact = np.array([[-9.0, -1.0], [-1.0, -9.0], [-6.0, -6.0], [-8.0, -2.0]])
     ceilings = np.array([-0.5, -0.5])
-    together = predict_per_document(bounds, exact, exact, ceilings)
-    apart = [predict_per_document(bounds, exact[:, [d]], exact[:, [d]], ceilings[[d]]) for d in (0, 1)]
+    together = predict_per_unit(bounds, exact, exact, ceilings)
+    apart = [predict_per_unit(bounds, exact[:, [d]], exact[:, [d]], ceilings[[d]]) for d in (0, 1)]
     assert together.log_lower == pytest.approx(sum(part.log_lower for part in apart))
     best = float(exact.sum(axis=1).max())
     assert together.log_lower > best
@@ -112,7 +112,7 @@ def test_a_plain_estimate_is_labelled():
     probability = np.array([0.2, 0.0, 0.7, 0.1])
     got = estimate_prediction(probability, PREDICTIVE)
     assert got.log_whole_set == pytest.approx(math.log(probability @ np.exp(PREDICTIVE.sum(axis=1))))
-    assert got.log_per_document == pytest.approx(np.log(probability @ np.exp(PREDICTIVE)).sum())
+    assert got.log_per_unit == pytest.approx(np.log(probability @ np.exp(PREDICTIVE)).sum())
     assert got.describe().startswith("estimate over the sizes tried")
 
 

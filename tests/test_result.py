@@ -119,7 +119,7 @@ def test_starts_have_a_row_per_fit(evidence: str):
     assert (table["failure"] == "").all()
     if evidence == "marginal":
         assert (table["size"].value_counts()[[visit.size[0] for visit in near(result)]] == 3).all()
-    assert table["start"].iloc[0] == "documents"
+    assert table["start"].iloc[0] == "scratch"
     assert table["start"].iloc[1] == "grown from 1"
 
 
@@ -216,13 +216,13 @@ def test_plug_in_prediction_holds_every_average_that_is_possible():
     result, docs = searched("plug-in"), held_out()
     prediction = result.predict(docs)
     assert prediction.estimate is None
-    whole, single = prediction.whole_set, prediction.per_document
+    whole, single = prediction.whole_set, prediction.per_unit
     assert whole is not None
     assert single is not None
     assert (whole.form, single.form, whole.kind) == ("whole set", "per document", "certified")
     bounds = result.certified()
     assert set(bounds.sizes) == set(result.state.kept)
-    ends = [result.fit(size).interval_documents(docs) for size in bounds.sizes]
+    ends = [result.fit(size).interval_units(docs) for size in bounds.sizes]
     low, high = (np.stack(side) for side in zip(*ends, strict=True))
     ceilings = np.array([saturated(row) for row in docs.counts.toarray()])
     random = np.random.default_rng(3)
@@ -264,7 +264,7 @@ def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_
     result = searched("plug-in")
     first, second = corpus().select(range(11)), corpus().select(range(11, 22))
     both = corpus().select(range(22))
-    parts = [result.predict(docs).per_document for docs in (first, second, both)]
+    parts = [result.predict(docs).per_unit for docs in (first, second, both)]
     assert parts[0].log_lower + parts[1].log_lower == pytest.approx(parts[2].log_lower, rel=1e-6)
     assert parts[0].log_upper + parts[1].log_upper == pytest.approx(parts[2].log_upper, rel=1e-6)
     marginal = searched("marginal").predict(both).estimate
@@ -275,14 +275,14 @@ def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_
 def test_marginal_prediction_is_an_estimate_and_says_so():
     result, docs = searched("marginal"), held_out()
     prediction = result.predict(docs)
-    assert (prediction.whole_set, prediction.per_document) == (None, None)
+    assert (prediction.whole_set, prediction.per_unit) == (None, None)
     assert "estimate over the sizes tried" in prediction.describe()
     table = result.posterior().set_index("size")["probability"]
-    scores = {size: result.fit(size).score_documents(docs) for size in result.state.kept}
+    scores = {size: result.fit(size).score_units(docs) for size in result.state.kept}
     weights = np.array([table[size[0]] for size in scores])
     by_hand = np.logaddexp.reduce(np.log(weights)[:, None] + np.stack(list(scores.values())), axis=0).sum()
     assert prediction.estimate is not None
-    assert prediction.estimate.log_per_document == pytest.approx(by_hand, rel=1e-9)
+    assert prediction.estimate.log_per_unit == pytest.approx(by_hand, rel=1e-9)
     texts = searched("plug-in").predict(docs).describe().splitlines()
     assert [line.split(":")[0] for line in texts] == ["certified, whole set", "certified, per document"]
 
@@ -300,11 +300,11 @@ def test_scores_add_over_documents(evidence: str):
     first, second = corpus().select(range(11)), corpus().select(range(11, 22))
     both = corpus().select(range(22))
     assert model.score(first) + model.score(second) == pytest.approx(model.score(both), rel=1e-6)
-    assert model.score(both) == pytest.approx(model.score_documents(both).sum(), rel=1e-12)
-    assert model.score_documents(both)[7] == pytest.approx(0.0, abs=1e-9)  # an empty document is certain
-    lower, upper = model.interval_documents(both)
+    assert model.score(both) == pytest.approx(model.score_units(both).sum(), rel=1e-12)
+    assert model.score_units(both)[7] == pytest.approx(0.0, abs=1e-9)  # an empty document is certain
+    lower, upper = model.interval_units(both)
     assert (lower <= upper).all()
-    assert (model.score_documents(both) <= upper + 1e-9).all()
+    assert (model.score_units(both) <= upper + 1e-9).all()
 
 
 @pytest.mark.parametrize("evidence", KINDS)
@@ -366,7 +366,7 @@ def test_evidence_is_that_of_the_state_it_carries():
     """Style trap 6: computed again from the kept arrays alone, the number is the same."""
     result = searched("plug-in")
     for size, fit in result.state.kept.items():
-        lower, upper = result.fit(size).interval_documents(corpus())
+        lower, upper = result.fit(size).interval_units(corpus())
         assert lower.sum() == pytest.approx(fit.evidence.lower, rel=2e-4)  # the search for the ends may differ a little
         assert lower.sum() <= fit.evidence.upper + 1e-6
         assert upper.sum() >= fit.evidence.lower - 1e-6

@@ -194,7 +194,7 @@ def test_documents_over_other_words(evidence: str):
     result = searched(evidence)
     fewer = lv.Corpus.from_matrix(corpus().counts[:, 2:], vocabulary=corpus().vocabulary[2:])
     swapped = lv.Corpus.from_matrix(corpus().counts, vocabulary=[f"other{i}" for i in range(N_TERMS)])
-    for ask in (result.predict, result.best.transform, result.best.score, result.best.interval_documents):
+    for ask in (result.predict, result.best.transform, result.best.score, result.best.interval_units):
         with pytest.raises(
             ValueError, match=rf"over {N_TERMS - 2} words, expected the {N_TERMS} of the training corpus"
         ):

@@ -9,43 +9,71 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from scipy.special import digamma, softmax
+from scipy.special import digamma, gammaln, softmax
 
 from lvsearch.inference import topics as kernels
-from lvsearch.inference.data import Dataset, documents
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.documents import documents
 from lvsearch.inference.estimator import Estimate, bound_units, capacity_of
-from lvsearch.inference.meanfield import Beliefs, batch_bound, cast, fit_locals
+from lvsearch.inference.meanfield import Beliefs, batch_bound, cast, expected_statistics, fit_locals, globals_bound
+from lvsearch.inference.packing import BLOCK, PackedDocuments, pack
 from lvsearch.inference.topic_estimator import TopicEstimator, TopicSettings
+from lvsearch.inference.topic_merging import merge_topics
+from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 from lvsearch.models.lda import LDA
 
 N_WORDS, SIZE, CAPACITY = 21, (3,), (4,)
 ALPHA = np.array([0.4, 1.3, 0.7, 0.0])
 ETA = 0.3
-SETTINGS = TopicSettings(zeroth_order_passes=4, mean_field_passes=3, final_sweeps=10)
+SETTINGS = TopicSettings(collapsed_passes=4, mean_field_passes=3, final_sweeps=10)
+
+
+@cache
+def counts() -> csr_array:
+    """Seven documents, one of them empty and one with nearly every word, more than once."""
+    rng = np.random.default_rng(5)
+    dense = rng.poisson(0.35, (7, N_WORDS))
+    dense[2] = 0
+    dense[4] = rng.integers(0, 3, N_WORDS) + (np.arange(N_WORDS) < 19)
+    return csr_array(dense.astype(np.int32))
 
 
 @cache
 def data() -> Dataset:
-    """Seven documents in three batches of two shapes, one document empty, one batch with a row of padding."""
-    rng = np.random.default_rng(5)
-    counts = rng.poisson(0.35, (7, N_WORDS))
-    counts[2] = 0
-    counts[4] = rng.integers(0, 3, N_WORDS) + (np.arange(N_WORDS) < 19)
-    return documents(csr_array(counts.astype(np.int32)), tokens_per_batch=48)
+    return documents(counts(), tokens_per_batch=48)
 
 
-def wide_groups() -> tuple[kernels.Tiles, ...]:
-    return kernels.tiles(cast(data(), np.float64))
+@cache
+def packed() -> PackedDocuments:
+    """Two batches of two tiles, a tile without work among them."""
+    found = pack(counts(), n_batches=2, tile_blocks=4)
+    assert found.tiles.words.shape[:2] == (2, 2)
+    return found
 
 
-def random_gammas(seed: int = 0) -> tuple[np.ndarray, ...]:
+def wide(packed: PackedDocuments) -> PackedDocuments:
+    tiles = packed.tiles._replace(counts=np.asarray(packed.tiles.counts, np.float64))
+    return PackedDocuments(tiles, packed.documents, packed.n_documents, packed.n_words)
+
+
+def per_slot(packed: PackedDocuments, per_document: np.ndarray) -> np.ndarray:
+    """Per-document values at their slots; α at slots without a document."""
+    real = packed.documents >= 0
+    return np.where(real[..., None], per_document[np.maximum(packed.documents, 0)], ALPHA)
+
+
+def random_gamma(seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    return tuple(np.where(ALPHA > 0, rng.gamma(1.0, 2.0, (*g.words.shape[:2], 4)) + 0.1, 0) for g in wide_groups())
+    return np.where(ALPHA > 0, rng.gamma(1.0, 2.0, (7, 4)) + 0.1, 0.0)
+
+
+def random_concentration(seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).gamma(0.5, 2.0, (N_WORDS, 4)) + 0.05
 
 
 def random_topics(seed: int = 1) -> np.ndarray:
     """E[log β] (word, topic) of random Dirichlets; the topic that does not exist has 0."""
-    concentration = np.random.default_rng(seed).gamma(0.5, 2.0, (N_WORDS, 4)) + 0.05
+    concentration = random_concentration(seed)
     return np.where(ALPHA > 0, digamma(concentration) - digamma(concentration.sum(0)), 0.0)
 
 
@@ -66,86 +94,227 @@ def beliefs_at(words: np.ndarray, gamma: np.ndarray, log_topics: np.ndarray) -> 
     )
 
 
+# ── packing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def unpacked(packed: PackedDocuments) -> np.ndarray:
+    """The counts again, (D, V), read slot by slot."""
+    dense = np.zeros((packed.n_documents, packed.n_words))
+    for at in np.ndindex(packed.tiles.slots.shape):
+        document = packed.documents[at[:2]][packed.tiles.slots[at]]
+        np.add.at(dense[document], packed.tiles.words[at], packed.tiles.counts[at])
+    return dense
+
+
+@pytest.mark.parametrize(("n_batches", "tile_blocks"), [(1, 1), (2, 4), (3, 64)])
+def test_packing_loses_nothing(n_batches, tile_blocks):
+    found = pack(counts(), n_batches, tile_blocks)
+    np.testing.assert_array_equal(unpacked(found), counts().todense())
+    np.testing.assert_array_equal(np.sort(found.documents[found.documents >= 0]), np.arange(7))
+    lengths = found.gather(found.lengths[..., None])[:, 0]
+    np.testing.assert_array_equal(lengths, counts().sum(1))
+    assert found.tiles.words.shape[-1] == BLOCK
+
+
+def test_tiles_hold_equal_work():
+    rng = np.random.default_rng(0)
+    corpus = csr_array(rng.poisson(0.05, (300, 200)).astype(np.int32))
+    found = pack(corpus, 4, 16)
+    filled = (found.tiles.counts > 0).reshape(*found.documents.shape[:2], -1).sum(-1)
+    assert (found.documents >= 0).sum(-1).max() <= 2 * (found.documents >= 0).sum(-1).mean()
+    assert (filled == 0).sum() < found.n_batches
+    assert pack(corpus, 4, 16).documents.tobytes() == found.documents.tobytes()
+
+
+# ── special functions ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_positive_digamma_and_log_gamma(float64):
+    x = np.geomspace(1e-5, 1e9, 2001)
+    assert np.max(np.abs(digamma_positive(x) - digamma(x)) * np.minimum(1, x)) < 1e-11
+    assert np.max(np.abs(log_gamma_positive(x) - gammaln(x)) / np.maximum(1, np.abs(gammaln(x)))) < 1e-11
+    known = x[digamma(x) > -600]
+    np.testing.assert_allclose(exp_digamma(known), np.exp(digamma(known)), rtol=1e-11)
+    assert np.all(np.asarray(exp_digamma(np.array([0.0, -1.0]))) == 0)
+
+
+def test_exp_digamma_in_float32():
+    x = np.geomspace(0.06, 1e6, 501).astype(np.float32)
+    np.testing.assert_allclose(exp_digamma(x), np.exp(digamma(x.astype(np.float64))), rtol=1e-5)
+
+
+# ── kernels against the generic engine ──────────────────────────────────────────────────────────────────────────────
+
+
 def test_document_bounds_are_the_generic_bound(float64):
-    model, log_topics = LDA(ALPHA[:3], ETA), random_topics()
-    gammas = random_gammas()
-    fast = kernels.ungroup(data(), kernels.document_bounds(wide_groups(), log_topics, gammas, ALPHA))
+    model, log_topics, gamma = LDA(ALPHA[:3], ETA), random_topics(), random_gamma()
+    tiles = wide(packed()).tiles
+    fast = packed().gather(kernels.document_bounds(tiles, log_topics, per_slot(packed(), gamma), ALPHA))
     batches = cast(data(), np.float64).batches
     assert len({batch.units.words.shape for batch in batches}) == 2
-    for batch, bounds, gamma in zip(batches, fast, kernels.ungroup(data(), gammas), strict=True):
-        beliefs = beliefs_at(batch.units.words, gamma, log_topics)
+    for batch, ids in zip(batches, data().unit_ids, strict=True):
+        beliefs = beliefs_at(batch.units.words, gamma[np.maximum(ids, 0)], log_topics)
         slow = batch_bound(model, {"topic_word": log_topics.T}, batch, beliefs, SIZE, capacity=CAPACITY)
-        real = np.asarray(batch.weight) > 0
-        np.testing.assert_allclose(np.asarray(bounds)[real], np.asarray(slow)[real], rtol=0, atol=1e-10)
+        np.testing.assert_allclose(fast[ids[ids >= 0]], np.asarray(slow)[ids >= 0], rtol=0, atol=1e-10)
 
 
-def test_mean_field_pass_is_the_generic_sweep(float64):
+def test_document_pass_is_the_generic_sweep(float64):
     """γ after 4 sweeps, and the expected counts at that γ."""
-    model, log_topics = LDA(ALPHA[:3], ETA), random_topics()
+    model, log_topics, start = LDA(ALPHA[:3], ETA), random_topics(), random_gamma(3)
     exp_topics = np.where(ALPHA > 0, np.exp(log_topics), 0.0)
-    start = random_gammas(3)
-    gammas, total = kernels.mean_field_pass(wide_groups(), exp_topics, start, ALPHA, sweeps=4)
+    tiles = wide(packed()).tiles
+    slots, total = kernels.document_pass(
+        tiles, exp_topics, per_slot(packed(), start), ALPHA, sweeps=4, tolerance=np.float64(0)
+    )
+    new = packed().gather(slots)
     expected = np.zeros((N_WORDS, 4))
-    before, after = kernels.ungroup(data(), start), kernels.ungroup(data(), gammas)
-    for batch, gamma, new in zip(cast(data(), np.float64).batches, before, after, strict=True):
-        beliefs = beliefs_at(batch.units.words, gamma, log_topics)
+    for batch, ids in zip(cast(data(), np.float64).batches, data().unit_ids, strict=True):
+        beliefs = beliefs_at(batch.units.words, start[np.maximum(ids, 0)], log_topics)
         slow = fit_locals(model, {"topic_word": log_topics.T}, batch, beliefs, SIZE, capacity=CAPACITY, sweeps=4)
-        np.testing.assert_allclose(new[:, :3], slow.natural["proportions"][:, :3] + 1, atol=1e-10)
-        assert np.all(new[:, 3] == 0)
-        phi = beliefs_at(batch.units.words, new, log_topics).mean["assignment"]
-        np.add.at(expected, batch.units.words, batch.units.counts[..., None] * phi)
+        real = ids >= 0
+        fast = new[ids[real]]
+        np.testing.assert_allclose(fast[:, :3], slow.natural["proportions"][real, :3] + 1, atol=1e-10)
+        assert np.all(fast[:, 3] == 0)
+        words = batch.units.words[real]
+        phi = beliefs_at(words, fast, log_topics).mean["assignment"]
+        np.add.at(expected, words, batch.units.counts[real][..., None] * phi)
     np.testing.assert_allclose(total, expected, atol=1e-10)
 
 
-def memoized_by_hand(pseudo_counts: np.ndarray, passes: int, sweeps: int) -> tuple[np.ndarray, list[np.ndarray], float]:
-    """The definition, a document at a time: γ ← α + γ ∘ βᵀ(c / βγ); a batch's old counts out, its new ones in."""
-    groups = wide_groups()
-    total = pseudo_counts.copy()
-    memory = [np.zeros((len(g.words), *total.shape)) for g in groups]
-    gammas = [np.where(ALPHA > 0, ALPHA + g.counts.sum(-1, keepdims=True) / 3, 0.0) for g in groups]
-    for _ in range(passes):
-        fit = 0.0
-        for group, old, gamma in zip(groups, memory, gammas, strict=True):
-            for b in range(len(group.words)):
-                topics = (total + ETA) / (total.sum(0) + N_WORDS * ETA) * (ALPHA > 0)
-                new = np.zeros_like(total)
-                for d in range(len(group.words[b])):
-                    w, c = group.words[b, d], group.counts[b, d]
-                    for _ in range(sweeps):
-                        gamma[b, d] = ALPHA + gamma[b, d] * (topics[w].T @ (c / (topics[w] @ gamma[b, d])))
-                    mixed = topics[w] @ gamma[b, d]
-                    fit += (c * np.log(mixed / gamma[b, d].sum())).sum()
-                    np.add.at(new, w, (c / mixed)[:, None] * topics[w] * gamma[b, d])
-                total = total + new - old[b]
-                old[b] = new
-        total = sum(old.sum(0) for old in memory)
-    return total, gammas, fit
+def test_settled_documents_are_left_alone(float64):
+    """With a tolerance a document's result does not depend on what shares its tile: convergence is its own business."""
+    exp_topics = np.where(ALPHA > 0, np.exp(random_topics()), 0.0)
+    together = pack(counts(), n_batches=1, tile_blocks=64)
+    apart = pack(counts(), n_batches=1, tile_blocks=1)
+    assert together.documents.shape[1] == 1
+    assert apart.documents.shape[1] > 2
+    found = []
+    for way in (together, apart):
+        start = per_slot(way, random_gamma(3))
+        tiles = wide(way).tiles
+        slots, _ = kernels.document_pass(tiles, exp_topics, start, ALPHA, sweeps=50, tolerance=np.float64(0.05))
+        found.append(way.gather(slots))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 
 
-@pytest.mark.parametrize("passes", [1, 3])
-def test_memoized_passes_are_their_definition(float64, passes):
+def test_topic_bound_is_the_generic_bound(float64):
+    model, concentration = LDA(ALPHA[:3], ETA), random_concentration()
+    bound, log_topics = kernels.topic_bound(concentration, np.float64(ETA), ALPHA > 0)
+    natural = jnp.asarray(concentration.T - 1)
+    on = model.active(SIZE, CAPACITY)
+    mean = expected_statistics(model.globals()["topic_word"], natural, on)
+    beliefs = Beliefs({"topic_word": natural}, {"topic_word": mean})
+    assert float(bound) == pytest.approx(float(globals_bound(model, beliefs, SIZE, capacity=CAPACITY)), abs=1e-9)
+    np.testing.assert_allclose(np.asarray(log_topics), random_topics(), atol=1e-11)
+
+
+# ── memoized passes against their definition ────────────────────────────────────────────────────────────────────────
+
+
+def memoized_by_hand(
+    rule: str, pseudo_counts: np.ndarray, passes: int, sweeps: int, momentum: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The definition, a document at a time: a batch's old counts out, its new ones in."""
+    dense, batches = np.asarray(counts().todense(), float), packed().documents
+    exists = ALPHA > 0
+    gamma = np.where(exists, ALPHA + dense.sum(1, keepdims=True) / 3, 0.0)
+    total, memory, step = pseudo_counts.copy(), np.zeros((len(batches), *pseudo_counts.shape)), 0.0
+    for number in range(passes):
+        before = total
+        total = np.maximum(total + (momentum if number < passes - 1 else 0.0) * step, 0)
+        for b, members in enumerate(batches):
+            concentration = total + ETA
+            if rule == "collapsed":
+                topics, scale = concentration, 1 / concentration.sum(0)
+            else:
+                topics, scale = np.exp(digamma(concentration)), np.exp(-digamma(concentration.sum(0)))
+            new = np.zeros_like(total)
+            for d in members[members >= 0]:
+                words = np.flatnonzero(dense[d])
+                c = dense[d, words][:, None]
+                weight = gamma[d] if rule == "collapsed" else np.where(exists, np.exp(digamma(gamma[d] + ~exists)), 0)
+                phi = topics[words] * scale * exists * weight
+                phi /= phi.sum(1, keepdims=True)
+                for _ in range(sweeps):
+                    if rule == "collapsed":
+                        left, seen = np.maximum(gamma[d] - phi, ALPHA), np.maximum(topics[words] - phi, ETA / 2)
+                        phi = left * seen * scale * exists
+                    else:
+                        phi = topics[words] * scale * exists * np.exp(digamma(gamma[d] + ~exists))
+                    phi /= phi.sum(1, keepdims=True)
+                    gamma[d] = ALPHA + (c * phi).sum(0)
+                if rule == "mean field":
+                    phi = topics[words] * scale * exists * np.exp(digamma(gamma[d] + ~exists))
+                    phi /= phi.sum(1, keepdims=True)
+                new[words] += c * phi
+            total = np.maximum(total + new - memory[b], 0)
+            memory[b] = new
+        total = memory.sum(0)
+        step = total - before if number else 0.0
+    return total, gamma
+
+
+@pytest.mark.parametrize(("name", "rule"), [("collapsed", kernels.COLLAPSED), ("mean field", kernels.MEAN_FIELD)])
+def test_memoized_passes_are_their_definition(float64, name, rule):
     pseudo_counts = np.random.default_rng(2).gamma(0.5, 2.0, (N_WORDS, 4)) * (ALPHA > 0)
-    groups = wide_groups()
-    blank = kernels.start_state(groups, pseudo_counts, ALPHA)
-    state = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), blank)
-    state = state._replace(total=jnp.asarray(pseudo_counts))
-    exact_start = tuple(np.where(ALPHA > 0, ALPHA + g.counts.sum(-1, keepdims=True) / 3, 0.0) for g in groups)
-    state = state._replace(proportions=tuple(map(jnp.asarray, exact_start)))
-    state, fit, made = kernels.memoized_passes(groups, state, ALPHA, ETA, sweeps=2, passes=passes, tolerance=-np.inf)
-    total, gammas, expected_fit = memoized_by_hand(pseudo_counts, passes, 2)
-    assert int(made) == passes
-    np.testing.assert_allclose(state.total, total, atol=1e-10)
-    for one, other in zip(state.proportions, gammas, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-10)
-    assert float(fit) == pytest.approx(expected_fit, abs=1e-9)
-    np.testing.assert_allclose(state.total.sum(), sum(g.counts.sum() for g in groups), rtol=1e-12)
+    for passes, momentum in ((1, 0.0), (3, 0.0), (4, 0.9)):
+        blank = kernels.start_state(packed(), pseudo_counts, ALPHA)
+        even = np.where(ALPHA > 0, ALPHA + packed().lengths[..., None] / 3, 0.0)
+        state = kernels.Counts(pseudo_counts, np.asarray(blank.per_batch, np.float64), even)
+        state, fit, made = kernels.memoized_passes(
+            wide(packed()).tiles,
+            state,
+            ALPHA,
+            np.float64(ETA),
+            rule=rule,
+            sweeps=2,
+            passes=passes,
+            tolerance=np.float64(-np.inf),
+            momentum=np.float64(momentum),
+        )
+        total, gamma = memoized_by_hand(name, pseudo_counts, passes, 2, momentum)
+        assert int(made) == passes
+        np.testing.assert_allclose(state.total, total, atol=1e-9)
+        np.testing.assert_allclose(packed().gather(state.proportions), gamma, atol=1e-9)
+        assert float(fit) < 0
+        np.testing.assert_allclose(np.asarray(state.total).sum(), counts().sum(), rtol=1e-12)
 
 
-def test_ungroup_restores_the_order_of_the_batches():
-    whole = data()
-    groups = kernels.tiles(whole)
-    for batch, words in zip(whole.batches, kernels.ungroup(whole, tuple(g.words for g in groups)), strict=True):
-        np.testing.assert_array_equal(batch.units.words, words)
+def test_mean_field_passes_never_lower_the_bound(float64):
+    tiles, alpha = wide(packed()).tiles, ALPHA
+    pseudo_counts = np.random.default_rng(2).gamma(0.5, 2.0, (N_WORDS, 4)) * (alpha > 0)
+    state = jax.tree.map(lambda x: np.asarray(x, np.float64), kernels.start_state(packed(), pseudo_counts, alpha))
+    bounds = []
+    for _ in range(12):
+        state, _, _ = kernels.memoized_passes(
+            tiles,
+            state,
+            alpha,
+            np.float64(ETA),
+            rule=kernels.MEAN_FIELD,
+            sweeps=2,
+            passes=1,
+            tolerance=np.float64(-np.inf),
+            momentum=np.float64(0),
+        )
+        topics, log_topics = kernels.topic_bound(np.asarray(state.total) + ETA, np.float64(ETA), alpha > 0)
+        per_document = kernels.document_bounds(tiles, log_topics, state.proportions, alpha)
+        bounds.append(float(topics) + packed().gather(per_document).sum())
+    assert np.all(np.diff(bounds) > -1e-9)
+    assert bounds[-1] > bounds[0] + 1
+
+
+# ── merging ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_merging_joins_the_most_similar_topics():
+    rng = np.random.default_rng(3)
+    two = rng.dirichlet(np.full(30, 0.1), 2) * np.array([[400.0], [90.0]])
+    noisy = np.stack([two[0] * 0.7, two[1], two[0] * 0.3 + 0.01])
+    merged = merge_topics(noisy, 2)
+    np.testing.assert_allclose(merged, [noisy[0] + noisy[2], noisy[1]])
+    np.testing.assert_allclose(merge_topics(noisy, 1).sum(), noisy.sum())
+    np.testing.assert_array_equal(merge_topics(noisy, 5), noisy)
 
 
 # ── the estimator ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -158,9 +327,9 @@ def test_recorded_marginal_bound_is_that_of_the_carried_state(monkeypatch):
     evaluate = estimator._marginal_bound
     monkeypatch.setattr(estimator, "_marginal_bound", lambda *args: seen.append(args) or evaluate(*args))
     estimate = estimator.fit((3,), jax.random.key(0), None)
-    ((model, _, gammas, alpha),) = seen
+    ((model, _, gamma, capacity),) = seen
     assert model is estimate.model
-    assert evaluate(estimate.model, estimate.natural["topic_word"], gammas, alpha) == estimate.log_lower
+    assert evaluate(estimate.model, estimate.natural["topic_word"], gamma, capacity) == estimate.log_lower
     assert estimate.natural["topic_word"].shape == (3, N_WORDS)
     assert estimator.fit((3,), jax.random.key(0), None).log_lower == estimate.log_lower
 

@@ -13,7 +13,7 @@ from jax.scipy.special import gammaln
 from scipy.special import gammaln as scipy_gammaln
 
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit, first, hyperparameter
-from lvsearch.models.families import Bernoulli, Beta, Categorical, Dirichlet, Gaussian, GaussianStatistics
+from lvsearch.models.families import Categorical, Dirichlet, Gaussian, GaussianStatistics
 
 
 def log_relabellings(rows: np.ndarray) -> float:
@@ -45,6 +45,7 @@ class PointMixture(Model):
 
     size_names: ClassVar[tuple[str, ...]] = ("components",)
     nested: ClassVar[bool] = True
+    unit_type: ClassVar[type] = Point
     representation: ClassVar[str] = "component"
 
     def __init__(self, total: Any, prior_precision: Any, precision: Any):
@@ -109,103 +110,5 @@ class PointMixture(Model):
         means = jax.random.normal(keys[1], size) / jnp.sqrt(self.prior_precision)
         g = {"weights": log_weights, "means": square_statistics(means)}
         l = {"component": jax.nn.one_hot(jax.random.categorical(keys[2], log_weights, shape=(n,)), size[0])}
-        draw = jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))
-        return g, l, draw(jax.random.split(keys[3], n), l, units)
-
-
-class Row(NamedTuple):
-    """One row of a matrix: values (dim,), and which of them were observed."""
-
-    value: Any
-    observed: Any
-
-
-class FeatureModel(Model):
-    """The finite linear-Gaussian Indian buffet: rows are sums of the loadings of the features they have, plus noise.
-
-    stick_k ~ Beta(rate/K, 1); z_k ~ Bernoulli(stick_k); loading_kd ~ Normal(0, 1/loading_precision);
-    x_d ~ Normal(Σ_k z_k loading_kd, 1/precision).
-
-    The features of a row interact, and so do the loadings of different features: both sites are taken by slices.
-    """
-
-    rate: np.ndarray
-    loading_precision: np.ndarray
-    precision: np.ndarray
-
-    size_names: ClassVar[tuple[str, ...]] = ("features",)
-    nested: ClassVar[bool] = True
-    representation: ClassVar[str] = "features"
-
-    def __init__(self, rate: Any, loading_precision: Any, precision: Any):
-        self.rate, self.precision = hyperparameter(rate), hyperparameter(precision)
-        self.loading_precision = hyperparameter(loading_precision)
-
-    def describe(self) -> str:
-        return "rows as sums of features"
-
-    def globals(self) -> dict[str, Site]:
-        return {
-            "sticks": Site(Beta(), ("feature",)),
-            "loadings": Site(Gaussian(), ("feature", "dim"), slices="feature"),
-        }
-
-    def locals(self) -> dict[str, Site]:
-        return {"features": Site(Bernoulli(), ("feature",), slices="feature")}
-
-    def extents(self, unit: Unit) -> dict[str, int]:
-        return {}
-
-    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Any]:
-        return {"feature": first(size[0], capacity[0])}
-
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Any:
-        exists = on["feature"]
-        rate = self.rate / exists.sum()
-        sticks = jnp.log(rate) + (rate - 1) * g["sticks"].log_value
-        normaliser = 0.5 * jnp.log(self.loading_precision / (2 * jnp.pi))
-        loadings = (normaliser + self.loading_precision * g["loadings"].negative_half_square).sum(-1)
-        return (sticks + loadings).sum(where=exists)
-
-    def log_unit(self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks) -> Any:
-        exists, z, loadings = on["feature"], l["features"], g["loadings"]
-        sticks = (z * g["sticks"].log_value + (1 - z) * g["sticks"].log_complement).sum(where=exists)
-        x = jnp.where(unit.observed, unit.value, 0.0)
-        parts = z[:, None] * loadings.value  # (feature, dim)
-        pairs = parts.sum(0) ** 2 - (parts**2).sum(0)  # Σ_{k≠j} z_k z_j A_k A_j
-        squares = (z[:, None] * -2 * loadings.negative_half_square).sum(0)  # z² = z
-        residual = x**2 - 2 * x * parts.sum(0) + pairs + squares
-        density = 0.5 * jnp.log(self.precision / (2 * jnp.pi)) - 0.5 * self.precision * residual
-        return sticks + jnp.where(unit.observed, density, 0.0).sum()
-
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        columns = [np.asarray(leaf).reshape(len(leaf), -1)[: size[0]] for leaf in jax.tree.leaves(dict(natural))]
-        return log_relabellings(np.concatenate(columns, axis=1))
-
-    def ceiling(self, units: Row) -> float:
-        """No density of precision λ exceeds √(λ/2π)."""
-        return float(np.sum(units.observed) * max(0.5 * np.log(self.precision / (2 * np.pi)), 0.0))
-
-    def plug_in(self) -> "FeatureModel":
-        raise NotImplementedError("no point family for real numbers")
-
-    def draw_unit(self, key: Any, g: Any, l: Any, unit: Row, on: Masks) -> Row:
-        mean = l["features"] @ g["loadings"].value
-        return Row(mean + jax.random.normal(key, mean.shape) / jnp.sqrt(self.precision), unit.observed)
-
-    def simulate(self, key: Any, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> Any:
-        keys = jax.random.split(key, 4)
-        on = self.active(size, size)
-        n, n_dims = np.shape(units.value)
-        g = {
-            "sticks": Beta().sample(
-                keys[0],
-                Beta.statistics_type(jnp.broadcast_to(self.rate / size[0] - 1, size), jnp.zeros(size)),
-            ),
-            "loadings": square_statistics(
-                jax.random.normal(keys[1], (*size, n_dims)) / jnp.sqrt(self.loading_precision)
-            ),
-        }
-        l = {"features": jax.random.bernoulli(keys[2], jnp.exp(g["sticks"].log_value), (n, *size)).astype(float)}
         draw = jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))
         return g, l, draw(jax.random.split(keys[3], n), l, units)

@@ -1,4 +1,4 @@
-"""Inverses of digamma equations: the parameters of Gamma and Dirichlet distributions from their expected logarithms.
+"""Digamma equations: e^ψ fast, and the parameters of Gamma and Dirichlet distributions from their expected logarithms.
 
 Source: Minka (2000, revised 2012), "Estimating a Dirichlet distribution", appendix C, and Minka (2002), "Estimating a
 Gamma distribution", for the starting points. The Dirichlet is solved through one scalar equation for its total.
@@ -14,6 +14,45 @@ from jaxtyping import Array
 INVERSE_STEPS = 6
 GAMMA_STEPS = 8
 DIRICHLET_STEPS = 24
+
+
+def _shifted(x: Any) -> tuple[Any, Any]:
+    """(y, r) with ψ(x) = log y − r, for x > 0: three divisions, no logarithm.
+
+    ψ(x) = ψ(x + 8) − Σ_{i<8} 1/(x + i), the sum in pairs as a function of t = x(x + 7), and the asymptotic series at
+    y = x + 8.
+    """
+    t = x * (x + 7)
+    steps = (2 * x + 7) * ((2 * t + 12) / (t * (t + 12)) + (2 * t + 16) / ((t + 6) * (t + 10)))
+    y = x + 8
+    i = 1 / y
+    i2 = i * i
+    series = i / 2 + i2 * (1 / 12 - i2 * (1 / 120 - i2 * (1 / 252 - i2 * (1 / 240 - i2 / 132))))
+    return y, series + steps
+
+
+def digamma_positive(x: Any) -> Array:
+    """ψ(x) for x > 0, several times cheaper than the library's; absolute error below 1e-11 of max(1, 1/x) (float64)."""
+    y, r = _shifted(x)
+    return jnp.log(y) - r
+
+
+def exp_digamma(x: Any) -> Array:
+    """e^ψ(x) for x > 0, 0 for x ≤ 0; relative error below 1e-5 (float32, where ψ > −20) and 1e-11 (float64)."""
+    positive = x > 0
+    y, r = _shifted(jnp.where(positive, x, 1.0))
+    return jnp.where(positive, y * jnp.exp(-r), 0.0)
+
+
+def log_gamma_positive(x: Any) -> Array:
+    """log Γ(x) for x > 0 by Stirling's series at x + 8; absolute error below 1e-11 of max(1, |log Γ|) (float64)."""
+    t = x * (x + 7)
+    y = x + 8
+    i = 1 / y
+    i2 = i * i
+    series = i * (1 / 12 - i2 * (1 / 360 - i2 * (1 / 1260 - i2 * (1 / 1680 - i2 / 1188))))
+    stirling = (y - 0.5) * jnp.log(y) - y + 0.5 * jnp.log(2 * jnp.pi) + series
+    return stirling - jnp.log(t * (t + 12)) - jnp.log((t + 6) * (t + 10))
 
 
 def inverse_digamma(y: Any) -> Array:

@@ -1,15 +1,19 @@
 """What every exponential family can do, and the few functions that all of them share."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Key
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution as NumpyroDistribution
+else:
+    NumpyroDistribution = Any  # NumPyro takes a quarter of a second to import: only `to_numpyro` does
 
 Element = Float[Array, "*element"]
 Event = Float[Array, "*element event"]
@@ -54,7 +58,7 @@ class Family(eqx.Module, Generic[T]):
         """x from t(x). Given expected statistics, x at those statistics (a geometric mean, where t is a logarithm)."""
 
     @abstractmethod
-    def to_numpyro(self, natural: T) -> dist.Distribution:
+    def to_numpyro(self, natural: T) -> NumpyroDistribution:
         """The distribution of x, over what `value` returns, its batch shape the elements. Takes no mask."""
 
 

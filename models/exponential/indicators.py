@@ -5,7 +5,6 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from lvsearch.models.exponential.family import (
@@ -13,6 +12,7 @@ from lvsearch.models.exponential.family import (
     Event,
     EventMask,
     IndicatorFamily,
+    NumpyroDistribution,
     RandomKey,
     keep,
     keep_some,
@@ -58,7 +58,9 @@ class Categorical(IndicatorFamily[Event]):
         known = statistics if event_mask is None else jnp.where(event_mask, statistics, -jnp.inf)
         return jnp.argmax(known, axis=-1)
 
-    def to_numpyro(self, natural: Event) -> dist.Distribution:
+    def to_numpyro(self, natural: Event) -> NumpyroDistribution:
+        import numpyro.distributions as dist
+
         return dist.CategoricalLogits(natural)
 
 
@@ -94,5 +96,7 @@ class Bernoulli(IndicatorFamily[Element]):
     def value(self, statistics: Element, event_mask: None = None) -> Float[Array, "*element"]:
         return jnp.asarray(statistics)
 
-    def to_numpyro(self, natural: Element) -> dist.Distribution:
+    def to_numpyro(self, natural: Element) -> NumpyroDistribution:
+        import numpyro.distributions as dist
+
         return dist.BernoulliLogits(natural)

@@ -1,17 +1,14 @@
 """The Normal–Gamma: the conjugate prior of a Gaussian's mean and precision."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float
-from numpyro.distributions import constraints
-from numpyro.distributions.util import validate_sample
 
 from lvsearch.models.exponential.digamma import gamma_shape
-from lvsearch.models.exponential.family import Element, RandomKey, UnitCarrierFamily
+from lvsearch.models.exponential.family import Element, NumpyroDistribution, RandomKey, UnitCarrierFamily
 from lvsearch.models.exponential.scalars import LOG_2PI, draw_gaussian
 
 
@@ -77,44 +74,10 @@ class NormalGamma(UnitCarrierFamily[NormalGammaStatistics]):
         precision = -statistics.negative_precision
         return MeanAndPrecision(statistics.precision_mean / precision, precision)
 
-    def to_numpyro(self, natural: NormalGammaStatistics) -> dist.Distribution:
+    def to_numpyro(self, natural: NormalGammaStatistics) -> NumpyroDistribution:
+        from lvsearch.models.exponential.normal_gamma_numpyro import NormalGammaDistribution
+
         return NormalGammaDistribution(*_normal_gamma_parameters(natural))
-
-
-class NormalGammaDistribution(dist.Distribution):
-    """The NumPyro form of `NormalGamma`: (μ, τ) on the last axis."""
-
-    arg_constraints: ClassVar = {
-        "precision_shape": constraints.positive,
-        "precision_rate": constraints.positive,
-        "centre": constraints.real,
-        "pseudo_count": constraints.positive,
-    }
-
-    def __init__(self, precision_shape, precision_rate, centre, pseudo_count, *, validate_args=None):
-        self.precision_shape, self.precision_rate = precision_shape, precision_rate
-        self.centre, self.pseudo_count = centre, pseudo_count
-        super().__init__(jnp.shape(precision_shape), (2,), validate_args=validate_args)
-
-    @constraints.dependent_property(is_discrete=False, event_dim=1)  # pyright: ignore[reportArgumentType]
-    def support(self):
-        return constraints.independent(constraints.cat([constraints.real, constraints.positive], -1), 1)
-
-    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()):
-        key_precision, key_mean = jax.random.split(key)
-        precision = self._precision().sample(key_precision, sample_shape)
-        return jnp.stack([self._mean_given(precision).sample(key_mean), precision], -1)
-
-    @validate_sample
-    def log_prob(self, value: Any, intermediates: Any = None):
-        mean, precision = value[..., 0], value[..., 1]
-        return self._precision().log_prob(precision) + self._mean_given(precision).log_prob(mean)
-
-    def _precision(self):
-        return dist.Gamma(self.precision_shape, self.precision_rate)
-
-    def _mean_given(self, precision):
-        return dist.Normal(self.centre, (self.pseudo_count * precision) ** -0.5)
 
 
 def _normal_gamma_parameters(natural: NormalGammaStatistics) -> tuple[Array, Array, Array, Array]:

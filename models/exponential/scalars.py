@@ -5,12 +5,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float
 
 from lvsearch.models.exponential.digamma import gamma_shape
-from lvsearch.models.exponential.family import Element, Family, RandomKey, UnitCarrierFamily
+from lvsearch.models.exponential.family import Element, Family, NumpyroDistribution, RandomKey, UnitCarrierFamily
 from lvsearch.models.exponential.simplex import Dirichlet
 
 LOG_2PI = math.log(2 * math.pi)
@@ -50,7 +49,9 @@ class Beta(UnitCarrierFamily[BetaStatistics]):
     def value(self, statistics: BetaStatistics, event_mask: None = None) -> Float[Array, "..."]:
         return jnp.exp(statistics.log_value)
 
-    def to_numpyro(self, natural: BetaStatistics) -> dist.Distribution:
+    def to_numpyro(self, natural: BetaStatistics) -> NumpyroDistribution:
+        import numpyro.distributions as dist
+
         return dist.Beta(natural.log_value + 1, natural.log_complement + 1)
 
 
@@ -96,7 +97,9 @@ class Gamma(UnitCarrierFamily[GammaStatistics]):
         """x; of expected statistics, E[x]."""
         return -statistics.negative_value
 
-    def to_numpyro(self, natural: GammaStatistics) -> dist.Distribution:
+    def to_numpyro(self, natural: GammaStatistics) -> NumpyroDistribution:
+        import numpyro.distributions as dist
+
         return dist.Gamma(natural.log_value + 1, natural.negative_value)
 
 
@@ -137,7 +140,9 @@ class Gaussian(UnitCarrierFamily[GaussianStatistics]):
     def value(self, statistics: GaussianStatistics, event_mask: None = None) -> Float[Array, "..."]:
         return statistics.value
 
-    def to_numpyro(self, natural: GaussianStatistics) -> dist.Distribution:
+    def to_numpyro(self, natural: GaussianStatistics) -> NumpyroDistribution:
+        import numpyro.distributions as dist
+
         return dist.Normal(natural.value / natural.negative_half_square, natural.negative_half_square**-0.5)
 
 
@@ -176,7 +181,9 @@ class KnownPrecisionGaussian(Family[Element]):
     def value(self, statistics: Element, event_mask: None = None) -> Float[Array, "*element"]:
         return statistics
 
-    def to_numpyro(self, natural: Element) -> dist.Distribution:
+    def to_numpyro(self, natural: Element) -> NumpyroDistribution:
+        import numpyro.distributions as dist
+
         return dist.Normal(self.mean(natural), self._precision(natural) ** -0.5)
 
     def _precision(self, like: Element) -> Float[Array, "*element"]:

@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float
 
@@ -13,6 +12,7 @@ from lvsearch.models.exponential.family import (
     Event,
     EventMask,
     Family,
+    NumpyroDistribution,
     RandomKey,
     UnitCarrierFamily,
     inner,
@@ -55,7 +55,9 @@ class Dirichlet(UnitCarrierFamily[Event]):
     def value(self, statistics: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
         return keep(jnp.exp(statistics), event_mask)
 
-    def to_numpyro(self, natural: Event) -> dist.Distribution:
+    def to_numpyro(self, natural: Event) -> NumpyroDistribution:
+        import numpyro.distributions as dist
+
         return dist.Dirichlet(jnp.asarray(natural) + 1)
 
 
@@ -112,7 +114,9 @@ class PointSimplex(Family[Event]):
     def value(self, statistics: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
         return keep(jnp.exp(statistics), event_mask)
 
-    def to_numpyro(self, natural: Event) -> dist.Distribution:
+    def to_numpyro(self, natural: Event) -> NumpyroDistribution:
+        import numpyro.distributions as dist
+
         return dist.Delta(self.value(self.mean(natural)), event_dim=1)
 
 

@@ -1,0 +1,28 @@
+"""Samplers of binary features under the Indian buffet process, linear-Gaussian: what `map_features` is compared with.
+
+| sampler | loadings | a sweep | missing cells |
+|---|---|---|---|
+| `collapsed_gibbs` | integrated out | rows in turn, given all others | yes |
+| `uncollapsed_gibbs` | sampled | columns in turn, all rows at once | yes |
+| `slice_sampler` | integrated out | rows in turn, given explicit sticks | yes |
+| `particle_filter` | integrated out | one pass over the rows, no iteration | no |
+
+The first three start from any Z — from `map_features(…).features`, as Rai & Daumé recommend — or from no features, and
+may draw α, σ_x and σ_A too. All are scored by log p(X, [Z]) on left-ordered classes.
+"""
+
+from lvsearch.inference.feature_samplers.chain import FeatureTrace, Hyperpriors
+from lvsearch.inference.feature_samplers.collapsed import collapsed_gibbs
+from lvsearch.inference.feature_samplers.particles import ParticleTrace, particle_filter
+from lvsearch.inference.feature_samplers.sticks import slice_sampler
+from lvsearch.inference.feature_samplers.uncollapsed import uncollapsed_gibbs
+
+__all__ = [
+    "FeatureTrace",
+    "Hyperpriors",
+    "ParticleTrace",
+    "collapsed_gibbs",
+    "particle_filter",
+    "slice_sampler",
+    "uncollapsed_gibbs",
+]

@@ -1,0 +1,236 @@
+"""The posterior of the loadings given some rows, kept up to date as rows come and go, by rank-one updates.
+
+With r = σ_x²/σ_A², and for each column of X the rows in which it is observed,
+
+    M = (ZᵀZ + rI)⁻¹,   B = M ZᵀX:   A | Z, X ~ Normal(B, σ_x² M) column by column.
+
+The row (z, x) enters by M ← M − wwᵀ/(1 + q), B ← B + w(x − zB)/(1 + q), w = Mz, q = zᵀw, and leaves by the same with
+the signs of q and of both changes reversed (Doshi-Velez & Ghahramani 2009, §4). Given the *other* rows,
+
+    x | z ~ Normal(zB, σ_x² (1 + zᵀMz)),
+
+so flipping one feature changes the residual by a row of B and zᵀMz by two numbers: no determinant, no inverse.
+
+`SharedLoadings` is for X without missing cells, where all columns share one M; `PatternLoadings` holds one M for each
+set of rows in which columns are observed. On one core a collapsed sweep of 100 × 36 block images takes about 5 ms with
+the first, and with a tenth of the cells missing at random (36 patterns) about 40 ms with the second.
+"""
+
+from collections.abc import Callable
+from math import exp, log
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from lvsearch.inference.features.marginal import patterns, read_points
+
+Numbers = list[float]
+LogOdds = Callable[[int, Numbers], float]
+LARGEST_EXPONENT = 700.0
+
+
+class Cells(NamedTuple):
+    """X (N, D) with 0 in unobserved cells, the mask, and its distinct columns.
+
+    `patterns` (N, P): the rows in which each pattern's columns are observed. `pattern` (D,): the pattern of a column.
+    """
+
+    values: Float64[np.ndarray, "row column"]
+    observed: Bool[np.ndarray, "row column"]
+    patterns: Bool[np.ndarray, "row pattern"]
+    pattern: Int64[np.ndarray, " column"]
+
+
+class Spread(NamedTuple):
+    """Cells of one row that share a predictive variance: how many, that variance, and their sum of squared residuals.
+
+    Its log-density is −½ cells · log(2π variance) − squares/(2 variance).
+    """
+
+    cells: float
+    variance: float
+    squares: float
+
+
+def read_cells(X: Any, observed: Any) -> Cells:
+    """Raises ValueError for shapes that do not fit and for an observed cell that is not finite."""
+    values, mask = read_points(X, observed)
+    if not len(values):
+        raise ValueError("got X with no rows, expected at least one")
+    distinct, pattern = patterns(mask)
+    return Cells(values, mask, distinct, pattern)
+
+
+def fit_loadings(cells: Cells, features: np.ndarray, ratio: float) -> "SharedLoadings | PatternLoadings":
+    """The posterior given all rows. features: Z (N, K) in float64. ratio: r = σ_x²/σ_A²."""
+    if cells.observed.all():
+        return SharedLoadings.fit(cells.values, features, ratio)
+    return PatternLoadings.fit(cells, features, ratio)
+
+
+def visits(rng: np.random.Generator, n_features: int) -> list[tuple[int, float]]:
+    """(feature, uniform number) for each feature, in random order.
+
+    The order must be random. Columns stand in the order in which features were born, so a fixed order would depend on
+    the state, and a sweep over it leaves the posterior only almost invariant: with three rows and two columns, 40,000
+    sweeps put the number of features that rows share 8 standard errors off.
+    """
+    return list(zip(rng.permutation(n_features).tolist(), rng.random(n_features).tolist(), strict=True))
+
+
+class SharedLoadings(NamedTuple):
+    """One M (K, K) for all columns, B (K, D)."""
+
+    covariance: Float64[np.ndarray, "feature feature"]
+    mean: Float64[np.ndarray, "feature column"]
+    values: Float64[np.ndarray, "row column"]
+    ratio: float
+
+    @classmethod
+    def fit(cls, values: np.ndarray, features: np.ndarray, ratio: float) -> "SharedLoadings":
+        covariance = np.linalg.inv(features.T @ features + ratio * np.eye(features.shape[1]))
+        return cls(covariance, covariance @ (features.T @ values), values, ratio)
+
+    def draw(self, rng: np.random.Generator, sigma_x: float) -> np.ndarray:
+        """A (K, D)."""
+        noise = rng.standard_normal(self.mean.shape)
+        return self.mean + sigma_x * (np.linalg.cholesky(self.covariance) @ noise) if len(noise) else noise
+
+    def updated(self, row: int, z: np.ndarray, sign: float) -> "SharedLoadings":
+        """With the row's data added under features z (sign 1.0), or taken out again (−1.0)."""
+        w = self.covariance @ z
+        scaled = w * (sign / (1.0 + sign * float(z @ w)))
+        residual = self.values[row] - z @ self.mean
+        return self._replace(
+            covariance=self.covariance - scaled[:, None] * w, mean=self.mean + scaled[:, None] * residual
+        )
+
+    def select(self, keep: np.ndarray) -> "SharedLoadings":
+        """Without the features that no row has any more: they are independent of the others."""
+        return self._replace(covariance=self.covariance[np.ix_(keep, keep)], mean=self.mean[keep])
+
+    def extended(self, more: int) -> "SharedLoadings":
+        """With `more` features that no row has: their loadings have their prior, variance 1/r in units of σ_x²."""
+        old, columns = self.mean.shape
+        covariance = np.eye(old + more) / self.ratio
+        covariance[:old, :old] = self.covariance
+        return self._replace(covariance=covariance, mean=np.concatenate([self.mean, np.zeros((more, columns))]))
+
+    def draw_row(
+        self,
+        row: int,
+        z: np.ndarray,
+        log_odds: LogOdds,
+        rng: np.random.Generator,
+        sigma_x: float,
+        extra: float,
+    ) -> tuple[Numbers, list[Spread]]:
+        """One Gibbs step of each of the row's features in random order; the posterior is that given the *other* rows.
+
+        log_odds(k, z): prior log odds of feature k given the row's other features as they are now.
+        extra: added to zᵀMz, for features that stay as they are. Returns z and the row's `Spread` at it.
+        """
+        covariance, mean = self.covariance, self.mean
+        z = z.copy()
+        w = covariance @ z
+        residual = self.values[row] - z @ mean
+        along = mean @ residual
+        across = mean @ mean.T
+        variance, squares = 1.0 + float(z @ w) + extra, float(residual @ residual)
+        half_cells, two_noise = 0.5 * len(residual), 2 * sigma_x**2
+        own, lengths = covariance.diagonal().tolist(), across.diagonal().tolist()
+        current, w_list, along_list = z.tolist(), w.tolist(), along.tolist()
+        score = half_cells * log(variance) + squares / (two_noise * variance)
+        for k, uniform in visits(rng, len(current)):
+            step = 1.0 - 2.0 * current[k]
+            new_variance = variance + 2 * step * w_list[k] + own[k]
+            new_squares = squares - 2 * step * along_list[k] + lengths[k]
+            new_score = half_cells * log(new_variance) + new_squares / (two_noise * new_variance)
+            against = new_score - score - step * log_odds(k, current)
+            if uniform * (1.0 + exp(min(against, LARGEST_EXPONENT))) < 1.0:  # with probability 1 / (1 + e^against)
+                variance, squares, score = new_variance, new_squares, new_score
+                current[k] += step
+                w += step * covariance[k]
+                along -= step * across[k]
+                w_list, along_list = w.tolist(), along.tolist()
+        return current, [Spread(2 * half_cells, sigma_x**2 * variance, squares)]
+
+
+class PatternLoadings(NamedTuple):
+    """One M for each pattern of observed rows (P, K, K), B (K, D)."""
+
+    covariance: Float64[np.ndarray, "pattern feature feature"]
+    mean: Float64[np.ndarray, "feature column"]
+    cells: Cells
+    ratio: float
+
+    @classmethod
+    def fit(cls, cells: Cells, features: np.ndarray, ratio: float) -> "PatternLoadings":
+        n_features = features.shape[1]
+        precision = np.einsum("nk,np,nj->pkj", features, cells.patterns, features) + ratio * np.eye(n_features)
+        covariance = np.linalg.inv(precision)
+        mean = np.einsum("dkj,jd->kd", covariance[cells.pattern], features.T @ cells.values)
+        return cls(covariance, mean, cells, ratio)
+
+    def draw(self, rng: np.random.Generator, sigma_x: float) -> np.ndarray:
+        """A (K, D)."""
+        noise = rng.standard_normal(self.mean.shape)
+        roots = np.linalg.cholesky(self.covariance)[self.cells.pattern]
+        return self.mean + sigma_x * np.einsum("dkj,jd->kd", roots, noise)
+
+    def _seen(self, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The columns observed in this row, the patterns they have, and which of those each column has."""
+        columns = np.flatnonzero(self.cells.observed[row])
+        present, which = np.unique(self.cells.pattern[columns], return_inverse=True)
+        return columns, present, which
+
+    def updated(self, row: int, z: np.ndarray, sign: float) -> "PatternLoadings":
+        """With the row's data added under features z (sign 1.0), or taken out again (−1.0)."""
+        columns, present, which = self._seen(row)
+        w = self.covariance[present] @ z  # (pattern, feature)
+        scaled = w * (sign / (1.0 + sign * (w @ z)))[:, None]
+        residual = self.cells.values[row, columns] - z @ self.mean[:, columns]
+        covariance, mean = self.covariance.copy(), self.mean.copy()
+        covariance[present] -= scaled[:, :, None] * w[:, None, :]
+        mean[:, columns] += scaled[which].T * residual
+        return self._replace(covariance=covariance, mean=mean)
+
+    def select(self, keep: np.ndarray) -> "PatternLoadings":
+        """Without the features that no row has any more."""
+        return self._replace(covariance=self.covariance[:, keep][:, :, keep], mean=self.mean[keep])
+
+    def extended(self, more: int) -> "PatternLoadings":
+        """With `more` features that no row has."""
+        old, columns = self.mean.shape
+        covariance = np.tile(np.eye(old + more) / self.ratio, (len(self.covariance), 1, 1))
+        covariance[:, :old, :old] = self.covariance
+        return self._replace(covariance=covariance, mean=np.concatenate([self.mean, np.zeros((more, columns))]))
+
+    def draw_row(
+        self, row: int, z: np.ndarray, log_odds: LogOdds, rng: np.random.Generator, sigma_x: float, extra: float
+    ) -> tuple[Numbers, list[Spread]]:
+        """As `SharedLoadings.draw_row`, with one variance and one sum of squares for each pattern seen in the row."""
+        columns, present, which = self._seen(row)
+        covariance, mean = self.covariance[present], self.mean[:, columns]
+        belongs = (which[:, None] == np.arange(len(present))).astype(np.float64)  # (column, pattern)
+        z = z.copy()
+        w = covariance @ z
+        residual = self.cells.values[row, columns] - z @ mean
+        half_cells, two_noise = 0.5 * belongs.sum(0), 2 * sigma_x**2
+        variance, squares = 1.0 + w @ z + extra, residual**2 @ belongs
+        score = float((half_cells * np.log(variance) + squares / (two_noise * variance)).sum())
+        current = z.tolist()
+        for k, uniform in visits(rng, len(current)):
+            step = 1.0 - 2.0 * current[k]
+            new_variance = variance + 2 * step * w[:, k] + covariance[:, k, k]
+            new_residual = residual - step * mean[k]
+            new_squares = new_residual**2 @ belongs
+            new_score = float((half_cells * np.log(new_variance) + new_squares / (two_noise * new_variance)).sum())
+            against = new_score - score - step * log_odds(k, current)
+            if uniform * (1.0 + exp(min(against, LARGEST_EXPONENT))) < 1.0:  # with probability 1 / (1 + e^against)
+                variance, squares, score, residual = new_variance, new_squares, new_score, new_residual
+                current[k] += step
+                w = w + step * covariance[:, k]
+        spreads = zip(2 * half_cells, sigma_x**2 * variance, squares, strict=True)
+        return current, [Spread(float(n), float(s), float(e)) for n, s, e in spreads]

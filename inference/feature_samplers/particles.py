@@ -1,0 +1,298 @@
+"""A particle filter over rows: one pass, no iteration.
+
+Source: Wood & Griffiths (2007), with a proposal that looks at the row. A particle holds features of the rows seen so
+far and the posterior of the loadings given them. At row n (counted from 1), with m_k the rows so far with feature k,
+
+    p(z_nk = 1) = m_k / n,   new features ~ Poisson(α/n),   x_n | z_n ~ Normal(z_n B, σ_x² (1 + z_nᵀ M z_n)).
+
+Proposal: from z = 0, `PASSES` passes set each feature to the likelier value; then each feature in turn is drawn from
+its conditional with the later ones at those values, its probability kept in [FLOOR, 1 − FLOOR]; then the number of new
+features from its conditional. Departure: Wood & Griffiths propose from the prior. The weight is
+
+    Σ_j Poisson(j; α/n) p(x_n | z_n, j new) · Π_k p(z_nk) / q(z_nk),
+
+and the product over rows of the average weights is an unbiased estimate of p(X). Particles are resampled systematically
+when the effective number falls below half of them.
+"""
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array
+from scipy.special import expit, gammaln
+
+from lvsearch.inference.feature_samplers.chain import Hyperparameters, generator, log_joint
+from lvsearch.inference.feature_samplers.loadings import read_cells
+from lvsearch.inference.feature_samplers.new_features import TAIL
+from lvsearch.inference.features import left_ordered
+from lvsearch.inference.features.marginal import positive
+
+PASSES = 2
+FLOOR = 0.01
+SPARE = 4
+"""Empty places for features are added this many at a time: arrays change shape seldom."""
+
+
+@dataclass(frozen=True)
+class ParticleTrace:
+    """What one pass left.
+
+    | field | meaning |
+    |---|---|
+    | `log_evidence` | estimate of log p(X | α, σ_x, σ_A) in nats; its exponential is unbiased |
+    | `log_joint` | log p(X, [Z]) of `best`, in nats, on the scale of the other samplers |
+    | `best` | the Z of the particle with the highest log p(X, Z), left-ordered |
+    | `particles` | Z (N, K₊) of each particle, left-ordered |
+    | `log_weights` | of each particle, normalised |
+    | `effective` | (N,) effective number of particles after each row, before resampling |
+    | `seconds` | (N,) of each row |
+    """
+
+    log_evidence: float
+    log_joint: float
+    best: np.ndarray
+    particles: tuple[np.ndarray, ...]
+    log_weights: np.ndarray
+    effective: np.ndarray
+    seconds: np.ndarray
+
+
+class Particles(NamedTuple):
+    """S particles with places for K features: a place not yet taken has count 0, M = 1/r and B = 0."""
+
+    counts: np.ndarray  # (particle, feature)
+    covariance: np.ndarray  # (particle, feature, feature)
+    mean: np.ndarray  # (particle, feature, column)
+
+
+class Proposed(NamedTuple):
+    """Features of one row for each particle, and log of prior · likelihood / proposal."""
+
+    features: np.ndarray  # (particle, feature)
+    log_weight: np.ndarray
+    log_prior: np.ndarray  # of the row's features, for ranking particles
+    log_likelihood: np.ndarray
+
+
+class RowFit(NamedTuple):
+    """One row against each particle's loadings, at the features z it has now."""
+
+    z: np.ndarray  # (particle, feature)
+    spread: np.ndarray  # M z (particle, feature)
+    variance: np.ndarray  # 1 + zᵀMz (particle,)
+    residual: np.ndarray  # (particle, column)
+
+    def log_likelihood(self, sigma_x: float, added: np.ndarray | float = 0.0) -> np.ndarray:
+        """log p(x | z) in nats; `added` to the variance of each cell."""
+        variance = sigma_x**2 * self.variance + added
+        n_columns = self.residual.shape[1]
+        squares = (self.residual**2).sum(1)
+        return -0.5 * (n_columns * np.log(2 * np.pi * variance) + squares / variance)
+
+    def flipped(self, particles: Particles, k: int) -> "RowFit":
+        """With feature k of every particle changed."""
+        step = 1 - 2 * self.z[:, k]
+        z = self.z.copy()
+        z[:, k] += step
+        return RowFit(
+            z,
+            self.spread + step[:, None] * particles.covariance[:, k],
+            self.variance + 2 * step * self.spread[:, k] + particles.covariance[:, k, k],
+            self.residual - step[:, None] * particles.mean[:, k],
+        )
+
+    def where(self, chosen: np.ndarray, other: "RowFit") -> "RowFit":
+        """`self` for the chosen particles, `other` for the rest."""
+        pairs = zip(self, other, strict=True)
+        return RowFit(*(np.where(chosen.reshape((-1,) + (1,) * (a.ndim - 1)), a, b) for a, b in pairs))
+
+
+def particle_filter(
+    X: Any,
+    *,
+    key: Array,
+    alpha: float,
+    sigma_x: float,
+    sigma_a: float,
+    n_particles: int = 100,
+    start: Any = None,
+) -> ParticleTrace:
+    """Features of the rows of X in their order, by sequential importance sampling with resampling.
+
+    X: (N, D), no missing cells. start: Z (n, K) binary, the features of the first n ≤ N rows, such as those found by
+    search: every particle begins with them, and `log_evidence` is then of the later rows given them. Raises ValueError
+    for a cell that is not finite, for shapes that do not fit, and for numbers that are not positive.
+    """
+    cells = read_cells(X, None)
+    hyper = Hyperparameters(positive("alpha", alpha), positive("sigma_x", sigma_x), positive("sigma_a", sigma_a))
+    if n_particles < 1:
+        raise ValueError(f"got n_particles={n_particles}, expected at least 1")
+    rng = generator(key)
+    n_rows = len(cells.values)
+    known = left_ordered(np.zeros((0, 0)) if start is None else start).astype(np.float64)
+    if len(known) > n_rows:
+        raise ValueError(f"got start with {len(known)} rows, expected at most the {n_rows} rows of X")
+    particles = _begin(cells.values[: len(known)], known, hyper, n_particles)
+    log_weights = np.full(n_particles, -np.log(n_particles))
+    score, log_evidence = np.zeros(n_particles), 0.0
+    drawn, ancestors, effective, seconds = [], [], [], []
+    for row in range(len(known), n_rows):
+        begun = perf_counter()
+        proposed = propose(rng, particles, cells.values[row], row + 1, hyper)
+        particles = _with_room(particles, proposed.features.shape[1], hyper)
+        log_weights = log_weights + proposed.log_weight
+        total = float(np.logaddexp.reduce(log_weights))
+        log_evidence += total
+        log_weights = log_weights - total
+        score += proposed.log_prior + proposed.log_likelihood
+        particles = _with_row(particles, proposed.features, cells.values[row])
+        effective.append(float(1 / np.exp(2 * log_weights).sum()))
+        parents = np.arange(n_particles)
+        if effective[-1] < n_particles / 2 and row + 1 < n_rows:
+            parents = systematic(np.exp(log_weights), rng.random())
+            particles = Particles(*(array[parents] for array in particles))
+            score, log_weights = score[parents], np.full(n_particles, -np.log(n_particles))
+        drawn.append(proposed.features.astype(np.int8))
+        ancestors.append(parents)
+        seconds.append(perf_counter() - begun)
+    histories = _histories(drawn, ancestors, known, n_particles)
+    best = histories[int(np.argmax(score))]
+    return ParticleTrace(
+        log_evidence,
+        log_joint(cells, best, hyper),
+        best,
+        histories,
+        log_weights,
+        np.array(effective),
+        np.array(seconds),
+    )
+
+
+def systematic(weights: np.ndarray, uniform: float) -> np.ndarray:
+    """Indices (S,): each particle is kept ⌊S w⌋ or ⌈S w⌉ times, S w on average."""
+    positions = (np.arange(len(weights)) + uniform) / len(weights)
+    return np.minimum(np.searchsorted(np.cumsum(weights), positions, side="right"), len(weights) - 1)
+
+
+def propose(
+    rng: np.random.Generator, particles: Particles, x: np.ndarray, row: int, hyper: Hyperparameters
+) -> Proposed:
+    """Features of the `row`-th row (counted from 1) for every particle; new ones take the first free places."""
+    n_particles, n_places = particles.counts.shape
+    taken = particles.counts > 0
+    with np.errstate(divide="ignore"):
+        log_has = np.where(taken, np.log(particles.counts / row), -np.inf)
+        log_has_not = np.where(taken, np.log1p(-particles.counts / row), 0.0)
+    used = np.flatnonzero(taken.any(0)).tolist()
+    fit = RowFit(
+        np.zeros((n_particles, n_places)),
+        np.zeros((n_particles, n_places)),
+        np.ones(n_particles),
+        np.broadcast_to(x, (n_particles, len(x))),
+    )
+
+    def conditional(fit: RowFit, k: int) -> tuple[RowFit, np.ndarray]:
+        """The other value of feature k, and the log odds of having it."""
+        other = fit.flipped(particles, k)
+        step = 1 - 2 * fit.z[:, k]
+        gain = other.log_likelihood(hyper.sigma_x) - fit.log_likelihood(hyper.sigma_x)
+        return other, log_has[:, k] - log_has_not[:, k] + step * gain
+
+    for k in used * PASSES:
+        other, log_odds = conditional(fit, k)
+        fit = other.where((log_odds > 0) != (fit.z[:, k] > 0), fit)
+    log_prior, log_proposal = np.zeros(n_particles), np.zeros(n_particles)
+    for k in used:
+        other, log_odds = conditional(fit, k)
+        probability = np.where(taken[:, k], np.clip(expit(log_odds), FLOOR, 1 - FLOOR), 0.0)
+        has = rng.random(n_particles) < probability
+        log_proposal += np.log(np.where(has, probability, 1 - probability))
+        log_prior += np.where(has, log_has[:, k], log_has_not[:, k])
+        fit = other.where(has != (fit.z[:, k] > 0), fit)
+
+    more, log_sum, log_new, log_likelihood = _draw_new(rng, fit, hyper, hyper.alpha / row)
+    features = fit.z
+    opened = taken.sum(1)
+    wanted = int((opened + more).max())
+    if wanted > n_places:
+        features = np.concatenate([features, np.zeros((n_particles, wanted + SPARE - n_places))], axis=1)
+    place = np.arange(features.shape[1])
+    features = np.where((place >= opened[:, None]) & (place < (opened + more)[:, None]), 1.0, features)
+    return Proposed(features, log_prior - log_proposal + log_sum, log_prior + log_new, log_likelihood)
+
+
+def _draw_new(
+    rng: np.random.Generator, fit: RowFit, hyper: Hyperparameters, rate: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Per particle: the number j of new features, log Σ_j Poisson(j) p(x | j), and both factors at the drawn j."""
+    n_columns, squares = fit.residual.shape[1], (fit.residual**2).sum(1)
+    noise = hyper.sigma_x**2 * fit.variance
+    most = fit.log_likelihood(hyper.sigma_x, np.maximum(squares / n_columns - noise, 0.0))
+    priors, likelihoods = [], []
+    highest = np.full(len(squares), -np.inf)
+    while True:
+        j = len(priors)
+        log_poisson = float(j * np.log(rate) - rate - gammaln(j + 1))
+        if j + 1 >= 2 * rate and np.all(log_poisson + most < highest - TAIL):
+            break
+        priors.append(log_poisson)
+        likelihoods.append(fit.log_likelihood(hyper.sigma_x, j * hyper.sigma_a**2))
+        highest = np.maximum(highest, log_poisson + likelihoods[-1])
+    log_terms = np.array(priors)[:, None] + np.array(likelihoods)
+    log_sum = np.logaddexp.reduce(log_terms, axis=0)
+    cumulative = np.cumsum(np.exp(log_terms - log_sum), axis=0)
+    more = np.minimum((rng.random(len(squares)) * cumulative[-1] >= cumulative).sum(0), len(priors) - 1)
+    each = np.arange(len(squares))
+    return more, log_sum, np.array(priors)[more], np.array(likelihoods)[more, each]
+
+
+def _begin(values: np.ndarray, known: np.ndarray, hyper: Hyperparameters, n_particles: int) -> Particles:
+    """Every particle with the features `known` of the first rows."""
+    n_features = known.shape[1]
+    covariance = np.linalg.inv(known.T @ known + (hyper.sigma_x / hyper.sigma_a) ** 2 * np.eye(n_features))
+    mean = covariance @ (known.T @ values) if len(known) else np.zeros((0, values.shape[1]))
+    one = (known.sum(0), covariance, mean)
+    return Particles(*(np.broadcast_to(array, (n_particles, *array.shape)) for array in one))
+
+
+def _with_room(particles: Particles, n_places: int, hyper: Hyperparameters) -> Particles:
+    """With free places up to `n_places`."""
+    n_particles, old, _ = particles.mean.shape
+    if n_places == old:
+        return particles
+    covariance = np.tile(np.eye(n_places) * (hyper.sigma_a / hyper.sigma_x) ** 2, (n_particles, 1, 1))
+    covariance[:, :old, :old] = particles.covariance
+    room = n_places - old
+    return Particles(
+        np.pad(particles.counts, ((0, 0), (0, room))),
+        covariance,
+        np.pad(particles.mean, ((0, 0), (0, room), (0, 0))),
+    )
+
+
+def _with_row(particles: Particles, features: np.ndarray, x: np.ndarray) -> Particles:
+    """The row's data enter each particle's posterior of the loadings (`loadings`, by rank one)."""
+    w = np.einsum("skj,sj->sk", particles.covariance, features)
+    scaled = w / (1 + (features * w).sum(1))[:, None]
+    residual = x - np.einsum("sk,skd->sd", features, particles.mean)
+    return Particles(
+        particles.counts + features,
+        particles.covariance - scaled[:, :, None] * w[:, None, :],
+        particles.mean + scaled[:, :, None] * residual[:, None, :],
+    )
+
+
+def _histories(
+    drawn: list[np.ndarray], ancestors: list[np.ndarray], known: np.ndarray, n_particles: int
+) -> tuple[np.ndarray, ...]:
+    """Z of each particle that is left, traced back through the resampling; left-ordered."""
+    n_places = max([known.shape[1], *(rows.shape[1] for rows in drawn)])
+    features = np.zeros((n_particles, len(known) + len(drawn), n_places), np.int64)
+    features[:, : len(known), : known.shape[1]] = known
+    line = np.arange(n_particles)
+    for step in range(len(drawn) - 1, -1, -1):
+        line = ancestors[step][line]
+        features[:, len(known) + step, : drawn[step].shape[1]] = drawn[step][line]
+    return tuple(left_ordered(one) for one in features)

@@ -1,0 +1,130 @@
+"""Uncollapsed Gibbs sampling: loadings and sticks are part of the state, and rows become independent.
+
+Given the loadings A and the sticks of the features in use, a column of Z is drawn for all rows at once. A sweep:
+
+    1. features of one row alone, for rows chosen at random: dropped, and their number drawn with the loadings
+       integrated out (`new_features`), then the loadings of the new ones given their row; rows do not interact here
+    2. sticks    π_k | Z ~ Beta(m_k, 1 + N − m_k)
+    3. columns   z_nk | π_k, A ~ Bernoulli, all rows at once; a draw that would leave the column empty is refused, which
+                 makes it a Metropolis step on the columns that are not empty (features leave by step 1)
+    4. loadings  A | Z, X
+
+A sweep costs O(N K D) in K array operations.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array
+from scipy.special import expit, gammaln
+
+from lvsearch.inference.feature_samplers.chain import (
+    ChainState,
+    FeatureTrace,
+    Hyperparameters,
+    Hyperpriors,
+    draw_loadings,
+    run_chain,
+)
+from lvsearch.inference.feature_samplers.collapsed import FIXED
+from lvsearch.inference.feature_samplers.loadings import Cells
+from lvsearch.inference.feature_samplers.new_features import TAIL, draw_loadings_of_new
+from lvsearch.inference.feature_samplers.sticks import used_sticks
+
+VISITED = 0.25
+"""The share of rows whose own features are redrawn in a sweep. From a cold start all rows at once would open a feature
+each; measured on 100 × 36 block images, 60 sweeps reach −3,350 nats with a quarter and −3,490 with all."""
+
+
+def uncollapsed_gibbs(
+    X: Any,
+    *,
+    key: Array,
+    alpha: float,
+    sigma_x: float,
+    sigma_a: float,
+    observed: Any = None,
+    start: Any = None,
+    sweeps: int = 100,
+    priors: Hyperpriors = FIXED,
+    keep: int = 0,
+) -> FeatureTrace:
+    """Sample features, sticks and loadings; arguments, result and errors as `collapsed_gibbs`.
+
+    A sweep is many times faster than a collapsed one and moves less: Z waits for A.
+    """
+    hyper = Hyperparameters(alpha, sigma_x, sigma_a)
+    return run_chain(uncollapsed_sweep, X, observed, hyper, key, start, sweeps, priors, keep)
+
+
+def draw_numbers_of_new(
+    rng: np.random.Generator, n_cells: np.ndarray, squares: np.ndarray, rate: float, sigma_x: float, sigma_a: float
+) -> np.ndarray:
+    """`new_features.log_new_weights` and a draw for all rows together: (N,) whole numbers."""
+    noise, loading = sigma_x**2, sigma_a**2
+
+    def log_likelihood(added: np.ndarray | float) -> np.ndarray:
+        return -0.5 * (n_cells * np.log(noise + added) + squares / (noise + added))
+
+    most = log_likelihood(np.maximum(squares / np.maximum(n_cells, 1) - noise, 0.0))
+    weights = []
+    highest = np.full(len(squares), -np.inf)
+    while True:
+        j = len(weights)
+        log_poisson = j * np.log(rate) - gammaln(j + 1)
+        if j + 1 >= 2 * rate and np.all(log_poisson + most < highest - TAIL):
+            break
+        weights.append(log_poisson + log_likelihood(j * loading))
+        highest = np.maximum(highest, weights[-1])
+    cumulative = np.cumsum(np.exp(np.array(weights) - highest), axis=0)
+    return (rng.random(len(squares)) * cumulative[-1] >= cumulative).sum(0)
+
+
+def uncollapsed_sweep(rng: np.random.Generator, cells: Cells, state: ChainState) -> ChainState:
+    """New features, sticks, columns, loadings; at the start of a chain the loadings first."""
+    loadings = state.loadings
+    if loadings is None:
+        loadings = draw_loadings(rng, cells, state.features, state.hyper)
+    features, loadings = redraw_lone_features(rng, cells, state.features, loadings, state.hyper)
+    features = draw_columns(rng, cells, features, loadings, state.hyper.sigma_x)
+    return state._replace(features=features, loadings=draw_loadings(rng, cells, features, state.hyper))
+
+
+def redraw_lone_features(
+    rng: np.random.Generator, cells: Cells, features: np.ndarray, loadings: np.ndarray, hyper: Hyperparameters
+) -> tuple[np.ndarray, np.ndarray]:
+    """Step 1: (Z, A)."""
+    alpha, sigma_x, sigma_a = hyper
+    n_rows = len(features)
+    visited = rng.random(n_rows) < VISITED
+    kept = (features.sum(0) > 1) | (features[~visited].sum(0) > 0)
+    features, loadings = features[:, kept], loadings[kept]
+    residual = np.where(cells.observed, cells.values - features @ loadings, 0.0)
+    more = draw_numbers_of_new(rng, cells.observed.sum(1), (residual**2).sum(1), alpha / n_rows, sigma_x, sigma_a)
+    columns, added = [features], [loadings]
+    for row in np.flatnonzero(visited & (more > 0)).tolist():
+        new = int(more[row])
+        columns.append(np.repeat((np.arange(n_rows) == row).astype(np.float64)[:, None], new, axis=1))
+        added.append(draw_loadings_of_new(rng, residual[row], cells.observed[row], new, sigma_x, sigma_a))
+    return np.concatenate(columns, axis=1), np.concatenate(added)
+
+
+def draw_columns(
+    rng: np.random.Generator, cells: Cells, features: np.ndarray, loadings: np.ndarray, sigma_x: float
+) -> np.ndarray:
+    """Steps 2 and 3: Z."""
+    features = features.copy()
+    n_rows, n_features = features.shape
+    counts = features.sum(0)
+    sticks = used_sticks(rng, counts, n_rows)
+    residual = np.where(cells.observed, cells.values - features @ loadings, 0.0)
+    lengths = cells.observed @ (loadings**2).T  # (row, feature): |A_k|² over the row's observed cells
+    for k in rng.permutation(n_features).tolist():  # in random order, as `loadings.visits` explains
+        old = features[:, k]
+        along = residual @ loadings[k] + (old - 0.5) * lengths[:, k]
+        log_odds = np.log(sticks[k]) - np.log1p(-sticks[k]) + along / sigma_x**2
+        new = (rng.random(n_rows) < expit(log_odds)).astype(np.float64)
+        if new.any():
+            residual = np.where(cells.observed, residual - np.outer(new - old, loadings[k]), 0.0)
+            features[:, k] = new
+    return features

@@ -1,0 +1,18 @@
+"""Binary features under the Indian buffet process: one best matrix, found by search, with a bound on what is missed."""
+
+from lvsearch.inference.features.linear_gaussian import LinearGaussian
+from lvsearch.inference.features.map_estimate import MapFeatures, map_features
+from lvsearch.inference.features.marginal import log_marginal, posterior_loadings
+from lvsearch.inference.features.noisy_or import NoisyOr
+from lvsearch.inference.features.prior import left_ordered, log_prior
+
+__all__ = [
+    "LinearGaussian",
+    "MapFeatures",
+    "NoisyOr",
+    "left_ordered",
+    "log_marginal",
+    "log_prior",
+    "map_features",
+    "posterior_loadings",
+]

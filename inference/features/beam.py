@@ -1,0 +1,123 @@
+"""Beam search: one row at a time, the best few matrices kept.
+
+All matrices on the beam have the same number of rows. (Rai & Daumé cut one queue over all depths, where a matrix with
+few rows, scored by a generous bound, pushes out a longer one that is better.) The upper scores of what is dropped are
+kept: nothing outside the beam can exceed their maximum, which makes the gap honest.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from lvsearch.inference.features.expansion import Children, Nodes, Setting, expand, place, take
+
+CHUNK = 1 << 21
+"""Numbers per array of scores: nodes are expanded so many at a time."""
+
+Progress = Callable[[int, int], None]
+
+
+class Step(NamedTuple):
+    """How the nodes of a depth came from those above: which one, and the row they placed."""
+
+    parent: Int64[np.ndarray, " node"]
+    row: Bool[np.ndarray, "node feature"]
+
+
+class Beam(NamedTuple):
+    """The nodes kept, best first, how they came about, and the upper score of everything that was dropped."""
+
+    nodes: Nodes
+    steps: tuple[Step, ...]
+    dropped: float
+
+    def features(self, which: int) -> Int64[np.ndarray, "row feature"]:
+        """Z of one node, rows in the order of the search."""
+        Z = np.zeros((len(self.steps), self.nodes.columns.ones.shape[1]), np.int64)
+        for depth in range(len(self.steps) - 1, -1, -1):
+            row = self.steps[depth].row[which]
+            Z[depth, : len(row)] = row
+            which = int(self.steps[depth].parent[which])
+        return Z[:, Z.any(axis=0)]
+
+
+def beam_search(setting: Setting, beam: Beam, width: int, known: float, progress: Progress | None = None) -> Beam:
+    """Place all remaining rows. width: nodes kept. known: a log joint that some matrix is known to reach.
+
+    progress: called with (rows placed, rows) after each row.
+    """
+    steps, dropped, nodes = list(beam.steps), beam.dropped, beam.nodes
+    n_rows = len(setting.order)
+    for depth in range(int(nodes.depth[0]), n_rows):
+        nodes, step, left_out = advance(setting, nodes, width, known)
+        steps.append(step)
+        dropped = max(dropped, left_out)
+        if progress is not None:
+            progress(depth + 1, n_rows)
+    return Beam(nodes, tuple(steps), dropped)
+
+
+class Kept(NamedTuple):
+    """Children that may stay on the beam: their parent, their row, their scores."""
+
+    parent: Int64[np.ndarray, " child"]
+    bits: Bool[np.ndarray, "child feature"]
+    new: Int64[np.ndarray, " child"]
+    log_likelihood: Float64[np.ndarray, " child"]
+    rank: Float64[np.ndarray, " child"]
+    upper: Float64[np.ndarray, " child"]
+
+
+def advance(setting: Setting, nodes: Nodes, width: int, known: float) -> tuple[Nodes, Step, float]:
+    """Place one row: the best `width` children, how they came about, and the upper score of all others."""
+
+    def reached(children: Children) -> tuple[float, float]:
+        ranks = children.rank.ravel()
+        return float(np.partition(ranks, -width)[-width]) if len(ranks) >= width else -np.inf, known
+
+    left_out, shortlists = -np.inf, []
+    for start, stop in _chunks(setting, nodes):
+        children = expand(setting, nodes.at(slice(start, stop)), reached)
+        kept, rest = _best(children.rank.ravel(), children.upper.ravel(), width)
+        node, candidate, count = np.unravel_index(kept, children.rank.shape)
+        left_out = max(left_out, rest, float(children.left_out.max()))
+        shortlists.append(
+            Kept(
+                start + node,
+                children.bits[node, candidate],
+                children.new[node, count],
+                children.log_likelihood[node, candidate, count],
+                children.rank[node, candidate, count],
+                children.upper[node, candidate, count],
+            )
+        )
+    listed = Kept(*(np.concatenate(column) for column in zip(*shortlists, strict=True)))
+    kept, rest = _best(listed.rank, listed.upper, width)
+    listed = take(listed, kept)
+    parents = nodes.at(listed.parent)
+    following, row = place(setting.likelihood, setting.order, parents, listed.bits, listed.new, listed.log_likelihood)
+    return following, Step(listed.parent, row), max(left_out, rest)
+
+
+def _best(rank: np.ndarray, upper: np.ndarray, width: int) -> tuple[np.ndarray, float]:
+    """Places of the `width` highest finite ranks, best first and ties in order; the highest upper score elsewhere."""
+    if len(rank) > 4 * width:
+        floor = np.partition(rank, -width)[-width]
+        places = np.flatnonzero(rank >= floor)
+    else:
+        places = np.arange(len(rank))
+    kept = places[np.argsort(-rank[places], kind="stable")[:width]]
+    kept = kept[rank[kept] > -np.inf]
+    others = upper.copy()
+    others[kept] = -np.inf
+    return kept, float(others.max())
+
+
+def _chunks(setting: Setting, nodes: Nodes) -> list[tuple[int, int]]:
+    """Runs of nodes whose candidates fit in `CHUNK` numbers."""
+    count = nodes.columns.count
+    candidates = setting.width if setting.expansion == "column" else 2.0 ** count.max()
+    size = max(1, int(CHUNK / (candidates * (count.max() + 8))))
+    return [(start, min(start + size, len(count))) for start in range(0, len(count), size)]

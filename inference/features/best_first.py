@@ -1,0 +1,162 @@
+"""A*: the most promising matrix is extended first, whatever its number of rows, until no other can be better.
+
+With the admissible score the first complete matrix to leave the queue is the best of all. With another score the search
+stops there too, proves nothing by it, and reports the gap that the upper scores left on the queue allow.
+"""
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from lvsearch.inference.features.beam import Progress
+from lvsearch.inference.features.expansion import (
+    MOST_ASSIGNMENTS,
+    Children,
+    Nodes,
+    Setting,
+    expand,
+    opened,
+    place,
+)
+from lvsearch.inference.features.gains import Columns
+
+AT_ONCE = 32
+"""Nodes expanded together, so that the device scores batches. Those popped early cost time, never correctness."""
+
+
+class Expanded(NamedTuple):
+    """A node whose children are on the queue. row: the features of its last row."""
+
+    nodes: Nodes
+    parent: "Expanded | None"
+    row: Bool[np.ndarray, " feature"]
+    bits: Bool[np.ndarray, "candidate feature"]
+    new: Int64[np.ndarray, " count"]
+    log_likelihood: Float64[np.ndarray, "candidate count"]
+
+
+class Queued(NamedTuple):
+    """A child on the queue, ordered by rank, then by age."""
+
+    minus_rank: float
+    age: int
+    upper: float
+    parent: Expanded
+    candidate: int
+    count: int
+
+
+TIED = 1e-12
+"""Nats. A complete matrix stays on the queue though it is itself the best found."""
+
+
+class Outcome(NamedTuple):
+    """features: the best complete matrix met, None if none exceeds what was known; rows in the order of the search.
+
+    open: the highest upper score left anywhere. expanded: nodes whose children were scored. finished: False where the
+    limit on these ended the search.
+    """
+
+    features: Int64[np.ndarray, "row feature"] | None
+    log_joint: float
+    open: float
+    expanded: int
+    finished: bool
+
+
+def best_first(setting: Setting, start: Nodes, known: float, limit: int, progress: Progress | None = None) -> Outcome:
+    """Search from one node without rows. known: the log joint of some matrix; only better ones are looked for.
+
+    limit: nodes to expand at most. progress: called with (most rows placed so far, rows) after each batch.
+    """
+    n_rows = len(setting.order)
+    queue: list[Queued] = []
+    found, best, left_out, age, expanded, deepest = known, None, -np.inf, 0, 0, 0
+    nodes, origins = start, [(None, np.zeros(0, bool))]
+    while True:
+        children = expand(setting, nodes, lambda _, score=found: (-np.inf, score))
+        expanded += len(nodes.depth)
+        left_out = max(left_out, float(children.left_out.max()))
+        entries = [_expanded(nodes, children, which, *origin) for which, origin in enumerate(origins)]
+        complete = np.where((nodes.depth + 1 == n_rows)[:, None, None], children.upper, -np.inf)
+        if complete.max() > found:
+            which, candidate, count = np.unravel_index(int(complete.argmax()), complete.shape)
+            found, best = float(complete.max()), (entries[which], int(candidate), int(count))
+        for which, candidate, count in np.argwhere(children.upper > found - TIED).tolist():
+            rank, upper = children.rank[which, candidate, count], children.upper[which, candidate, count]
+            heapq.heappush(queue, Queued(-float(rank), age, float(upper), entries[which], candidate, count))
+            age += 1
+        deepest = max(deepest, int(nodes.depth.max()) + 1)
+        if progress is not None:
+            progress(deepest, n_rows)
+        batch, ended = _next(queue, n_rows, found)
+        if ended or not batch or expanded >= limit:
+            finished = ended or not batch
+            break
+        nodes, origins = _materialise(setting, batch)
+    features = None if best is None else _features(*best)
+    rest = max((entry.upper for entry in [*queue, *batch]), default=-np.inf)
+    return Outcome(features, found, max(left_out, rest), expanded, finished)
+
+
+def _expanded(nodes: Nodes, children: Children, which: int, parent: "Expanded | None", row: np.ndarray) -> Expanded:
+    return Expanded(
+        nodes.at([which]), parent, row, children.bits[which], children.new[which], children.log_likelihood[which]
+    )
+
+
+def _next(queue: list[Queued], n_rows: int, found: float) -> tuple[list[Queued], bool]:
+    """The next nodes to expand; True once a complete matrix comes first. What cannot improve on `found` is dropped."""
+    batch: list[Queued] = []
+    widest = 0
+    while queue and len(batch) < AT_ONCE:
+        entry = queue[0]
+        if entry.parent.nodes.depth[0] + 1 == n_rows:
+            return batch, not batch
+        if entry.upper <= found:
+            heapq.heappop(queue)
+            continue
+        features = int(entry.parent.nodes.columns.count[0] + entry.parent.new[entry.count])
+        widest = max(widest, features)
+        if batch and (len(batch) + 1) * 2.0**widest > MOST_ASSIGNMENTS:
+            break
+        batch.append(heapq.heappop(queue))
+    return batch, False
+
+
+def _materialise(setting: Setting, batch: list[Queued]) -> tuple[Nodes, list[tuple[Expanded, np.ndarray]]]:
+    """The nodes that the entries stand for, at one capacity, each with its parent and its last row."""
+    likelihood = setting.likelihood
+    capacity = max(entry.parent.nodes.columns.ones.shape[1] for entry in batch)
+    states = [likelihood.resize(entry.parent.nodes.state, capacity) for entry in batch]
+    columns = [entry.parent.nodes.columns.resize(capacity) for entry in batch]
+    parents = Nodes(
+        type(states[0])(*(np.concatenate(arrays) for arrays in zip(*states, strict=True))),
+        Columns(*(np.concatenate(arrays) for arrays in zip(*columns, strict=True))),
+        np.concatenate([entry.parent.nodes.depth for entry in batch]),
+        np.concatenate([entry.parent.nodes.log_likelihood for entry in batch]),
+    )
+    bits = np.zeros((len(batch), capacity), bool)
+    for which, entry in enumerate(batch):
+        chosen = entry.parent.bits[entry.candidate]
+        bits[which, : len(chosen)] = chosen
+    new = np.array([entry.parent.new[entry.count] for entry in batch])
+    log_likelihood = np.array([entry.parent.log_likelihood[entry.candidate, entry.count] for entry in batch])
+    nodes, rows = place(likelihood, setting.order, parents, bits, new, log_likelihood)
+    return nodes, [(entry.parent, row) for entry, row in zip(batch, rows, strict=True)]
+
+
+def _features(leaf: Expanded, candidate: int, count: int) -> Int64[np.ndarray, "row feature"]:
+    """Z from the last row up."""
+    capacity = leaf.bits.shape[1] + int(leaf.new[count])
+    last = opened(leaf.bits[[candidate]], leaf.nodes.columns, leaf.new[[count]], capacity)[0]
+    rows, node = [last], leaf
+    while node.parent is not None:
+        rows.append(node.row)
+        node = node.parent
+    Z = np.zeros((len(rows), capacity), np.int64)
+    for depth, row in enumerate(reversed(rows)):
+        Z[depth, : len(row)] = row
+    return Z[:, Z.any(axis=0)]

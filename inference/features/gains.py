@@ -1,0 +1,105 @@
+"""What the assignments of one row do to the prior, for many nodes of the search at once.
+
+The opened columns of a node fall into groups with equal histories, side by side in left-ordered form. A row takes the
+first c columns of a group of g (any other choice is the same class), so within a group each column's bit adds one
+increment, and the prior after the row is linear in the bits:
+
+  log prior(node + row) = base + bits · gain + new[j],     j new features
+
+for the best completion of `prior` as for the class of the rows so far.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from scipy.special import gammaln
+
+from lvsearch.inference.features.prior import best_gains, harmonic, log_weight, unopened_best
+
+
+class Columns(NamedTuple):
+    """The opened columns of many nodes, left-ordered. ones: m_k, 0 where unopened. same: equal to the column before."""
+
+    ones: Int64[np.ndarray, "node feature"]
+    same: Bool[np.ndarray, "node feature"]
+
+    @property
+    def opened(self) -> Bool[np.ndarray, "node feature"]:
+        return self.ones > 0
+
+    @property
+    def count(self) -> Int64[np.ndarray, " node"]:
+        """K of each node; opened columns come first."""
+        return self.opened.sum(axis=1)
+
+    def after(self, bits: Bool[np.ndarray, "node feature"]) -> "Columns":
+        """Every node once its next row has `bits`; newly opened columns follow the opened ones."""
+        twins = (bits[:, 1:] == bits[:, :-1]) & (self.ones[:, 1:] == 0) & (self.ones[:, :-1] == 0) & bits[:, 1:]
+        split = self.same[:, 1:] & (bits[:, 1:] == bits[:, :-1])
+        same = np.zeros_like(self.same)
+        same[:, 1:] = split | twins
+        return Columns(self.ones + bits, same)
+
+    def resize(self, capacity: int) -> "Columns":
+        extra = ((0, 0), (0, capacity - self.ones.shape[1]))
+        return Columns(np.pad(self.ones, extra), np.pad(self.same, extra))
+
+
+class Gains(NamedTuple):
+    """log prior after a row = base + bits · bit + new[:, j] (module docstring)."""
+
+    base: Float64[np.ndarray, " node"]
+    bit: Float64[np.ndarray, "node feature"]
+    new: Float64[np.ndarray, "node count"]
+
+
+def best_completion_gains(
+    columns: Columns, depth: Int64[np.ndarray, " node"], n_rows: int, alpha: float, most_new: int
+) -> Gains:
+    """For the best completion to n_rows; depth: rows already placed. new: j = 0 … most_new."""
+    remaining = n_rows - depth - 1
+
+    def one(ones: np.ndarray) -> np.ndarray:
+        ends = log_weight(ones, n_rows), log_weight(ones + remaining[:, None], n_rows)
+        return np.log(alpha) + np.maximum(*ends)
+
+    def group(ones: int, size: int, node: int) -> np.ndarray:
+        return best_gains(ones, size, int(remaining[node]), n_rows, alpha)
+
+    new = np.stack([best_gains(1, most_new, int(r), n_rows, alpha) for r in remaining])
+    rest = np.array([unopened_best(int(r), n_rows, alpha) for r in remaining])
+    base, bit = _gains(columns, one, group)
+    return Gains(base - alpha * harmonic(n_rows) + rest, bit, new)
+
+
+def class_gains(columns: Columns, depth: Int64[np.ndarray, " node"], alpha: float, most_new: int) -> Gains:
+    """For P([Z]) of the rows placed so far and this one: what a search over a stream can know."""
+    n_rows = depth + 1
+
+    def one(ones: np.ndarray) -> np.ndarray:
+        return np.log(alpha) + log_weight(ones, n_rows[:, None])
+
+    def group(ones: int, size: int, node: int) -> np.ndarray:
+        counts = np.arange(size + 1)
+        return counts * (np.log(alpha) + log_weight(ones, int(n_rows[node]))) - gammaln(counts + 1)
+
+    counts = np.arange(most_new + 1)
+    new = counts * np.log(alpha / n_rows)[:, None] - gammaln(counts + 1)
+    base, bit = _gains(columns, one, group)
+    return Gains(base - alpha * np.array([harmonic(int(n)) for n in n_rows]), bit, new)
+
+
+def _gains(columns: Columns, one, group) -> tuple[np.ndarray, np.ndarray]:
+    """one(m): what a column with m ones adds (node, feature). group(m, g, node): the same for 0 … g equal columns."""
+    ones = np.maximum(columns.ones, 1)  # unopened columns are never taken here; any number will do
+    skipped = one(ones)
+    bit = one(ones + 1) - skipped
+    base = np.where(columns.opened, skipped, 0.0)
+    for node, first in np.argwhere(~columns.same[:, :-1] & columns.same[:, 1:]).tolist():
+        size = 1 + int(np.argmin(np.append(columns.same[node, first + 1 :], False)))
+        ones_before = int(columns.ones[node, first])
+        takes = group(ones_before + 1, size, node) + group(ones_before, size, node)[::-1]
+        base[node, first : first + size] = takes[0] / size
+        bit[node, first : first + size] = np.diff(takes)
+    return base.sum(axis=1), np.where(columns.opened, bit, 0.0)

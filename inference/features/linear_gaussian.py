@@ -1,0 +1,203 @@
+"""Real-valued data: x_n ~ N(z_nᵀ A, σ_x² I), a_kd ~ N(0, σ_a²), with A integrated out one row at a time.
+
+A state holds, per node, C = M⁻¹ with M = ZᵀZ + (σ_x²/σ_a²) I over the rows so far, and the posterior mean μ of A. The
+next row is Gaussian, and placing it is a rank-one update (Sherman & Morrison):
+
+  x_n | z, j new features ~ N(μᵀz, s I),      s = σ_x² (1 + zᵀCz) + j σ_a²
+  C ← C − Cz zᵀC / (1 + zᵀCz),      μ ← μ + Cz (x_n − μᵀz)ᵀ / (1 + zᵀCz)
+
+A feature nobody has taken has C_kk = σ_a²/σ_x², μ_k = 0: a new one is an old one in its prior state. Columns of X that
+are observed in the same rows share C (a *pattern*); with nothing missing there is one pattern.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from lvsearch.inference.features.contract import Loadings
+from lvsearch.inference.features.gaussian_scores import GaussianTerms, pattern_scores, scores_on
+from lvsearch.inference.features.marginal import patterns, positive, posterior_loadings, read_points
+
+
+class GaussianState(NamedTuple):
+    """inverse: C per pattern. mean: μ."""
+
+    inverse: Float64[np.ndarray, "node pattern feature feature"]
+    mean: Float64[np.ndarray, "node feature column"]
+
+
+@dataclass(frozen=True)
+class LinearGaussian:
+    """The linear-Gaussian likelihood. sigma_x: noise of a cell; sigma_a: prior scale of a loading; both above 0.
+
+    device: the `jax.Device` that scores candidates. None: NumPy on the host.
+    """
+
+    sigma_x: float
+    sigma_a: float
+    device: Any = None
+
+    def __post_init__(self) -> None:
+        positive("sigma_x", self.sigma_x)
+        positive("sigma_a", self.sigma_a)
+
+    def bind(self, X, observed=None) -> "BoundLinearGaussian":
+        """X (N, D) real; observed: None or booleans (N, D). ValueError as `log_marginal`."""
+        points, mask = read_points(X, observed)
+        with np.errstate(over="ignore"):
+            size = np.sum(points**2) / self.sigma_x**2
+        if not size < 1e200:
+            raise ValueError(f"got Σ x²/σ_x² = {size:.3g}; expected less than 1e200: rescale X or sigma_x")
+        distinct, pattern = patterns(mask)
+        order = np.argsort(pattern, kind="stable")
+        starts = np.searchsorted(pattern[order], np.arange(distinct.shape[1]))
+        return BoundLinearGaussian(self, points, mask, distinct, pattern, order, starts)
+
+
+@dataclass(frozen=True)
+class BoundLinearGaussian:
+    """`LinearGaussian` with its data. column_order sorts the columns by pattern, pattern p from starts[p] on."""
+
+    model: LinearGaussian
+    points: Float64[np.ndarray, "row column"]
+    observed: Bool[np.ndarray, "row column"]
+    distinct: Bool[np.ndarray, "row pattern"]
+    pattern: Int64[np.ndarray, " column"]
+    column_order: Int64[np.ndarray, " column"]
+    starts: Int64[np.ndarray, " pattern"]
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.points)
+
+    @property
+    def most_features(self) -> int | None:
+        return None
+
+    @property
+    def _unopened(self) -> float:
+        return (self.model.sigma_a / self.model.sigma_x) ** 2
+
+    def _by_pattern(self, values: np.ndarray) -> np.ndarray:
+        """Sums over the columns (last axis) of each pattern."""
+        if len(self.starts) == 1:
+            return values.sum(axis=-1, keepdims=True)
+        return np.add.reduceat(values[..., self.column_order], self.starts, axis=-1)
+
+    def empty(self, capacity: int) -> GaussianState:
+        identity = self._unopened * np.eye(capacity)
+        return GaussianState(
+            np.tile(identity, (1, len(self.starts), 1, 1)), np.zeros((1, capacity, self.points.shape[1]))
+        )
+
+    def resize(self, state: GaussianState, capacity: int) -> GaussianState:
+        nodes, n_patterns, old, _ = state.inverse.shape
+        if capacity == old:
+            return state
+        inverse = np.tile(self._unopened * np.eye(capacity), (nodes, n_patterns, 1, 1))
+        inverse[:, :, :old, :old] = state.inverse
+        return GaussianState(inverse, np.pad(state.mean, ((0, 0), (0, capacity - old), (0, 0))))
+
+    def extend(
+        self, state: GaussianState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
+    ) -> GaussianState:
+        z = bits.astype(np.float64)
+        direction = np.einsum("npkl,nl->npk", state.inverse, z)
+        known = self.distinct[rows].astype(np.float64)  # an unknown cell moves nothing
+        step = known / (1.0 + np.einsum("npk,nk->np", direction, z))
+        inverse = state.inverse - step[..., None, None] * direction[..., :, None] * direction[..., None, :]
+        surprise = self.points[rows] - np.einsum("nk,nkd->nd", z, state.mean)
+        move = (step[..., None] * direction)[:, self.pattern]
+        return GaussianState(inverse, state.mean + move.transpose(0, 2, 1) * surprise[:, None, :])
+
+    def prepare(self, state: GaussianState, rows: Int64[np.ndarray, " node"]) -> GaussianTerms:
+        x, mean = self.points[rows], state.mean
+        if len(self.starts) == 1:
+            gram = (mean @ mean.transpose(0, 2, 1))[:, None]
+            match = (mean @ x[:, :, None])[:, None, :, 0]
+        else:
+            gram = self._by_pattern(mean[:, :, None] * mean[:, None]).transpose(0, 3, 1, 2)
+            match = self._by_pattern(mean * x[:, None]).transpose(0, 2, 1)
+        columns = np.bincount(self.pattern, minlength=len(self.starts))
+        return GaussianTerms(state.inverse, gram, match, self._by_pattern(x * x), columns * self.distinct[rows])
+
+    def log_predictive(
+        self,
+        terms: GaussianTerms,
+        bits: Bool[np.ndarray, "node candidate feature"],
+        new: Int64[np.ndarray, "node count"],
+    ) -> Float64[np.ndarray, "node candidate count"]:
+        if self.model.device is not None:
+            return scores_on(self.model.device, terms, bits, new, self.model.sigma_x, self.model.sigma_a)
+        z, total = bits.astype(np.float64), np.zeros((*bits.shape[:2], new.shape[1]))
+        for p in range(len(self.starts)):
+            of_pattern = GaussianTerms(*(term[:, p] for term in terms))
+            total += pattern_scores(np, of_pattern, z, new, self.model.sigma_x, self.model.sigma_a)
+        return total
+
+    def row_bound(self, rows: Int64[np.ndarray, " node"], new: Int64[np.ndarray, " count"]) -> np.ndarray:
+        """A known cell is Gaussian with variance ≥ σ_x² + j σ_a²: its density is at most (2π that)^−½."""
+        variance = self.model.sigma_x**2 + self.model.sigma_a**2 * new
+        return -0.5 * self.observed[rows].sum(axis=1)[:, None] * np.log(2 * np.pi * variance)
+
+    def remaining_bound(self, order: Int64[np.ndarray, " row"]) -> Float64[np.ndarray, " depth"]:
+        """Rows still to come are Gaussian given those before, with some regression on them and covariance ⪰ σ_x² I.
+
+        Maximised over both, one pattern of R rows and D columns at a time: with S = the Gram matrix over D of what no
+        regression on the rows before explains, eigenvalues λ_i (R of them), the log density is at most
+        −D/2 Σ_i [log 2π v_i + λ_i/v_i], v_i = max(λ_i, σ_x²). Once the rows before span all columns this is the bound
+        of a density cell by cell.
+        """
+        bound = np.zeros(len(order) + 1)
+        for p in range(len(self.starts)):
+            rows = order[self.distinct[order, p]]
+            x = self.points[np.ix_(rows, self.pattern == p)]
+            by_rows = _regression_bound(x, self.model.sigma_x)
+            bound += by_rows[np.concatenate([[0], np.cumsum(self.distinct[order, p])])]
+        return bound
+
+    def loadings(self, Z: Int64[np.ndarray, "row feature"]) -> Loadings:
+        mean, covariance = posterior_loadings(self.points, Z, self.model.sigma_x, self.model.sigma_a, self.observed)
+        return Loadings(mean, np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)).T)
+
+    def with_rows(self, X, observed=None) -> "BoundLinearGaussian":
+        points, mask = read_points(X, observed)
+        if points.shape[1] != self.points.shape[1]:
+            raise ValueError(f"got rows of {points.shape[1]} columns; expected {self.points.shape[1]}, as before")
+        return self.model.bind(np.concatenate([self.points, points]), np.concatenate([self.observed, mask]))
+
+    def adopt(self, state: GaussianState, before: "BoundLinearGaussian") -> GaussianState:
+        """Further rows can only split a pattern: each of ours lies inside one of theirs."""
+        first_column = self.column_order[self.starts]
+        return state._replace(inverse=state.inverse[:, before.pattern[first_column]])
+
+
+REGRESSION_COLUMNS = 400
+"""Above this many columns the eigenvalues cost more than the tighter bound is worth; the plain bound holds as well."""
+
+ROUNDING = 1e-11
+"""Relative slack by which the eigenvalue bound is moved outwards."""
+
+
+def _regression_bound(x: Float64[np.ndarray, "row column"], sigma_x: float) -> Float64[np.ndarray, " depth"]:
+    n_rows, n_columns = x.shape
+    per_row = -0.5 * n_columns * np.log(2 * np.pi * sigma_x**2)
+    bound = per_row * np.arange(n_rows, -1, -1)
+    if n_columns > REGRESSION_COLUMNS:
+        return bound
+    residual, size = x.copy(), np.sum(x * x)
+    for depth in range(min(n_rows, n_columns)):
+        rows = residual[depth:]
+        gram = rows.T @ rows if n_columns < len(rows) else rows @ rows.T
+        eigenvalues = np.maximum(np.linalg.eigvalsh(gram), 0.0)[-len(rows) :] / n_columns
+        variance = np.maximum(eigenvalues, sigma_x**2)
+        excess = np.log(variance / sigma_x**2) + eigenvalues / variance
+        bound[depth] -= 0.5 * n_columns * np.sum(excess)
+        direction = residual[depth]
+        length = direction @ direction
+        if length > 1e-24 * size:
+            residual = residual - np.outer(residual @ direction / length, direction)
+    bound[:-1] += ROUNDING * (np.abs(bound[:-1]) + 1.0)
+    return bound

@@ -1,0 +1,242 @@
+"""The public entry: the most probable left-ordered feature matrix, and how far from it the one found can be."""
+
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+import numpy as np
+from jaxtyping import Int64
+
+from lvsearch.inference.features.beam import Beam, Progress, advance, beam_search
+from lvsearch.inference.features.best_first import best_first
+from lvsearch.inference.features.contract import BoundLikelihood, Likelihood, Loadings
+from lvsearch.inference.features.expansion import Expansion, Setting, root
+from lvsearch.inference.features.linear_gaussian import LinearGaussian
+from lvsearch.inference.features.marginal import positive
+from lvsearch.inference.features.order import HEURISTICS, UNLIMITED, Heuristic, alone, reachable
+from lvsearch.inference.features.prior import left_ordered, log_prior
+
+FIRST_BEAM, FIRST_WIDTH = 10, 32
+"""The quick beam search that gives A* something to beat."""
+
+
+@dataclass(frozen=True)
+class Online:
+    """What a beam needs to go on: the bound data, the beam, and the settings it was run with."""
+
+    likelihood: BoundLikelihood
+    beam: Beam
+    order: Int64[np.ndarray, " row"]
+    alpha: float
+    width: int
+    expansion: Expansion
+    expansion_width: int
+    max_features: int
+
+
+@dataclass(frozen=True)
+class MapFeatures:
+    """A binary feature matrix and what is known about it. Logs in nats.
+
+    features: (N, K) left-ordered, rows as in X. log_joint: log p(X, [Z]), loadings integrated out. gap: no matrix
+    exceeds log_joint + gap; 0 when it is proved best. loadings: posterior mean and sd given Z and X, each (K, D).
+    order: rows as the search placed them. expanded: nodes whose children were scored. at_cap: K is max_features.
+    """
+
+    features: Int64[np.ndarray, "row feature"]
+    log_joint: float
+    gap: float
+    loadings: Loadings
+    order: Int64[np.ndarray, " row"]
+    expanded: int
+    at_cap: bool
+    online: Online | None = field(repr=False, default=None)
+
+    def extend(self, X, observed=None) -> "MapFeatures":
+        """The beam goes on over further rows, one at a time, in their order; earlier rows keep their assignments.
+
+        X: (rows, D). Ranks by log p(rows so far, their class), which needs no knowledge of rows to come; so placing
+        rows in two calls gives what one call gives. Raises ValueError after a search with beam=None, which keeps no
+        beam, and for rows that do not fit.
+        """
+        if self.online is None:
+            raise ValueError("got a result of beam=None, which keeps no beam; search with beam=10, or another number")
+        return _extend(self.online, X, observed)
+
+
+def map_features(
+    X,
+    *,
+    alpha: float,
+    sigma_x: float | None = None,
+    sigma_a: float | None = None,
+    beam: int | None = 10,
+    heuristic: str = "admissible",
+    expansion: str = "complete",
+    likelihood: Likelihood | None = None,
+    observed=None,
+    max_features: int | None = None,
+    order=None,
+    width: int = 32,
+    limit: int = 200_000,
+    progress: Progress | None = None,
+) -> MapFeatures:
+    """The most probable feature matrix under the Indian buffet process prior: argmax over classes of log p(X, [Z]).
+
+    X: (N, D). observed: booleans (N, D), True where a cell is known; without it every cell must be finite.
+    alpha: mean number of features per row. sigma_x, sigma_a: noise and loading scale of the linear-Gaussian model
+    x_n ~ N(z_nᵀA, σ_x²), a ~ N(0, σ_a²); or `likelihood=`, e.g. `NoisyOr(…)` for binary X.
+
+    beam       n: the n best matrices are kept after each row. None: A*, which proves its answer best; for few rows
+    heuristic  admissible     ranks by an upper score of the best completion, rows as given; with beam=None the proof
+               inadmissible   ranks by the rows so far; unlikely rows first
+               clustered      the same, representatives of √N clusters first
+    expansion  complete       all assignments of the opened features times every number of new ones up to a proved cap
+               paper          the same times 0 or max(1, ⌊α/n⌋) new ones (Rai & Daumé)
+               column         opened features one at a time, `width` assignments kept: for more than 16 features
+    order      row indices in which to place rows instead of the heuristic's own; np.arange(N) for a stream
+    max_features  no matrix with more is made; the gap counts what was not tried
+    limit      nodes that beam=None may expand before it returns the best found so far, with its gap
+    progress   called with (rows placed, N)
+
+    The gap is honest in every mode: it comes from upper scores of all that was dropped, cut or not tried.
+    Deterministic. Raises ValueError for data that the likelihood cannot describe, settings out of range, or a complete
+    expansion of more than 65,536 assignments of one row.
+    """
+    alpha = positive("alpha", alpha)
+    heuristic = _one_of("heuristic", heuristic, get_args(Heuristic))
+    tried: Expansion = _one_of("expansion", expansion, get_args(Expansion))
+    for name, value in (("beam", beam), ("max_features", max_features), ("width", width), ("limit", limit)):
+        if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
+            raise ValueError(f"got {name}={value!r}; expected a whole number of at least 1")
+    bound = _likelihood(likelihood, sigma_x, sigma_a).bind(X, observed)
+    if bound.n_rows == 0:
+        raise ValueError("got X without rows; expected at least one")
+    most = _most_features(bound, max_features)
+    plan = HEURISTICS[heuristic](bound, alpha, None if order is None else _order(order, bound.n_rows))
+    setting = Setting(
+        bound,
+        plan.order,
+        alpha,
+        tried,
+        width,
+        most,
+        plan.completed_rank,
+        bound.remaining_bound(plan.order),
+        plan.outlook,
+    )
+    known = reachable(alone(bound), alpha, most)
+    nothing = Beam(root(bound), (), -np.inf)
+    if beam is not None:
+        found = beam_search(setting, nothing, beam, known, progress)
+        return _beam_result(Online(bound, found, plan.order, alpha, beam, tried, width, most))
+    quick = setting._replace(expansion="column", width=FIRST_WIDTH, completed_rank=False)
+    first = beam_search(quick, nothing, FIRST_BEAM, known)
+    features = first.features(0)
+    log_joint = float(first.nodes.log_likelihood[0]) + log_prior(features, alpha)
+    outcome = best_first(setting, root(bound), log_joint, limit, progress)
+    if outcome.features is not None:
+        features, log_joint = outcome.features, outcome.log_joint
+    gap = _gap(outcome.open, log_joint)
+    return _result(bound, features, log_joint, gap, plan.order, outcome.expanded, most, None)
+
+
+def _result(likelihood, features, log_joint, gap, order, expanded, most, online) -> MapFeatures:
+    in_rows_of_x = np.empty_like(features)
+    in_rows_of_x[order] = features
+    Z = left_ordered(in_rows_of_x)
+    return MapFeatures(Z, log_joint, gap, likelihood.loadings(Z), order, expanded, Z.shape[1] >= most, online)
+
+
+ROUNDING = 1e-9
+"""Nats. A gap below this is the rounding of two sums of the same numbers, and counts as none."""
+
+
+def _gap(upper: float, found: float) -> float:
+    return upper - found if upper - found > ROUNDING else 0.0
+
+
+def _beam_result(online: Online) -> MapFeatures:
+    beam = online.beam
+    scores = [
+        float(log_likelihood) + log_prior(beam.features(which), online.alpha)
+        for which, log_likelihood in enumerate(beam.nodes.log_likelihood)
+    ]
+    best = int(np.argmax(scores))
+    gap = _gap(beam.dropped, scores[best])
+    expanded = 1 + sum(len(step.parent) for step in beam.steps[:-1])
+    features, most = beam.features(best), online.max_features
+    return _result(online.likelihood, features, scores[best], gap, online.order, expanded, most, online)
+
+
+def _extend(online: Online, X, observed) -> MapFeatures:
+    before, beam = online.likelihood, online.beam
+    likelihood = before.with_rows(X, observed)
+    order = np.concatenate([online.order, np.arange(before.n_rows, likelihood.n_rows)])
+    nodes = beam.nodes._replace(state=likelihood.adopt(beam.nodes.state, before))
+    by_itself = alone(likelihood)[order]
+    steps, dropped = list(beam.steps), beam.dropped
+    for depth in range(before.n_rows, likelihood.n_rows):
+        so_far, nothing = order[: depth + 1], np.zeros(depth + 2)
+        setting = Setting(
+            likelihood,
+            so_far,
+            online.alpha,
+            online.expansion,
+            online.expansion_width,
+            online.max_features,
+            True,
+            nothing,
+            nothing,
+        )
+        known = reachable(by_itself[: depth + 1], online.alpha, online.max_features)
+        nodes, step, left_out = advance(setting, nodes, online.width, known)
+        steps.append(step)
+        # a further row multiplies the joint of what was dropped by at most its own bound: its prior factor is below 1
+        row = float(likelihood.row_bound(so_far[-1:], np.zeros(1, np.int64))[0, 0])
+        dropped = max(dropped + row, left_out)
+    return _beam_result(
+        Online(
+            likelihood,
+            Beam(nodes, tuple(steps), dropped),
+            order,
+            online.alpha,
+            online.width,
+            online.expansion,
+            online.expansion_width,
+            online.max_features,
+        )
+    )
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> Any:
+    if value not in choices:
+        raise ValueError(f"got {name}={value!r}; expected one of {', '.join(choices)}")
+    return value
+
+
+def _likelihood(likelihood: Likelihood | None, sigma_x, sigma_a) -> Likelihood:
+    if likelihood is not None:
+        if sigma_x is not None or sigma_a is not None:
+            raise ValueError("got likelihood= and sigma_x or sigma_a; expected one or the other: scales belong to it")
+        return likelihood
+    if sigma_x is None or sigma_a is None:
+        raise ValueError(
+            "got no likelihood; expected sigma_x= and sigma_a= (linear-Gaussian), or likelihood=NoisyOr(…)"
+        )
+    return LinearGaussian(positive("sigma_x", sigma_x), positive("sigma_a", sigma_a))
+
+
+def _most_features(likelihood: BoundLikelihood, max_features: int | None) -> int:
+    most = UNLIMITED if likelihood.most_features is None else likelihood.most_features
+    if max_features is not None and max_features > most:
+        raise ValueError(f"got max_features={max_features}; expected at most {most}, all that this likelihood can hold")
+    return most if max_features is None else int(max_features)
+
+
+def _order(order, n_rows: int) -> Int64[np.ndarray, " row"]:
+    rows = np.asarray(order)
+    if rows.shape != (n_rows,) or not np.array_equal(np.sort(rows), np.arange(n_rows)):
+        raise ValueError(
+            f"got an order that is not a permutation; expected the row indices 0 … {n_rows - 1}, each once"
+        )
+    return rows.astype(np.int64)

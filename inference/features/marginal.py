@@ -1,0 +1,104 @@
+"""The linear-Gaussian feature model with its loadings integrated out, computed directly.
+
+  a_kd ~ N(0, σ_a²),   x_nd | z_n, a_d ~ N(z_nᵀ a_d, σ_x²),   cells outside `observed` left out of every product
+
+Columns of X are independent given Z. With Z_d the rows in which column d is observed, n_d of them, and
+M_d = Z_dᵀ Z_d + (σ_x²/σ_a²) I:
+
+  log p(x_d | Z) = −n_d/2 log 2π − (n_d − K) log σ_x − K log σ_a − ½ log |M_d|
+                   − (x_dᵀx_d − x_dᵀZ_d M_d⁻¹ Z_dᵀx_d)/(2σ_x²)
+  a_d | Z, x_d ~ N(M_d⁻¹ Z_dᵀ x_d, σ_x² M_d⁻¹)
+
+(Griffiths & Ghahramani 2005, Eq. 26.) Float64 throughout; the incremental forms are tested against this file.
+"""
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+
+def patterns(observed: Bool[np.ndarray, "row column"]) -> tuple[np.ndarray, Int64[np.ndarray, " column"]]:
+    """The distinct columns of the mask, (rows, patterns), and the pattern of each column of X.
+
+    Columns observed in the same rows share M_d; with nothing missing there is one pattern.
+    """
+    distinct, pattern = np.unique(observed, axis=1, return_inverse=True)
+    return distinct, pattern.reshape(-1).astype(np.int64)
+
+
+def positive(name: str, value: float) -> float:
+    """A finite scale above zero, as a float; ValueError otherwise."""
+    if not (np.ndim(value) == 0 and np.isfinite(value) and value > 0):
+        raise ValueError(f"got {name}={value}; expected a finite number above 0")
+    return float(value)
+
+
+def read_points(X, observed) -> tuple[Float64[np.ndarray, "row column"], Bool[np.ndarray, "row column"]]:
+    """X (N, D) in float64 with unobserved cells set to 0, and the mask. ValueError: shapes, an observed NaN."""
+    points = np.array(X, np.float64)
+    if points.ndim != 2 or points.shape[1] == 0:
+        raise ValueError(f"got X of shape {points.shape}; expected a matrix (rows, columns) with at least one column")
+    mask = np.ones(points.shape, bool) if observed is None else np.asarray(observed)
+    if mask.dtype != bool or mask.shape != points.shape:
+        raise ValueError(
+            f"got observed of shape {mask.shape} and type {mask.dtype}; expected booleans of X's shape {points.shape}, "
+            f"True where a cell is known"
+        )
+    bad = mask & ~np.isfinite(points)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"got {points[row, column]} in X at row {row}, column {column} ({bad.sum()} such cells); expected finite "
+            f"numbers: mark missing cells with observed=~np.isnan(X)"
+        )
+    points[~mask] = 0.0
+    return points, mask
+
+
+def _read(X, Z, observed):
+    points, mask = read_points(X, observed)
+    features = np.asarray(Z, np.float64)
+    if features.ndim != 2 or len(features) != len(points):
+        raise ValueError(f"got Z of shape {features.shape} for {len(points)} rows of X; expected (rows, features)")
+    return points, mask, features
+
+
+def log_marginal(X, Z, sigma_x: float, sigma_a: float, observed=None) -> float:
+    """log p(X | Z) in nats, loadings integrated out; missing cells are summed out. Columns of zeros in Z add nothing.
+
+    X: (N, D). Z: (N, K) binary, K ≥ 0. observed: None or booleans (N, D), True where x_nd is known. Raises ValueError
+    for shapes that do not fit, scales that are not positive, or a cell that is observed and not finite.
+    """
+    points, mask, features = _read(X, Z, observed)
+    sigma_x, sigma_a = positive("sigma_x", sigma_x), positive("sigma_a", sigma_a)
+    total = 0.0
+    distinct, pattern = patterns(mask)
+    n_features = features.shape[1]
+    for which in range(distinct.shape[1]):
+        seen = distinct[:, which]
+        z, x = features[seen], points[np.ix_(seen, pattern == which)]
+        n, columns = x.shape
+        precision = z.T @ z + (sigma_x / sigma_a) ** 2 * np.eye(n_features)
+        half = np.linalg.solve(np.linalg.cholesky(precision), z.T @ x) if n_features else np.zeros((0, columns))
+        _, log_determinant = np.linalg.slogdet(precision)
+        scale = n * np.log(2 * np.pi) / 2 + (n - n_features) * np.log(sigma_x) + n_features * np.log(sigma_a)
+        total -= columns * (scale + log_determinant / 2) + (np.sum(x * x) - np.sum(half * half)) / (2 * sigma_x**2)
+    return float(total)
+
+
+def posterior_loadings(
+    X, Z, sigma_x: float, sigma_a: float, observed=None
+) -> tuple[Float64[np.ndarray, "feature column"], Float64[np.ndarray, "column feature feature"]]:
+    """A | Z, X: mean (K, D) and, per column of X, covariance (D, K, K) over features. Arguments as `log_marginal`."""
+    points, mask, features = _read(X, Z, observed)
+    sigma_x, sigma_a = positive("sigma_x", sigma_x), positive("sigma_a", sigma_a)
+    n_features, n_columns = features.shape[1], points.shape[1]
+    mean, covariance = np.zeros((n_features, n_columns)), np.zeros((n_columns, n_features, n_features))
+    distinct, pattern = patterns(mask)
+    for which in range(distinct.shape[1]):
+        columns = pattern == which
+        z = features[distinct[:, which]]
+        precision = z.T @ z + (sigma_x / sigma_a) ** 2 * np.eye(n_features)
+        inverse = np.linalg.inv(precision)
+        mean[:, columns] = inverse @ (z.T @ points[np.ix_(distinct[:, which], columns)])
+        covariance[columns] = sigma_x**2 * inverse
+    return mean, covariance

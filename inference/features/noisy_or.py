@@ -1,0 +1,160 @@
+"""Binary data: every feature that a row has and a column listens to may switch the cell on (Wood, Griffiths &
+Ghahramani 2006).
+
+  y_kd ~ Bernoulli(p),   P(x_nd = 1 | z_n, y_d) = 1 − (1 − ε) (1 − λ)^{z_n · y_d}
+
+λ: chance that one shared feature switches a cell on; ε: chance that a cell is on for no reason; p: chance that a column
+listens to a feature. y is summed out exactly: a state holds, per node and column, log p(y_d | rows so far) over all 2^K
+patterns, so K is limited. The next row needs, for every assignment z of the K features,
+
+  P(x_nd = 0 | z, rows so far, j new) = (1 − ε) (1 − λp)^j Σ_y p(y | rows so far) (1 − λ)^{z·y}
+
+and since (1 − λ)^{z·y} is a product over features, the sum for all z at once is K passes over the table.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from scipy.special import logsumexp
+
+from lvsearch.inference.features.contract import Loadings
+from lvsearch.inference.features.marginal import read_points
+
+MOST_FEATURES = 12
+"""4,096 patterns per column; ten nodes of 100 columns then hold 33 MB."""
+
+
+class PatternState(NamedTuple):
+    """log p(y_d = pattern | rows so far); bit k of the pattern's number is y_kd."""
+
+    log_weight: Float64[np.ndarray, "node column pattern"]
+
+
+class RowTerms(NamedTuple):
+    """A row seen from a node: Σ_y p(y)(1 − λ)^{z·y} for every z by its number; the row's cells and which are known."""
+
+    silent: Float64[np.ndarray, "node column assignment"]
+    on: Bool[np.ndarray, "node column"]
+    known: Bool[np.ndarray, "node column"]
+
+
+@dataclass(frozen=True)
+class NoisyOr:
+    """The noisy-OR likelihood of binary data. strength: λ; background: ε; density: p; each strictly between 0 and 1."""
+
+    strength: float = 0.9
+    background: float = 0.01
+    density: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name, value in (("strength", self.strength), ("background", self.background), ("density", self.density)):
+            if not 0 < value < 1:
+                raise ValueError(f"got {name}={value}; expected a probability strictly between 0 and 1")
+
+    def bind(self, X, observed=None) -> "BoundNoisyOr":
+        """X (N, D) of zeros and ones, else ValueError; observed: None or booleans (N, D), True where known."""
+        points, mask = read_points(X, observed)
+        if not np.isin(points, (0.0, 1.0)).all():
+            raise ValueError("got X with values other than 0 and 1; expected binary data for NoisyOr: pass (X > 0)")
+        return BoundNoisyOr(self, points, mask)
+
+
+@dataclass(frozen=True)
+class BoundNoisyOr:
+    """`NoisyOr` with its data."""
+
+    model: NoisyOr
+    points: Float64[np.ndarray, "row column"]
+    observed: Bool[np.ndarray, "row column"]
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.points)
+
+    @property
+    def most_features(self) -> int | None:
+        return MOST_FEATURES
+
+    def empty(self, capacity: int) -> PatternState:
+        return self.resize(PatternState(np.zeros((1, self.points.shape[1], 1))), capacity)
+
+    def resize(self, state: PatternState, capacity: int) -> PatternState:
+        if capacity > MOST_FEATURES:
+            raise ValueError(
+                f"got {capacity} features; expected at most {MOST_FEATURES}: NoisyOr sums over 2^K patterns"
+            )
+        log_weight = state.log_weight
+        while log_weight.shape[-1] < 1 << capacity:
+            deaf, listening = np.log1p(-self.model.density), np.log(self.model.density)
+            log_weight = np.concatenate([log_weight + deaf, log_weight + listening], axis=-1)
+        return PatternState(log_weight)
+
+    def extend(
+        self, state: PatternState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
+    ) -> PatternState:
+        shared = np.zeros((len(bits), 1))  # z · y for every pattern y
+        for k in range(bits.shape[1]):
+            shared = np.concatenate([shared, shared + bits[:, k, None]], axis=1)
+        log_off = np.log1p(-self.model.background) + shared * np.log1p(-self.model.strength)
+        log_on = np.log(-np.expm1(log_off))
+        cell = np.where((self.points[rows] > 0)[:, :, None], log_on[:, None], log_off[:, None])
+        log_weight = state.log_weight + np.where(self.observed[rows][:, :, None], cell, 0.0)
+        return PatternState(log_weight - logsumexp(log_weight, axis=-1, keepdims=True))
+
+    def prepare(self, state: PatternState, rows: Int64[np.ndarray, " node"]) -> RowTerms:
+        silent = np.exp(state.log_weight)
+        leading, patterns = silent.shape[:2], silent.shape[2]
+        for k in range(patterns.bit_length() - 1):
+            deaf, listening = np.moveaxis(silent.reshape(*leading, -1, 2, 1 << k), -2, 0)
+            both = np.stack([deaf + listening, deaf + (1 - self.model.strength) * listening], axis=-2)
+            silent = both.reshape(*leading, patterns)
+        return RowTerms(silent, self.points[rows] > 0, self.observed[rows])
+
+    def log_predictive(
+        self,
+        terms: RowTerms,
+        bits: Bool[np.ndarray, "node candidate feature"],
+        new: Int64[np.ndarray, "node count"],
+    ) -> Float64[np.ndarray, "node candidate count"]:
+        number = bits @ (1 << np.arange(bits.shape[2]))
+        silent = np.take_along_axis(terms.silent, number[:, None], axis=2)  # node, column, candidate
+        unheard = (1 - self.model.background) * (1 - self.model.strength * self.model.density) ** new
+        off = silent[..., None] * unheard[:, None, None]
+        cell = np.log(np.where(terms.on[:, :, None, None], 1.0 - off, off))
+        return np.einsum("ndcj,nd->ncj", cell, terms.known.astype(np.float64))
+
+    def row_bound(self, rows: Int64[np.ndarray, " node"], new: Int64[np.ndarray, " count"]) -> np.ndarray:
+        """A cell that is off has probability at most (1 − ε)(1 − λp)^j, one that is on at most 1."""
+        off = (self.observed[rows] & (self.points[rows] == 0)).sum(axis=1)
+        per_cell = np.log1p(-self.model.background) + new * np.log1p(-self.model.strength * self.model.density)
+        return off[:, None] * per_cell
+
+    def remaining_bound(self, order: Int64[np.ndarray, " row"]) -> Float64[np.ndarray, " depth"]:
+        row = self.row_bound(order, np.zeros(1, np.int64))[:, 0]
+        return np.append(np.cumsum(row[::-1])[::-1], 0.0)
+
+    def loadings(self, Z: Int64[np.ndarray, "row feature"]) -> Loadings:
+        state = self.empty(Z.shape[1])
+        for row, z in enumerate(Z):
+            state = self.extend(state, np.array([row]), z[None] > 0)
+        weight = np.exp(state.log_weight[0])
+        listens = (np.arange(weight.shape[1]) >> np.arange(Z.shape[1])[:, None]) & 1
+        mean = listens.astype(np.float64) @ weight.T
+        return Loadings(mean, np.sqrt(mean * (1.0 - mean)))
+
+    def with_rows(self, X, observed=None) -> "BoundNoisyOr":
+        further = self.model.bind(X, observed)
+        if further.points.shape[1] != self.points.shape[1]:
+            raise ValueError(
+                f"got rows of {further.points.shape[1]} columns; expected {self.points.shape[1]}, as before"
+            )
+        return type(self)(
+            self.model,
+            np.concatenate([self.points, further.points]),
+            np.concatenate([self.observed, further.observed]),
+        )
+
+    def adopt(self, state: PatternState, before: "BoundNoisyOr") -> PatternState:
+        return state

@@ -1,0 +1,235 @@
+"""The Indian buffet process in its finite form: beta–Bernoulli features with Gaussian loadings.
+
+Source: Griffiths & Ghahramani (2011), §2 and §4; CMU 10-708 lecture 23. The generative story:
+
+    1. concentration       α   ~ Gamma(a, rate b)                 or a given value
+    2. loading precision   λ_A ~ Gamma(a, rate b)                 or a given value;  λ_A = 1/σ_A²
+    3. noise precision     λ_x ~ Gamma(a, rate b)                 or a given value;  λ_x = 1/σ_x²
+    4. sticks              π_k ~ Beta(α/K, 1)                     k = 1…K
+    5. loadings            A_kd ~ Normal(0, 1/λ_A)                d = 1…D
+    6. features            z_nk ~ Bernoulli(π_k)                  n = 1…N
+    7. data                x_nd ~ Normal(Σ_k z_nk A_kd, 1/λ_x)    where observed
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `concentration` | α | () or a `GammaPrior` | > 0 |
+| `loading_precision` | λ_A | () or a `GammaPrior` | > 0 |
+| `noise_precision` | λ_x | () or a `GammaPrior` | > 0 |
+| site `sticks` | (log π_k, log(1 − π_k)) | (feature,) | (0, 1) |
+| site `loadings` | (A_kd, −A_kd²/2) | (feature, dim) | real |
+| site `features` | z_nk | (feature,) | 0 or 1 |
+
+Each of the first three is a site of its own where it has a prior. As K grows the finite form becomes the Indian buffet
+process: a row has α features on average (exactly α K / (K + α)) and N rows share α H_N different ones, H_N = Σ 1/n.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.contract import Masks, Model, Site, Statistics, first, hyperparameter
+from lvsearch.models.families import (
+    Bernoulli,
+    Beta,
+    BetaStatistics,
+    Gamma,
+    GammaStatistics,
+    Gaussian,
+    GaussianStatistics,
+)
+from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.units import Row
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+class GammaPrior(NamedTuple):
+    """Gamma(shape, rate), mean shape/rate: the prior of a positive number that is to be inferred."""
+
+    shape: Any = 1.0
+    rate: Any = 1.0
+
+
+UNIT_PRIOR = GammaPrior()
+
+
+class IBP(Model):
+    """The finite linear-Gaussian Indian buffet: a row is the sum of the loadings of the features it has, plus noise.
+
+    concentration, loading_precision, noise_precision: a number fixes it; a `GammaPrior` makes it a site that is
+        inferred. The default priors, Gamma(1, 1), expect data with a standard deviation of about 1: scale X, or give
+        priors in the units of X.
+
+    The features of a row interact, and so do the loadings of different features: both sites are taken slice by slice.
+
+    What `size` means: the number of features that *can* be used. With α/K in the sticks' prior, features that no row
+    has cost almost nothing, and the evidence tends to that of the infinite process as K grows: it rises while K is too
+    small and is nearly flat beyond. The prior on sizes decides among the large ones.
+
+    `nested` is False: Proposition 1 is about plug-in forms, and there is none here (`plug_in` says why).
+    """
+
+    concentration: np.ndarray | GammaPrior
+    loading_precision: np.ndarray | GammaPrior
+    noise_precision: np.ndarray | GammaPrior
+
+    size_names: ClassVar[tuple[str, ...]] = ("features",)
+    nested: ClassVar[bool] = False
+    unit_type: ClassVar[type] = Row
+    representation: ClassVar[str] = "features"
+
+    def __init__(
+        self,
+        concentration: Any = UNIT_PRIOR,
+        loading_precision: Any = UNIT_PRIOR,
+        noise_precision: Any = UNIT_PRIOR,
+    ):
+        self.concentration = _given_or_prior("concentration", concentration)
+        self.loading_precision = _given_or_prior("loading_precision", loading_precision)
+        self.noise_precision = _given_or_prior("noise_precision", noise_precision)
+
+    @property
+    def _hyperparameters(self) -> dict[str, np.ndarray | GammaPrior]:
+        return {
+            "concentration": self.concentration,
+            "loading_precision": self.loading_precision,
+            "noise_precision": self.noise_precision,
+        }
+
+    def describe(self) -> str:
+        """Such as "IBP: concentration 2, spread evenly (α = 2/K); loading precision 1; noise precision 4"."""
+
+        def words(value: np.ndarray | GammaPrior) -> str:
+            if isinstance(value, GammaPrior):
+                return f"~ Gamma({float(value.shape):g}, rate {float(value.rate):g})"
+            return f"{float(value):g}"
+
+        alpha = "α" if isinstance(self.concentration, GammaPrior) else words(self.concentration)
+        return (
+            f"IBP: concentration {words(self.concentration)}, spread evenly (sticks ~ Beta({alpha}/K, 1)); "
+            f"loading precision {words(self.loading_precision)}; noise precision {words(self.noise_precision)}"
+        )
+
+    def globals(self) -> dict[str, Site]:
+        inferred = {n: Site(Gamma(), ()) for n, v in self._hyperparameters.items() if isinstance(v, GammaPrior)}
+        return {
+            **inferred,
+            "sticks": Site(Beta(), ("feature",)),
+            "loadings": Site(Gaussian(), ("feature", "dim"), slices="feature"),
+        }
+
+    def locals(self) -> dict[str, Site]:
+        return {"features": Site(Bernoulli(), ("feature",), slices="feature")}
+
+    def extents(self, unit: Row) -> dict[str, int]:
+        return {}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {"feature": first(size[0], capacity[0])}
+
+    def _log_and_value(self, name: str, g: Mapping[str, Statistics]) -> tuple[Any, Any]:
+        """(log x, x) of a hyper-parameter: of its site, or of the given value."""
+        given = self._hyperparameters[name]
+        if isinstance(given, GammaPrior):
+            return g[name].log_value, -g[name].negative_value
+        return jnp.log(given), given
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        exists = on["feature"]
+        log_alpha, alpha = self._log_and_value("concentration", g)
+        log_loading, loading = self._log_and_value("loading_precision", g)
+        n_features = exists.sum()
+        sticks = log_alpha - jnp.log(n_features) + (alpha / n_features - 1) * g["sticks"].log_value
+        loadings = 0.5 * (log_loading - LOG_2PI) + loading * g["loadings"].negative_half_square  # (feature, dim)
+        inferred = [
+            prior.shape * jnp.log(prior.rate)
+            - gammaln(prior.shape)
+            + (prior.shape - 1) * g[name].log_value
+            + prior.rate * g[name].negative_value
+            for name, prior in self._hyperparameters.items()
+            if isinstance(prior, GammaPrior)
+        ]
+        return (sticks + loadings.sum(-1)).sum(where=exists) + sum(inferred)
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Float[Array, ""]:
+        exists, z, loadings = on["feature"], l["features"], g["loadings"]
+        log_precision, precision = self._log_and_value("noise_precision", g)
+        log_features = (z * g["sticks"].log_value + (1 - z) * g["sticks"].log_complement).sum(where=exists)
+        x = jnp.where(unit.observed, unit.value, 0.0)
+        parts = z[:, None] * loadings.value  # (feature, dim)
+        total = parts.sum(0)
+        pairs = total**2 - (parts**2).sum(0)  # Σ_{k≠j} z_k z_j A_k A_j: different elements, so their means multiply
+        squares = (z[:, None] * -2 * loadings.negative_half_square).sum(0)  # z² = z, and A² is a statistic of its own
+        residual = x**2 - 2 * x * total + pairs + squares
+        log_density = 0.5 * (log_precision - LOG_2PI - precision * residual)
+        return log_features + jnp.where(unit.observed, log_density, 0.0).sum()
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j!), m_j the sizes of groups of identical features (those that no row has, above all)."""
+        leaves = jax.tree.leaves((natural["sticks"], natural["loadings"]))
+        return log_relabellings(np.concatenate([np.asarray(x)[: size[0]].reshape(size[0], -1) for x in leaves], axis=1))
+
+    def ceiling(self, units: Row) -> float:
+        """½ log(λ_x / 2π) per observed cell where λ_x is given; inf where it is inferred.
+
+        Proof: no Gaussian density of precision λ_x exceeds √(λ_x / 2π), whatever its mean. Where λ_x is free, data that
+        its features fit exactly have a density without bound.
+        """
+        if isinstance(self.noise_precision, GammaPrior):
+            return np.inf
+        return float(0.5 * np.sum(units.observed) * (np.log(self.noise_precision) - LOG_2PI))
+
+    def plug_in(self) -> "IBP":
+        raise ValueError(
+            'IBP has no plug-in form, got evidence="plug-in": use evidence="marginal". Loadings estimated at a point '
+            "can have one feature for each row, and their likelihood rises with the size without end"
+        )
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Row:
+        mean = l["features"] @ g["loadings"].value
+        _, precision = self._log_and_value("noise_precision", g)
+        return Row(mean + jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(precision), unit.observed)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}."""
+        key_hyper, key_sticks, key_loadings, key_features, key_data = jax.random.split(key, 5)
+        n_rows, on = np.shape(units.value)[0], self.active(size, size)
+        g: dict[str, Statistics] = {}
+        for position, (name, prior) in enumerate(self._hyperparameters.items()):
+            if isinstance(prior, GammaPrior):
+                natural = GammaStatistics(jnp.asarray(prior.shape) - 1, jnp.asarray(prior.rate))
+                g[name] = Gamma().sample(jax.random.fold_in(key_hyper, position), natural)
+        _, alpha = self._log_and_value("concentration", g)
+        _, loading = self._log_and_value("loading_precision", g)
+        sticks = BetaStatistics(jnp.broadcast_to(jnp.asarray(alpha / size[0] - 1), size), jnp.zeros(size))
+        g["sticks"] = Beta().sample(key_sticks, sticks)
+        loadings = jax.random.normal(key_loadings, (*size, extents["dim"])) / jnp.sqrt(loading)
+        g["loadings"] = GaussianStatistics(loadings, -0.5 * loadings**2)
+        has = jax.random.uniform(key_features, (n_rows, *size)) < jnp.exp(g["sticks"].log_value)
+        l = {"features": has.astype(loadings.dtype)}
+        keys = jax.random.split(key_data, n_rows)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+
+
+def _given_or_prior(name: str, value: Any) -> np.ndarray | GammaPrior:
+    if isinstance(value, GammaPrior):
+        return GammaPrior(_positive(f"the shape of {name}", value.shape), _positive(f"the rate of {name}", value.rate))
+    return _positive(name, value)
+
+
+def _positive(name: str, value: Any) -> np.ndarray:
+    array = hyperparameter(value)
+    if array.ndim or not array > 0:
+        raise ValueError(f"{name} must be one positive number, got {value!r}; give a number or a GammaPrior")
+    return array

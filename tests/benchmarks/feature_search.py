@@ -1,0 +1,186 @@
+"""Search for binary features against Gibbs sampling and the particle filter: Rai & Daumé's Table 1, rebuilt.
+
+    python tests/benchmarks/feature_search.py [--seed 0] [--sweeps 400] [--growth 2000] [--beams 5 10 20]
+
+Two data sets are drawn from the prior (20 × 16 and 100 × 100), one is made of block images (200 × 16, four features).
+Hyper-parameters are those that made the data, for search and samplers alike. Columns: seconds, mean squared error of
+the reconstruction ZA with A at its posterior mean, log P(X, [Z]) in nats, features, and the gap to the best possible
+matrix. `ratio` is the time collapsed Gibbs, begun with no features, needs to reach that search's log P over the
+search's time; "> r" where it had not got there after all its sweeps. Then Gibbs started from search's answer, search
+online against the particle filter, and cost against N. Nothing is asserted; the tables are the result.
+"""
+
+import argparse
+import time
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+
+import lvsearch as lv
+from lvsearch.inference.feature_samplers import FeatureTrace, collapsed_gibbs, particle_filter
+from lvsearch.inference.features import left_ordered, log_marginal, log_prior, posterior_loadings
+
+PAPER = pd.DataFrame(
+    {
+        "20 x 16": [6.5869, 0.1012, -129.6, 1.0153, 0.0094, -127.4, 1.0149, 0.0092, -127.8],
+        "100 x 100": [27.3176, 0.0087, -4734.2, 7.1564, 0.0098, -4711.6, 5.6550, 0.0110, -4932.1],
+        "blocks 200 x 16": [55.63, 0.0041, -3859.6, 17.95, 0.0044, -4276.7, 19.12, 0.0047, -4366.4],
+    },
+    index=pd.MultiIndex.from_product([["Gibbs", "admissible", "inadmissible"], ["seconds", "mse", "log P"]]),
+)
+"""Table 1 as printed, on machines and data of 2009."""
+
+IMAGES = np.array(
+    [
+        [[0, 1, 0, 0], [1, 1, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]],
+        [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0], [0, 0, 0, 0]],
+        [[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0]],
+        [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 1, 0]],
+    ]
+).reshape(4, 16)
+"""Four block images of 4 × 4 pixels, each present in half of the rows."""
+
+
+class FeatureData(NamedTuple):
+    """X (N, D), the features that made it, and the hyper-parameters."""
+
+    X: np.ndarray
+    features: np.ndarray
+    alpha: float
+    sigma_x: float
+    sigma_a: float
+
+    def settings(self) -> dict[str, float]:
+        return {"alpha": self.alpha, "sigma_x": self.sigma_x, "sigma_a": self.sigma_a}
+
+    def log_joint(self, features: np.ndarray) -> float:
+        return log_prior(features, self.alpha) + log_marginal(self.X, features, self.sigma_x, self.sigma_a)
+
+    def mean_squared_error(self, features: np.ndarray) -> float:
+        loadings = posterior_loadings(self.X, features, self.sigma_x, self.sigma_a)[0]
+        return float(np.mean((self.X - features @ loadings) ** 2))
+
+
+def buffet(rng: np.random.Generator, n_rows: int, alpha: float) -> np.ndarray:
+    """Z (N, K₊) from the Indian buffet process, customer by customer."""
+    Z = np.zeros((n_rows, 0), int)
+    for n in range(n_rows):
+        taken = rng.random(Z.shape[1]) < Z.sum(axis=0) / (n + 1)
+        Z = np.concatenate([Z, np.zeros((n_rows, rng.poisson(alpha / (n + 1))), int)], axis=1)
+        Z[n] = 1
+        Z[n, : len(taken)] = taken
+    return Z
+
+
+def from_prior(seed: int, n_rows: int, n_columns: int, alpha: float, sigma_x: float) -> FeatureData:
+    rng = np.random.default_rng(seed)
+    Z = buffet(rng, n_rows, alpha)
+    X = Z @ rng.normal(size=(Z.shape[1], n_columns)) + sigma_x * rng.normal(size=(n_rows, n_columns))
+    return FeatureData(X, left_ordered(Z), alpha, sigma_x, 1.0)
+
+
+def block_images(seed: int, n_rows: int = 200, sigma_x: float = 0.5) -> FeatureData:
+    rng = np.random.default_rng(seed)
+    Z = rng.integers(0, 2, (n_rows, 4))
+    return FeatureData(Z @ IMAGES + sigma_x * rng.normal(size=(n_rows, 16)), left_ordered(Z), 1.0, sigma_x, 1.0)
+
+
+def table_one(seed: int) -> dict[str, FeatureData]:
+    return {
+        "20 x 16": from_prior(seed, 20, 16, 1.0, 0.1),
+        "100 x 100": from_prior(seed, 100, 100, 2.0, 0.4),
+        "blocks 200 x 16": block_images(seed),
+    }
+
+
+def seconds_to_reach(trace: FeatureTrace, log_joint: float) -> float:
+    """Sampling time until the chain first scores at least log_joint; inf if it never does."""
+    there = np.flatnonzero(trace.log_joint >= log_joint - 1e-6)
+    return float(np.cumsum(trace.seconds)[there[0]]) if len(there) else float("inf")
+
+
+def compare(data: FeatureData, beams: list[int], sweeps: int, seed: int) -> tuple[pd.DataFrame, FeatureTrace]:
+    """Search in its settings, then Gibbs from nothing, then Gibbs from the best that search found."""
+    X, truth, *_ = data
+    gibbs = collapsed_gibbs(X, key=jax.random.key(seed), sweeps=sweeps, **data.settings())
+    rows, best = [], None
+    for heuristic in ("admissible", "inadmissible"):
+        for beam in beams:
+            for expansion in ("column", "complete") if beam == max(beams) else ("column",):
+                begun = time.perf_counter()
+                try:
+                    found = lv.inference.map_features(
+                        X, **data.settings(), beam=beam, heuristic=heuristic, expansion=expansion
+                    )
+                except ValueError as refused:  # complete expansion beyond 2^16 assignments of a row
+                    print(f"  {heuristic}, beam {beam}, {expansion}: {str(refused).split(';')[0]}")
+                    continue
+                seconds = time.perf_counter() - begun
+                reached = seconds_to_reach(gibbs, found.log_joint)
+                ratio = f"{reached / seconds:.1f}" if np.isfinite(reached) else f"> {gibbs.seconds.sum() / seconds:.1f}"
+                rows.append((f"{heuristic}, beam {beam}, {expansion}", seconds, found.features, found.gap, ratio))
+                best = found if best is None or found.log_joint > best.log_joint else best
+    assert best is not None
+    warm = collapsed_gibbs(X, key=jax.random.key(seed), sweeps=sweeps, start=best.features, **data.settings())
+    rows.append((f"Gibbs, {sweeps} sweeps, from nothing", gibbs.seconds.sum(), gibbs.best, np.nan, ""))
+    rows.append((f"Gibbs, {sweeps} sweeps, from search", warm.seconds.sum(), warm.best, np.nan, ""))
+    rows.append(("the features that made the data", np.nan, truth, np.nan, ""))
+    table = pd.DataFrame(
+        [(n, s, data.mean_squared_error(Z), data.log_joint(Z), Z.shape[1], gap, r) for n, s, Z, gap, r in rows],
+        columns=["method", "seconds", "mse", "log P", "features", "gap", "ratio"],
+    )
+    return table.set_index("method"), warm
+
+
+def online(seed: int, beams: list[int]) -> pd.DataFrame:
+    """One observation at a time: the beam against as many particles, and against more."""
+    rows = []
+    for name, data in table_one(seed).items():
+        for beam in beams:
+            begun = time.perf_counter()
+            settings = {"beam": beam, "heuristic": "inadmissible", "expansion": "column"}
+            found = lv.inference.map_features(data.X[:1], **data.settings(), **settings).extend(data.X[1:])
+            rows.append((name, f"search, beam {beam}", time.perf_counter() - begun, found.log_joint))
+        for particles in (max(beams), 10 * max(beams)):
+            begun = time.perf_counter()
+            trace = particle_filter(data.X, key=jax.random.key(seed), n_particles=particles, **data.settings())
+            rows.append((name, f"{particles} particles", time.perf_counter() - begun, trace.log_joint))
+    return pd.DataFrame(rows, columns=["data", "method", "seconds", "log P"]).set_index(["data", "method"])
+
+
+def growth(seed: int, most: int) -> pd.DataFrame:
+    """Seconds against the number of rows, and the slope between neighbours on log scales: 1 is linear."""
+    sizes = [size for size in (125, 250, 500, 1000, 2000, 4000) if size <= most]
+    rows = []
+    for size in sizes:
+        data = block_images(seed, size)
+        begun = time.perf_counter()
+        found = lv.inference.map_features(
+            data.X, **data.settings(), beam=10, heuristic="inadmissible", expansion="column", max_features=12
+        )
+        rows.append((size, time.perf_counter() - begun, found.features.shape[1]))
+    table = pd.DataFrame(rows, columns=["rows", "seconds", "features"])
+    table["slope"] = np.log(table["seconds"]).diff() / np.log(table["rows"]).diff()
+    return table.set_index("rows")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sweeps", type=int, default=400)
+    parser.add_argument("--growth", type=int, default=2000)
+    parser.add_argument("--beams", type=int, nargs="+", default=[5, 10, 20])
+    arguments = parser.parse_args()
+    pd.set_option("display.width", 160, "display.max_columns", 10)
+    print("As printed (2009)\n", PAPER, "\n", sep="")
+    for name, data in table_one(arguments.seed).items():
+        print(f"{name}: alpha {data.alpha}, sigma_x {data.sigma_x}, sigma_a {data.sigma_a}")
+        print(compare(data, arguments.beams, arguments.sweeps, arguments.seed)[0].round(4), "\n", flush=True)
+    print("Online\n", online(arguments.seed, arguments.beams).round(3), "\n", sep="", flush=True)
+    print("Cost against N, block images\n", growth(arguments.seed, arguments.growth).round(3), sep="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""Points: what is taken, what is refused and in which words, what a missing cell is, parts, identity, storage."""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_array_equal
+
+import lvsearch as lv
+from lvsearch.inference import rows
+from lvsearch.inference.data import ROWS_PER_BATCH, ROWS_STEP
+
+X = np.array([[1.0, -2.5, 3.0], [0.25, 8.0, -1.0], [4.0, 5.0, 6.5], [9.0, 0.0, 2.0], [-7.0, 1.5, 0.5]])
+KNOWN = np.array([[1, 1, 1], [1, 0, 1], [0, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool)
+HOLES = np.where(KNOWN, X, np.nan)
+NAMES = ("height", "weight", "age")
+
+
+@pytest.fixture
+def points() -> lv.Points:
+    return lv.Points.from_array(X, KNOWN, columns=NAMES, row_names=list("abcde"))
+
+
+# -- what is taken -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("matrix", [X, X.tolist(), jnp.asarray(X), X.astype(np.float32), np.asfortranarray(X)])
+def test_any_matrix_of_numbers_will_do(matrix):
+    points = lv.Points.from_array(matrix)
+    assert_array_equal(points.values, X)
+    assert points.observed.all()
+    assert (points.columns, points.row_names, points.notes) == (("column0", "column1", "column2"), None, ())
+    assert (points.n_units, points.n_observations, points.shape, len(points)) == (5, 15, (5, 3), 5)
+    assert lv.Points.from_array(np.array([[True, False], [False, True]])).values.tolist() == [[1, 0], [0, 1]]
+
+
+def test_missing_cells_are_those_that_the_caller_named(points):
+    assert_array_equal(points.observed, KNOWN)
+    assert_array_equal(points.values, np.where(KNOWN, X, 0.0))
+    assert points.notes == ("1 of 5 rows have no observed cell; kept in place",)
+    assert_array_equal(points.observations_per_unit, [3, 2, 0, 2, 3])
+    given = {"columns": NAMES, "row_names": list("abcde")}
+    masked = np.ma.MaskedArray(X, ~KNOWN)
+    for same in (
+        lv.Points.from_array(HOLES, missing="nan", **given),
+        lv.Points.from_array(HOLES, KNOWN, **given),  # what is not observed may hold anything
+        lv.Points.from_array(np.where(KNOWN, X, np.inf), KNOWN, **given),
+        lv.Points.from_array(masked, **given),
+        lv.Points(X, KNOWN, NAMES, tuple("abcde")),
+        lv.Points.from_frame(pd.DataFrame(HOLES, columns=NAMES, index=list("abcde")), missing="nan"),
+    ):
+        assert same == points
+    fewer = lv.Points.from_array(masked, X < 9)
+    assert_array_equal(fewer.observed, KNOWN & (X < 9))
+
+
+def test_an_unobserved_column_is_kept_and_noted():
+    holes = X.copy()
+    holes[:, 1] = np.nan
+    points = lv.Points.from_array(holes, missing="nan")
+    assert points.notes == ("1 of 3 columns have no observed cell; kept in place",)
+    assert points.shape == (5, 3)
+
+
+def test_frames_bring_their_names():
+    frame = pd.DataFrame({"a": [1, 2], "b": pd.array([3, None], dtype="Int64"), "c": [True, False]}, index=["x", "y"])
+    points = lv.Points.from_frame(frame, missing="nan")
+    assert (points.columns, points.row_names) == (("a", "b", "c"), ("x", "y"))
+    assert_array_equal(points.observed, [[True, True, True], [True, False, True]])
+    assert lv.Points.from_frame(frame[["a"]].reset_index(drop=True)).row_names is None
+    pd.testing.assert_frame_equal(points.to_frame(), frame.astype(float))
+
+
+def test_files(tmp_path: Path, points):
+    frame = pd.DataFrame(HOLES, columns=NAMES, index=pd.Index(list("abcde"), name="who"))
+    frame.to_csv(tmp_path / "named.csv")
+    assert lv.Points.from_csv(tmp_path / "named.csv", row_names="who", missing="nan") == points
+    np.savetxt(tmp_path / "bare.csv", X, delimiter=",")
+    assert lv.Points.from_csv(tmp_path / "bare.csv", header=False) == lv.Points.from_array(X)
+    np.save(tmp_path / "x.npy", HOLES)
+    assert lv.Points.from_npy(tmp_path / "x.npy", missing="nan") == lv.Points.from_array(HOLES, missing="nan")
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+NAN = r"got NaN in 5 of 15 cells, the first in row 1, column 'column1'.*from_array\(X, missing=\"nan\"\).*observed="
+
+
+@pytest.mark.parametrize(
+    ("matrix", "options", "message"),
+    [
+        (HOLES, {}, NAN),
+        (HOLES, {"observed": X < 100}, NAN),
+        (HOLES, {"missing": "NA"}, r"got missing='NA'; expected \"nan\" or None.*observed=\(X != value\)"),
+        (np.where(X == 9, np.inf, X), {}, r"got inf in row 3, column 'column0'; expected finite numbers up to 1e\+15"),
+        (np.where(X == 9, -1e16, X), {"missing": "nan"}, r"got -1e\+16 in row 3.*rescale the column"),
+        (X[:, 0], {}, r"shape \(5,\); expected two axes \(rows, columns\): X\[:, None\]"),
+        (X[None], {}, r"shape \(1, 5, 3\); expected two axes"),
+        (X[:0], {}, "got 0 rows and 3 columns"),
+        (X[:, :0], {}, "got 5 rows and 0 columns"),
+        ([[1.0], [1.0, 2.0]], {}, r"rows of different lengths"),
+        ([["a", "b"]], {}, r"values of type <U1; expected real numbers"),
+        ([[1.0, None]], {}, r"values of type object"),
+        (X + 1j, {}, r"values of type complex128"),
+        (sp.csr_array(X), {}, r"sparse matrix.*X\.toarray\(\)"),
+        (pd.DataFrame(X), {}, r"data frame; use lv\.Points\.from_frame"),
+        (X, {"observed": KNOWN[:, :2]}, r"observed of shape \(5, 2\) for values of shape \(5, 3\)"),
+        (X, {"observed": KNOWN.astype(int)}, r"observed of type int64; expected True and False"),
+        (X, {"observed": X > 100}, r"5 rows without a single observed cell"),
+        (X, {"columns": "abc"}, r"the string 'abc' as columns; expected a list of 3 names"),
+        (X, {"columns": ["a", "b"]}, r"got 2 columns, expected 3: one for each"),
+        (X, {"columns": ["a", "b", "a"]}, r"column name 'a' twice"),
+        (X, {"row_names": ["a"]}, r"got 1 row_names, expected 5: one for each"),
+    ],
+)
+def test_matrices_that_are_refused(matrix, options, message):
+    with pytest.raises(ValueError, match=message):
+        lv.Points.from_array(matrix, **options)
+
+
+def test_frames_that_are_refused():
+    with pytest.raises(ValueError, match=r"1 column\(s\) without numbers, the first 'who'.*select_dtypes"):
+        lv.Points.from_frame(pd.DataFrame({"x": [1.0], "who": ["Ann"]}))
+    with pytest.raises(ValueError, match=r"1 column\(s\) without numbers, the first 'x'"):
+        lv.Points.from_frame(pd.DataFrame({"x": [1 + 2j]}))
+    with pytest.raises(ValueError, match=r"got NaN in 1 of 2 cells, the first in row 1, column 'x'.*from_frame"):
+        lv.Points.from_frame(pd.DataFrame({"x": pd.array([1, None], dtype="Int64")}))
+    with pytest.raises(ValueError, match="several levels of names"):
+        lv.Points.from_frame(pd.DataFrame(X).set_index([0, 1]))
+
+
+def test_files_that_are_refused(tmp_path: Path):
+    def written(text: str) -> Path:
+        (tmp_path / "x.csv").write_text(text)
+        return tmp_path / "x.csv"
+
+    with pytest.raises(ValueError, match=r"only numbers on the first line.*header=False"):
+        lv.Points.from_csv(written("1,2\n3,4\n"))
+    with pytest.raises(ValueError, match=r"x\.csv: .*expected comma-separated numbers, as many on every line"):
+        lv.Points.from_csv(written("a,b\n1,2\n3,4,5\n"))
+    with pytest.raises(ValueError, match=r"x\.csv: got lines with more values than the header has names"):
+        lv.Points.from_csv(written("a,b\n1,2,3\n4,5,6\n"))
+    with pytest.raises(ValueError, match=r"x\.csv: .*expected comma-separated"):
+        lv.Points.from_csv(written(""))
+    with pytest.raises(ValueError, match=r"x\.csv: .*who"):
+        lv.Points.from_csv(written("a,b\n1,2\n"), row_names="who")
+    with pytest.raises(ValueError, match="without numbers, the first 'a'"):
+        lv.Points.from_csv(written("a,b\nAnn,2\nBob,4\n"))
+    with pytest.raises(ValueError, match="got NaN in 1 of 4 cells, the first in row 0, column 'b'"):
+        lv.Points.from_csv(written("a,b\n1,\n3,4\n"))
+    np.save(tmp_path / "objects.npy", np.array([[1, None]]), allow_pickle=True)
+    with pytest.raises(ValueError, match=r"objects\.npy: .*expected a matrix written by numpy\.save"):
+        lv.Points.from_npy(tmp_path / "objects.npy")
+    np.savez(tmp_path / "several.npz", a=X)
+    with pytest.raises(ValueError, match="an archive of several arrays"):
+        lv.Points.from_npy(tmp_path / "several.npz")
+
+
+# -- parts, identity, storage ------------------------------------------------------------------------------------------
+
+
+def test_it_is_frozen(points):
+    with pytest.raises(ValueError, match="read-only"):
+        points.values[0, 0] = 1.0
+    mine = X.copy()
+    points = lv.Points.from_array(mine)
+    mine[0, 0] = 99.0
+    assert points.values[0, 0] == 1.0
+
+
+def test_parts_keep_rows_together(points):
+    part = points.select([3, 0])
+    assert_array_equal(part.values, points.values[[3, 0]])
+    assert_array_equal(part.observed, KNOWN[[3, 0]])
+    assert (part.row_names, part.columns, part.notes[-1]) == (("d", "a"), NAMES, "selected 2 of 5 rows")
+    train, test = points.split(0.4, seed=3)
+    assert sorted(train.row_names + test.row_names) == list("abcde")
+    assert test.notes[-1] == "2 of 5 rows held out (test_fraction=0.4, seed=3)"
+    held_out = [name for _, side in points.folds(5) for name in side.row_names]
+    assert sorted(held_out) == list("abcde")
+    with pytest.raises(ValueError, match="got no row ids"):
+        points.select([])
+    with pytest.raises(ValueError, match="got 1 row; expected at least 2 rows to split"):
+        points.select([0]).split()
+
+
+def test_a_part_may_be_a_row_of_which_nothing_is_known(points):
+    assert points.select([2]).n_observations == 0
+
+
+def test_equality_is_content(points):
+    others = (
+        lv.Points.from_array(X, columns=NAMES, row_names=list("abcde")),
+        lv.Points.from_array(X + 1, KNOWN, columns=NAMES, row_names=list("abcde")),
+        lv.Points.from_array(X, KNOWN, columns=NAMES),
+        lv.Points.from_array(X, KNOWN, columns=NAMES[::-1], row_names=list("abcde")),
+        lv.Points.from_array(X[[1, 0, 2, 3, 4]], KNOWN, columns=NAMES, row_names=list("abcde")),
+    )
+    assert len({points, *others}) == 6
+    assert points != "points"
+    assert points.fingerprint == "9734f2fe72ae5f1b1ffe308be555d5be2aeff39f61d69bd11d93ef52a8563bd0"
+
+
+def test_storage_gives_it_back(points):
+    for one in (points, lv.Points.from_array(X), points.select([1, 3])):
+        settings, arrays = one.to_storage()
+        again = lv.Points.from_storage(settings, arrays)
+        assert again == one
+        assert (again.notes, again.row_names) == (one.notes, one.row_names)
+
+
+def test_it_is_described_in_its_own_words(points):
+    assert points.describe() == "5 rows × 3 columns, 10 of 15 cells observed"
+    assert repr(lv.Points.from_array(X)) == "Points(5 rows × 3 columns, all 15 cells observed)"
+    assert "3: height, weight, age" in str(points)
+    assert "<caption>Points</caption>" in points._repr_html_()
+    for word in ("document", "token", "word"):
+        assert word not in str(points) + points._repr_html_()
+
+
+# -- new rows ----------------------------------------------------------------------------------------------------------
+
+
+def test_new_rows_are_over_the_same_columns(points):
+    assert points.like_this(X[:2]).columns == NAMES
+    assert points.like_this(pd.DataFrame(X, columns=NAMES)).columns == NAMES
+    assert points.like_this(points.select([0])) == points.select([0])
+    with pytest.raises(ValueError, match="rows of 2 columns, expected the 3 of the training data"):
+        points.like_this(X[:, :2])
+    with pytest.raises(ValueError, match=r"in another order: column 0 is 'age', expected 'height'"):
+        points.like_this(pd.DataFrame(X, columns=["age", "weight", "height"]))
+    with pytest.raises(ValueError, match=r"of other names: column 0 is 'column0', expected 'height'"):
+        points.like_this(lv.Points.from_array(X))
+    with pytest.raises(ValueError, match=r"got NaN in 5 of 15 cells.*missing="):
+        points.like_this(HOLES)
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 8, 9, ROWS_PER_BATCH, 2 * ROWS_PER_BATCH + 5])
+def test_batches_hold_every_row_once(n: int):
+    values = np.arange(2.0 * n).reshape(n, 2)
+    observed = values % 3 > 0
+    data = rows(values, observed)
+    assert (data.n_units, data.extents) == (n, {"dim": 2})
+    assert len(data.shapes) == 1
+    assert_array_equal(data.gather([batch.units.value for batch in data.batches]), values)
+    assert_array_equal(data.gather([batch.units.observed for batch in data.batches]), observed)
+    for batch, ids in zip(data.batches, data.unit_ids, strict=True):
+        assert len(ids) % ROWS_STEP == 0
+        assert len(ids) <= ROWS_PER_BATCH
+        assert_array_equal(batch.weight, ids >= 0)
+        assert not batch.units.observed[ids < 0].any()
+        assert (batch.units.value[ids < 0] == 0).all()
