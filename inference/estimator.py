@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from lvsearch.inference.compiles import counted
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.meanfield import (
     Beliefs,
@@ -57,10 +58,17 @@ class Estimate(NamedTuple):
 
 @runtime_checkable
 class Estimator(Protocol):
-    """Fits one model to one data set at any size."""
+    """Fits one model to one data set at any size.
+
+    `shrinks`: warm starts are fits of slightly larger sizes, whose components are merged; else of smaller sizes, to
+    which components are added.
+    """
+
+    @property
+    def shrinks(self) -> bool: ...
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """One fit: from scratch with `key`, or grown from the fit of a smaller size."""
+        """One fit: from scratch with `key`, or from the fit of another size."""
         ...
 
 
@@ -107,6 +115,7 @@ def pad_axes(
 
 
 @partial(jax.jit, static_argnames=("capacity",))
+@counted
 def beliefs_of(
     model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
 ) -> Beliefs:
@@ -116,6 +125,7 @@ def beliefs_of(
 
 
 @partial(jax.jit, static_argnames=("capacity",))
+@counted
 def point_of(
     model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
 ) -> dict[str, Statistics]:
@@ -127,6 +137,8 @@ def point_of(
 
 class GenericEstimator:
     """Batch mean field by the generic engine, for any model that has no kernel of its own."""
+
+    shrinks = False
 
     def __init__(self, model: Model, data: Dataset, *, sweeps: int = 200, tolerance: float = 1e-5):
         self.model, self.data, self.sweeps, self.tolerance = model, data, sweeps, tolerance

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from lvsearch.inference.compiles import counted
 from lvsearch.inference.data import Batch, Dataset
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily, zero_statistics
@@ -133,6 +134,7 @@ def unit_bound(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: B
 
 
 @partial(jax.jit, static_argnames=("capacity", "sweeps"))
+@counted
 def fit_locals(
     model: Model,
     g: Mapping[str, Statistics],
@@ -166,6 +168,7 @@ def _batch_log_joint(
 
 
 @partial(jax.jit, static_argnames=("capacity",))
+@counted
 def batch_statistics(
     model: Model,
     g: Mapping[str, Statistics],
@@ -181,6 +184,7 @@ def batch_statistics(
 
 
 @partial(jax.jit, static_argnames=("capacity",))
+@counted
 def batch_bound(
     model: Model,
     g: Mapping[str, Statistics],
@@ -200,6 +204,7 @@ def batch_bound(
 
 
 @partial(jax.jit, static_argnames=("capacity",))
+@counted
 def update_globals(
     model: Model,
     beliefs: Beliefs,
@@ -226,6 +231,7 @@ def update_globals(
 
 
 @partial(jax.jit, static_argnames=("capacity",))
+@counted
 def resident_sweep(
     model: Model,
     beliefs: Beliefs,
@@ -248,6 +254,7 @@ def resident_sweep(
 
 
 @partial(jax.jit, static_argnames=("capacity",))
+@counted
 def globals_bound(model: Model, beliefs: Beliefs, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Array:
     """log_prior at the expected statistics plus the entropy of the globals, in nats."""
     on = model.active(size, capacity)
@@ -272,6 +279,7 @@ def _blank(sites: Mapping[str, Site], lengths: Mapping[str, int], dtype: Any) ->
 
 
 @partial(jax.jit, static_argnames=("capacity",))
+@counted
 def blank_locals(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Beliefs:
     """Zero statistics for every unit of a batch: where `fit_locals` starts when nothing better is known."""
     on = model.active(size, capacity)
@@ -285,6 +293,7 @@ def _blank_unit(model: Model, unit: Unit, on: Masks, dtype: Any) -> Beliefs:
 
 
 @partial(jax.jit, static_argnames=("capacity",))
+@counted
 def scattered_locals(
     model: Model,
     key: Array,

@@ -35,18 +35,18 @@ class TopicSettings:
     """How hard to try. Tolerances: nats per token and pass; tokens of a document and sweep."""
 
     collapsed_passes: int = 60
-    grown_collapsed_passes: int = 3
+    warm_collapsed_passes: int = 5
     collapsed_sweeps: int = 3
     tolerance: float = 2e-5
     mean_field_passes: int = 8
-    grown_mean_field_passes: int = 4
+    warm_mean_field_passes: int = 4
     mean_field_sweeps: int = 2
     momentum: float = 0.9
     final_sweeps: int = 5
     final_tolerance: float = 0.05
     documents_per_topic: int = 5  # §3.6: topics start from five documents each
     start_weight: float = 0.1  # pseudo-counts of a start, as a share of the corpus
-    expectation_maximisation_passes: int = 20  # plug-in: variational EM, α refitted in each
+    expectation_maximisation_passes: int = 12  # plug-in: variational EM, α refitted in each
 
 
 class TopicEstimator:
@@ -66,8 +66,15 @@ class TopicEstimator:
         self.plug_in = isinstance(model.topics, PointSimplex)
         self.packed = pack(self.counts)
 
+    @property
+    def shrinks(self) -> bool:
+        """Marginal fits begin with a larger one's topics, merged: measured to end higher than with new ones added.
+        Plug-in fits grow, so that each is at least as likely as its witness."""
+        return not self.plug_in
+
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """One fit with `size[0]` topics: from documents, or grown from a smaller fit, extra topics from documents."""
+        """One fit with `size[0]` topics: from documents, merged from a larger fit, or grown from a smaller one, extra
+        topics from documents."""
         if self.plug_in:
             return self._fit_plug_in(size, key, start)
         return self._fit_marginal(size, key, start)
@@ -78,9 +85,9 @@ class TopicEstimator:
         (n_topics,), (capacity,) = size, capacity_of(size)
         model = _model_of(start) if start is not None and self.empirical_bayes else self.model
         alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
-        grown = start is not None
-        state, passes = self._collapsed(self._start_counts(n_topics, capacity, key, start, eta), alpha, eta, grown)
-        wanted = self.settings.grown_mean_field_passes if grown else self.settings.mean_field_passes
+        warm = start is not None
+        state, passes = self._collapsed(self._start_counts(n_topics, capacity, key, start, eta), alpha, eta, warm)
+        wanted = self.settings.warm_mean_field_passes if warm else self.settings.mean_field_passes
         for each in [1] * wanted if self.empirical_bayes else [wanted]:
             state, _, _ = kernels.memoized_passes(
                 self.packed.tiles,
@@ -141,6 +148,7 @@ class TopicEstimator:
         else:
             state, passes = kernels.start_state(self.packed, pseudo_counts, alpha), 0
         gamma, total = state.proportions, np.asarray(state.total, np.float64)
+        found = total
         for em_pass in range(self.settings.expectation_maximisation_passes):
             gamma, counts = kernels.document_pass(
                 self.packed.tiles,
@@ -150,7 +158,10 @@ class TopicEstimator:
                 sweeps=self.settings.final_sweeps if em_pass == 0 else self.settings.mean_field_sweeps,
                 tolerance=np.float32(0),
             )
-            total = np.asarray(counts, np.float64)
+            before, found = found, np.asarray(counts, np.float64)
+            # moved ahead as in `memoized_passes`; the first step may be from pseudo-counts, the last ones settle
+            moving = 0 < em_pass < self.settings.expectation_maximisation_passes - 2
+            total = np.maximum(found + self.settings.momentum * (found - before), 0.0) if moving else found
             alpha[:n_topics] = newton_dirichlet(
                 alpha[:n_topics].astype(np.float64), self._mean_log_proportions(gamma, n_topics)
             )
@@ -164,7 +175,7 @@ class TopicEstimator:
     # ── shared ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _collapsed(
-        self, pseudo_counts: np.ndarray, alpha: np.ndarray, eta: float, grown: bool
+        self, pseudo_counts: np.ndarray, alpha: np.ndarray, eta: float, warm: bool
     ) -> tuple[kernels.Counts, int]:
         settled, _, made = kernels.memoized_passes(
             self.packed.tiles,
@@ -173,7 +184,7 @@ class TopicEstimator:
             np.float32(eta),
             rule=kernels.COLLAPSED,
             sweeps=self.settings.collapsed_sweeps,
-            passes=self.settings.grown_collapsed_passes if grown else self.settings.collapsed_passes,
+            passes=self.settings.warm_collapsed_passes if warm else self.settings.collapsed_passes,
             tolerance=np.float32(self.settings.tolerance),
             momentum=np.float32(self.settings.momentum),
         )
@@ -192,10 +203,14 @@ class TopicEstimator:
             kept = len(counts)
             pseudo_counts[:, :kept] = counts.T
         weight = self.settings.start_weight * self.n_tokens / n_topics
-        few = min(self.settings.documents_per_topic, self.counts.shape[0])
+        new = n_topics - kept
+        few = int(np.clip(self.counts.shape[0] // max(new, 1), 1, self.settings.documents_per_topic))
+        deals = -(-new * few // self.counts.shape[0])  # where topics are more than documents, some share one
+        dealt = np.concatenate([random.permutation(self.counts.shape[0]) for _ in range(deals)] or [np.zeros(0, int)])
         for topic in range(kept, n_topics):
-            chosen = random.choice(self.counts.shape[0], few, replace=False)
+            chosen = dealt[(topic - kept) * few : (topic - kept + 1) * few]
             words = np.asarray(self.counts[chosen].sum(0), np.float64) + smoothing
+            words *= random.uniform(0.5, 1.5, self.n_words)  # no two topics alike: equal ones would stay equal
             pseudo_counts[:, topic] = weight * words / words.sum()
         return pseudo_counts
 

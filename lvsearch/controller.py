@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from tqdm.auto import tqdm
 
 from lvsearch.fit import Evaluator, Fit
-from lvsearch.ledger import Trial, Visit, near_mode, record_of, scaled, unvisited_neighbour
+from lvsearch.ledger import Trial, Visit, largest_unvisited, near_mode, record_of, scaled, unvisited_neighbour
 from lvsearch.sizes import Size, SizePrior
 from lvsearch.witness import WitnessSearch
 
@@ -65,6 +65,10 @@ class Budget:
     width: float | None = None
 
 
+NEAR = 20
+"""A fit may be merged from one that is larger by a twentieth, or by one."""
+
+
 @dataclass(frozen=True)
 class Task:
     """The next thing to do: one or several trials of one size, the first numbered `trial`."""
@@ -107,7 +111,9 @@ def next_task(
     for visit in near:
         if len(visit.trials) < starts:
             return Task(visit.size, len(visit.trials), 1)
-    size = search.next_size() if settings.exhaustive and settings.max_size is not None else None
+    if not settings.exhaustive or settings.max_size is None:
+        return None
+    size = largest_unvisited(settings.max_size, state.visits) if evaluator.shrinks else search.next_size()
     return None if size is None else Task(size, 0, 1)
 
 
@@ -158,7 +164,7 @@ def step(
     """Make the fits of one task and enter the best of them."""
     fits = []
     for trial in range(task.trial, task.trial + task.trials):
-        start = _start(task.size, state, search) if settings.grow and trial == 0 else None
+        start = _start(evaluator, task.size, state, search) if settings.grow and trial == 0 else None
         fits.append(evaluator.evaluate(task.size, start, trial))
     best = max(fits, key=lambda fit: fit.estimate)
     trials = tuple(_trial(fit) for fit in fits)
@@ -211,9 +217,17 @@ def _in_place_of(fit: Fit, witness: Fit | None) -> Fit | None:
     return Fit(fit.size, witness.evidence, witness.log_symmetry, witness.state, info)
 
 
-def _start(size: Size, state: SearchState, search: WitnessSearch) -> Fit | None:
-    """The best witness's fit where there are witnesses; else the largest kept fit that is smaller in every variable."""
-    smaller = [s for s, fit in state.kept.items() if fit.state is not None and all(map(int.__le__, s, size))]
+def _start(evaluator: Evaluator, size: Size, state: SearchState, search: WitnessSearch) -> Fit | None:
+    """The best witness's fit where there are witnesses; else the nearest kept fit on the evaluator's side.
+
+    A larger one has to be near: each merger loses a little, and a fit from scratch loses nothing.
+    """
+    kept = [s for s, fit in state.kept.items() if fit.state is not None]
+    if evaluator.shrinks:
+        most = tuple(n + max(1, n // NEAR) for n in size)
+        near = [s for s in kept if s != size and all(map(int.__le__, size, s)) and all(map(int.__le__, s, most))]
+        return state.kept[min(near, key=lambda s: (sum(s), s))] if near else None
+    smaller = [s for s in kept if all(map(int.__le__, s, size))]
     witness = search.best_witness(size)
     if witness is not None and witness.size in smaller:
         return state.kept[witness.size]

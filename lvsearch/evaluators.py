@@ -36,6 +36,7 @@ class ModelEvaluator:
         self.ceiling = data_ceiling(model, data)
         self._key = jax.random.key(seed)
         self._estimator: Estimator = estimator(self.model, data)
+        self.shrinks = self._estimator.shrinks
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
         """One fit; a fit that is not a number carries an empty interval (nothing known) and says so in its info."""
@@ -45,7 +46,7 @@ class ModelEvaluator:
             key = jax.random.fold_in(key, number)
         estimate = self._estimator.fit(size, key, None if start is None else start.state)
         seconds = time.perf_counter() - began
-        origin = "scratch" if start is None else f"grown from {'×'.join(map(str, start.size))}"
+        origin = _origin(size, start)
         if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
             failure = f"the fit of size {size} from {origin} is not a number; it is reported, not ranked"
             unknown = Evidence(-math.inf, self.ceiling)
@@ -69,6 +70,13 @@ class ModelEvaluator:
         return 0.0 if self.plug_in else estimate.model.log_symmetry(estimate.size, estimate.natural)
 
 
+def _origin(size: Size, start: Fit | None) -> str:
+    if start is None:
+        return "scratch"
+    verb = "merged" if sum(start.size) > sum(size) else "grown"
+    return f"{verb} from {'×'.join(map(str, start.size))}"
+
+
 def data_ceiling(model: Model, data: Dataset) -> float:
     """The model's ceiling over all batches, nats, rounded outwards."""
     total = math.fsum(model.ceiling(batch.units) for batch in data.batches)
@@ -84,6 +92,7 @@ class FunctionEvaluator:
     ceiling: float
     nested: bool
     repeatable: bool = False
+    shrinks: bool = False
     scale: float = 1.0
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:

@@ -52,6 +52,7 @@ class Evaluator(Protocol):
     | `ceiling` | ≥ log p(data | any size, any parameters), nats; `inf` where none is proved |
     | `nested` | Proposition 1 holds for the evidence that `evaluate` returns |
     | `repeatable` | another trial of the same size can come out better |
+    | `shrinks` | a fit is begun from a slightly larger one's rather than from a smaller one's |
     | `scale` | divide evidence by this before weighing it against the prior: 1, or the number of tokens |
     """
 
@@ -59,8 +60,12 @@ class Evaluator(Protocol):
     ceiling: float
     nested: bool
     repeatable: bool
+    shrinks: bool
     scale: float
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """Fit one size, from `start` (a smaller size's fit) or from scratch; `trial` numbers the attempts at it."""
+        """Fit one size, from `start` (the fit of another size: smaller, or larger if it `shrinks`) or from scratch.
+
+        trial: numbers the attempts at this size.
+        """
         ...

@@ -6,6 +6,7 @@ A *trial* is one fit; a *visit* is a size with all its trials, the best of which
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -149,6 +150,13 @@ def near_mode(
         return weight[best] - weight[size] <= reach
 
     return tuple(visit for visit in ranked if close(visit.size))
+
+
+def largest_unvisited(max_size: Size, visits: Sequence[Visit]) -> Size | None:
+    """The unvisited size up to `max_size` with most components in all; None when every one was visited."""
+    visited = {visit.size for visit in visits}
+    unvisited = (size for size in product(*(range(1, n + 1) for n in max_size)) if size not in visited)
+    return max(unvisited, key=lambda size: (sum(size), size), default=None)
 
 
 def unvisited_neighbour(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lvsearch.inference.feature_samplers import collapsed, particles, sticks, uncollapsed
+from lvsearch.inference.feature_samplers import collapsed_rows, compiled, particles, sticks, uncollapsed
 from lvsearch.inference.feature_samplers.chain import Hyperparameters, Hyperpriors
 from lvsearch.inference.feature_samplers.loadings import fit_loadings
 
@@ -25,8 +25,18 @@ class Sampler:
 def plant_in_collapsed(monkeypatch: Any) -> None:
     """The row counts itself among the rows that have the feature."""
     monkeypatch.setattr(
-        collapsed, "log_feature_odds", lambda others, n: (np.log(others + 1) - np.log(n - others)).tolist()
+        collapsed_rows, "log_feature_odds", lambda others, n: (np.log(others + 1) - np.log(n - others)).tolist()
     )
+
+
+def plant_in_compiled(monkeypatch: Any) -> None:
+    """New features at twice their rate."""
+    right = compiled._rows
+
+    def wrong(padded: Any, values: Any, randoms: Any, hyper: Any, first: Any) -> Any:
+        return right(padded, values, randoms, hyper * np.array([2.0, 1.0, 1.0]), first)
+
+    monkeypatch.setattr(compiled, "_rows", wrong)
 
 
 def plant_in_uncollapsed(monkeypatch: Any) -> None:
@@ -55,10 +65,14 @@ def plant_in_filter(monkeypatch: Any) -> None:
 
 
 SAMPLERS = (
-    Sampler("collapsed", collapsed.collapsed_sweep, plant_in_collapsed, 8),
+    Sampler("collapsed", collapsed_rows.collapsed_sweep, plant_in_collapsed, 8),
     Sampler("uncollapsed", uncollapsed.uncollapsed_sweep, plant_in_uncollapsed, 30),
     Sampler("slice", sticks.slice_sweep, plant_in_slice, 8),
 )
+
+
+COMPILED = Sampler("compiled", compiled.compiled_sweep, plant_in_compiled, 8)
+"""Collapsed too, without missing cells."""
 
 
 def batch_z(samples: np.ndarray, truth: np.ndarray, n_batches: int = 50) -> np.ndarray:

@@ -63,6 +63,7 @@ class Fake:
     ceiling: float = 0.0
     nested: bool = True
     repeatable: bool = True
+    shrinks: bool = False
     scale: float = 1.0
     log_symmetry: Callable[[Size], float] = lambda size: 0.0
     calls: list[tuple[Size, Size | None, int]] = field(default_factory=list)

@@ -65,6 +65,19 @@ def test_nested_order_is_that_of_the_witness_algorithm(prior: lv.sizes.SizePrior
     assert_monotone(result, history)
 
 
+def test_where_fits_shrink_they_begin_from_a_slightly_larger_one():
+    evaluator = Fake(peaked, nested=False, shrinks=True)
+    result, _ = fake_search(evaluator, FLAT12, settings((12,), exhaustive=True))
+    assert {visit.size for visit in result.visits} == {(size,) for size in range(1, 13)}
+    starts = {size: start for size, start, trial in evaluator.calls if trial == 0}
+    begun = {size: start for size, start in starts.items() if start is not None}
+    assert len(begun) >= 5
+    assert all(start == (size[0] + 1,) for size, start in begun.items())  # a twentieth of less than 40 is none
+    assert all(starts[size,] is None for size in (1, 2, 4, 8))  # nothing larger is there yet
+    last = [visit.size for visit in result.visits][-2:]
+    assert last == sorted(last, reverse=True)  # each from the one before
+
+
 def test_without_growing_every_fit_is_from_scratch():
     evaluator = Fake(rising)
     result, _ = fake_search(evaluator, lv.sizes.Poisson(4), settings((5,), grow=False))

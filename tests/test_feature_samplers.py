@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import oracles
 import pytest
-from buffet import SAMPLERS, Sampler
+from buffet import COMPILED, SAMPLERS, Sampler
 from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
 
@@ -102,14 +102,16 @@ def posterior_z(sampler: Sampler, missing: bool, sweeps: int, key: int) -> np.nd
     return buffet.batch_z(samples, truth)
 
 
-@pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda s: s.name)
+CASES = [*((s, missing) for s in SAMPLERS for missing in (False, True)), (COMPILED, False)]
+
+
+@pytest.mark.parametrize(("sampler", "missing"), CASES, ids=lambda v: v.name if isinstance(v, Sampler) else str(v))
 def test_chains_have_the_enumerated_posterior(sampler, missing):
     """Whole classes included, with and without a missing cell: 18 functions, |z| < 4.5."""
     assert np.abs(posterior_z(sampler, missing, 2000 if missing else 4000, 1)).max() < Z_LIMIT
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda s: s.name)
+@pytest.mark.parametrize("sampler", [*SAMPLERS, COMPILED], ids=lambda s: s.name)
 def test_enumeration_finds_planted_bugs(sampler, monkeypatch):
     sampler.plant(monkeypatch)
     assert np.abs(posterior_z(sampler, False, 4000, 1)).max() > 1.5 * Z_LIMIT
@@ -317,6 +319,21 @@ def test_a_trace_says_what_it_visited(run):
     np.testing.assert_array_equal(again.log_joint, trace.log_joint)
     other = run(DATA, key=jax.random.key(2), start=TRUE, sweeps=12, priors=priors, **GIVEN)
     assert not np.array_equal(other.log_joint, trace.log_joint)
+
+
+def test_compiled_sweeps_find_room_for_new_features():
+    """Twelve directions, two rows each: more features than the first capacity has places, and than start with any."""
+    directions = np.repeat(8.0 * np.eye(12), 2, axis=0)
+    data = directions + 0.1 * np.random.default_rng(0).standard_normal((24, 12))
+    given = {"alpha": 3.0, "sigma_x": 0.3, "sigma_a": 3.0}
+    trace = collapsed_gibbs(data, key=jax.random.key(0), sweeps=10, compiled=True, **given)
+    slow = collapsed_gibbs(data, key=jax.random.key(0), sweeps=10, **given)
+    assert trace.n_features.max() > 8
+    np.testing.assert_allclose(trace.log_joint.max(), slow.log_joint.max(), rtol=0.1)
+    again = collapsed_gibbs(data, key=jax.random.key(0), sweeps=10, compiled=True, **given)
+    np.testing.assert_array_equal(again.log_joint, trace.log_joint)
+    with pytest.raises(ValueError, match="compiled"):
+        collapsed_gibbs(data, key=jax.random.key(0), observed=data > 0, compiled=True, **given)
 
 
 @pytest.mark.parametrize("run", CHAINS, ids=lambda f: f.__name__)

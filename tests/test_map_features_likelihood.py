@@ -59,6 +59,21 @@ def test_rows_one_by_one_are_the_whole(name: str, mask: str):
         assert step == pytest.approx(same, abs=1e-10)
         state, total = likelihood.extend(state, row, placed), total + step
     assert total == pytest.approx(direct(name, Z, observed), abs=1e-9)
+    whole = likelihood.log_likelihoods(np.stack([Z, 1 - Z, Z * 0]) > 0)
+    expected = [direct(name, features, observed) for features in (Z, 1 - Z, Z * 0)]
+    np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "mask"), CASES)
+def test_a_row_taken_out_was_never_there(name: str, mask: str):
+    likelihood = bound(name, EVERYTHING if mask == "all" else HOLES)
+    with_it = without = likelihood.empty(4)
+    for n, z in enumerate(Z):
+        with_it = likelihood.extend(with_it, np.array([n]), z[None] > 0)
+        if n != 2:
+            without = likelihood.extend(without, np.array([n]), z[None] > 0)
+    for ours, expected in zip(likelihood.remove(with_it, np.array([2]), Z[[2]] > 0), without, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(("name", "mask"), CASES)

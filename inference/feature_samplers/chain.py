@@ -46,6 +46,9 @@ class Hyperpriors(NamedTuple):
     loading_precision: GammaPrior | None = None
 
 
+FIXED = Hyperpriors()
+
+
 class ChainState(NamedTuple):
     """`features` Z (N, K) as 0.0 and 1.0, no empty column; hyper-parameters; `loadings` A (K, D) where the sampler has
     them in its state, None where it integrates them out."""

@@ -27,8 +27,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array
 
-from lvsearch.inference.feature_samplers.chain import ChainState, FeatureTrace, Hyperparameters, Hyperpriors, run_chain
-from lvsearch.inference.feature_samplers.collapsed import FIXED
+from lvsearch.inference.feature_samplers.chain import (
+    FIXED,
+    ChainState,
+    FeatureTrace,
+    Hyperparameters,
+    Hyperpriors,
+    run_chain,
+)
 from lvsearch.inference.feature_samplers.loadings import Cells, LogOdds, Numbers, fit_loadings
 
 LEVEL_POWER = 0.25

@@ -19,6 +19,7 @@ from jaxtyping import Array
 from scipy.special import expit, gammaln
 
 from lvsearch.inference.feature_samplers.chain import (
+    FIXED,
     ChainState,
     FeatureTrace,
     Hyperparameters,
@@ -26,7 +27,6 @@ from lvsearch.inference.feature_samplers.chain import (
     draw_loadings,
     run_chain,
 )
-from lvsearch.inference.feature_samplers.collapsed import FIXED
 from lvsearch.inference.feature_samplers.loadings import Cells
 from lvsearch.inference.feature_samplers.new_features import TAIL, draw_loadings_of_new
 from lvsearch.inference.feature_samplers.sticks import used_sticks

@@ -53,6 +53,10 @@ class BoundLikelihood(Protocol):
         """Each node's state after it takes a row with the features `bits`, newly opened ones included."""
         ...
 
+    def remove(self, state: State, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]) -> State:
+        """`extend` undone, whenever the row was placed."""
+        ...
+
     def prepare(self, state: State, rows: Int64[np.ndarray, " node"]) -> Any:
         """What `log_predictive` needs of each node to score assignments of its next row."""
         ...
@@ -69,6 +73,10 @@ class BoundLikelihood(Protocol):
 
     def remaining_bound(self, order: Int64[np.ndarray, " row"]) -> Float64[np.ndarray, " depth"]:
         """(len(order) + 1,): ≥ log p(the rows order[n:] | the rows order[:n]) for every Z."""
+        ...
+
+    def log_likelihoods(self, features: Bool[np.ndarray, "matrix row feature"]) -> Float64[np.ndarray, " matrix"]:
+        """log p(X | Z) of whole matrices."""
         ...
 
     def loadings(self, Z: Int64[np.ndarray, "row feature"]) -> Loadings:

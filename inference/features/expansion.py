@@ -131,7 +131,7 @@ def _all_assignments(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
     return bits, there
 
 
-def _best_by_column(score, columns: Columns, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def best_by_column(score, columns: Columns, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Assignments one feature at a time: at most `width` are kept after each, those undecided counting as skipped.
 
     score: bits (node, candidate, feature) → (node, candidate). Also returns whether a node lost any.
@@ -140,7 +140,7 @@ def _best_by_column(score, columns: Columns, width: int) -> tuple[np.ndarray, np
     bits = np.zeros((nodes, 1, capacity), bool)
     value = score(bits)
     cut = np.zeros(nodes, bool)
-    for k in range(int(columns.count.max(initial=0))):
+    for k in np.flatnonzero(columns.opened.any(axis=0)):
         flipped = bits.copy()
         flipped[:, :, k] = True
         allowed = np.isfinite(value) & columns.opened[:, None, k]
@@ -190,7 +190,7 @@ class _Scorer:
                 none = np.zeros((len(bits), 1), np.int64)
                 return setting.likelihood.log_predictive(self.terms, bits, none)[:, :, 0] + _dot(bits, bit)
 
-            self.bits, self.there, self.cut = _best_by_column(score, nodes.columns, setting.width)
+            self.bits, self.there, self.cut = best_by_column(score, nodes.columns, setting.width)
         else:
             (self.bits, self.there), self.cut = _all_assignments(nodes.columns), np.zeros(len(nodes.depth), bool)
 

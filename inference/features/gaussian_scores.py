@@ -56,7 +56,7 @@ def scores_on(
     sigma_x: float,
     sigma_a: float,
 ) -> Float64[np.ndarray, "node candidate count"]:
-    """(node, candidate, count) in float64, computed on a `jax.Device`; axes but the patterns padded to powers of two."""
+    """(node, candidate, count) in float64, computed on a `jax.Device`; axes but patterns' padded to powers of two."""
     nodes, candidates, features = bits.shape
     n, c, k, j = (_padded(max(size, 1)) for size in (nodes, candidates, features, new.shape[1]))
 

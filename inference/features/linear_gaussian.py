@@ -103,10 +103,19 @@ class BoundLinearGaussian:
     def extend(
         self, state: GaussianState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
     ) -> GaussianState:
+        return self._changed(state, rows, bits, 1.0)
+
+    def remove(
+        self, state: GaussianState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
+    ) -> GaussianState:
+        return self._changed(state, rows, bits, -1.0)
+
+    def _changed(self, state: GaussianState, rows: np.ndarray, bits: np.ndarray, sign: float) -> GaussianState:
+        """The rank-one update of the module's docstring, or with sign −1 its inverse: 1 − zᵀCz below."""
         z = bits.astype(np.float64)
         direction = np.einsum("npkl,nl->npk", state.inverse, z)
         known = self.distinct[rows].astype(np.float64)  # an unknown cell moves nothing
-        step = known / (1.0 + np.einsum("npk,nk->np", direction, z))
+        step = sign * known / (1.0 + sign * np.einsum("npk,nk->np", direction, z))
         inverse = state.inverse - step[..., None, None] * direction[..., :, None] * direction[..., None, :]
         surprise = self.points[rows] - np.einsum("nk,nkd->nd", z, state.mean)
         move = (step[..., None] * direction)[:, self.pattern]
@@ -157,6 +166,21 @@ class BoundLinearGaussian:
             by_rows = _regression_bound(x, self.model.sigma_x)
             bound += by_rows[np.concatenate([[0], np.cumsum(self.distinct[order, p])])]
         return bound
+
+    def log_likelihoods(self, features: Bool[np.ndarray, "matrix row feature"]) -> Float64[np.ndarray, " matrix"]:
+        """As `marginal.log_marginal`, for many matrices at once."""
+        z = features.astype(np.float64)
+        total, capacity, ratio = np.zeros(len(z)), z.shape[2], 1.0 / self._unopened
+        for p in range(len(self.starts)):
+            rows = self.distinct[:, p]
+            of_pattern, x = z[:, rows], self.points[np.ix_(rows, self.pattern == p)]
+            transposed = of_pattern.transpose(0, 2, 1)
+            factor = np.linalg.cholesky(transposed @ of_pattern + ratio * np.eye(capacity))
+            half = np.linalg.solve(factor, transposed @ x)
+            log_determinant = 2 * np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1) - capacity * np.log(ratio)
+            fit = (np.sum(x * x) - np.sum(half * half, axis=(1, 2))) / self.model.sigma_x**2
+            total -= 0.5 * (x.size * np.log(2 * np.pi * self.model.sigma_x**2) + x.shape[1] * log_determinant + fit)
+        return total
 
     def loadings(self, Z: Int64[np.ndarray, "row feature"]) -> Loadings:
         mean, covariance = posterior_loadings(self.points, Z, self.model.sigma_x, self.model.sigma_a, self.observed)

@@ -14,6 +14,8 @@ from lvsearch.inference.features.linear_gaussian import LinearGaussian
 from lvsearch.inference.features.marginal import positive
 from lvsearch.inference.features.order import HEURISTICS, UNLIMITED, Heuristic, alone, reachable
 from lvsearch.inference.features.prior import left_ordered, log_prior
+from lvsearch.inference.features.refine import log_joints
+from lvsearch.inference.features.refine import refine as climb
 
 FIRST_BEAM, FIRST_WIDTH = 10, 32
 """The quick beam search that gives A* something to beat."""
@@ -52,7 +54,7 @@ class MapFeatures:
     online: Online | None = field(repr=False, default=None)
 
     def extend(self, X, observed=None) -> "MapFeatures":
-        """The beam goes on over further rows, one at a time, in their order; earlier rows keep their assignments.
+        """The beam goes on over further rows, one at a time, in their order; earlier rows keep the assignments it gave.
 
         X: (rows, D). Ranks by log p(rows so far, their class), which needs no knowledge of rows to come; so placing
         rows in two calls gives what one call gives. Raises ValueError after a search with beam=None, which keeps no
@@ -77,6 +79,7 @@ def map_features(
     max_features: int | None = None,
     order=None,
     width: int = 32,
+    refine: int = 0,
     limit: int = 200_000,
     progress: Progress | None = None,
 ) -> MapFeatures:
@@ -95,6 +98,7 @@ def map_features(
                column         opened features one at a time, `width` assignments kept: for more than 16 features
     order      row indices in which to place rows instead of the heuristic's own; np.arange(N) for a stream
     max_features  no matrix with more is made; the gap counts what was not tried
+    refine     sweeps of hill climbing from the matrix found, until nothing improves: rows reseated, columns joined
     limit      nodes that beam=None may expand before it returns the best found so far, with its gap
     progress   called with (rows placed, N)
 
@@ -108,6 +112,8 @@ def map_features(
     for name, value in (("beam", beam), ("max_features", max_features), ("width", width), ("limit", limit)):
         if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
             raise ValueError(f"got {name}={value!r}; expected a whole number of at least 1")
+    if not (isinstance(refine, int) and refine >= 0):
+        raise ValueError(f"got refine={refine!r}; expected a whole number of sweeps, 0 for none")
     bound = _likelihood(likelihood, sigma_x, sigma_a).bind(X, observed)
     if bound.n_rows == 0:
         raise ValueError("got X without rows; expected at least one")
@@ -128,7 +134,7 @@ def map_features(
     nothing = Beam(root(bound), (), -np.inf)
     if beam is not None:
         found = beam_search(setting, nothing, beam, known, progress)
-        return _beam_result(Online(bound, found, plan.order, alpha, beam, tried, width, most))
+        return _beam_result(Online(bound, found, plan.order, alpha, beam, tried, width, most), refine)
     quick = setting._replace(expansion="column", width=FIRST_WIDTH, completed_rank=False)
     first = beam_search(quick, nothing, FIRST_BEAM, known)
     features = first.features(0)
@@ -136,14 +142,26 @@ def map_features(
     outcome = best_first(setting, root(bound), log_joint, limit, progress)
     if outcome.features is not None:
         features, log_joint = outcome.features, outcome.log_joint
+    features, log_joint = _refined(bound, _in_rows_of_x(features, plan.order), log_joint, alpha, refine, width, most)
     gap = _gap(outcome.open, log_joint)
     return _result(bound, features, log_joint, gap, plan.order, outcome.expanded, most, None)
 
 
+def _in_rows_of_x(features: np.ndarray, order: np.ndarray) -> Int64[np.ndarray, "row feature"]:
+    Z = np.empty_like(features)
+    Z[order] = features
+    return Z
+
+
+def _refined(likelihood, Z, log_joint, alpha, sweeps, width, most) -> tuple[np.ndarray, float]:
+    if not sweeps:
+        return Z, log_joint
+    better = climb(likelihood, Z, alpha, sweeps, width, most)
+    return better, max(log_joint, float(log_joints(likelihood, [better], alpha)[0]))
+
+
 def _result(likelihood, features, log_joint, gap, order, expanded, most, online) -> MapFeatures:
-    in_rows_of_x = np.empty_like(features)
-    in_rows_of_x[order] = features
-    Z = left_ordered(in_rows_of_x)
+    Z = left_ordered(features)
     return MapFeatures(Z, log_joint, gap, likelihood.loadings(Z), order, expanded, Z.shape[1] >= most, online)
 
 
@@ -155,17 +173,19 @@ def _gap(upper: float, found: float) -> float:
     return upper - found if upper - found > ROUNDING else 0.0
 
 
-def _beam_result(online: Online) -> MapFeatures:
+def _beam_result(online: Online, sweeps: int = 0) -> MapFeatures:
     beam = online.beam
     scores = [
         float(log_likelihood) + log_prior(beam.features(which), online.alpha)
         for which, log_likelihood in enumerate(beam.nodes.log_likelihood)
     ]
     best = int(np.argmax(scores))
-    gap = _gap(beam.dropped, scores[best])
     expanded = 1 + sum(len(step.parent) for step in beam.steps[:-1])
-    features, most = beam.features(best), online.max_features
-    return _result(online.likelihood, features, scores[best], gap, online.order, expanded, most, online)
+    Z, most = _in_rows_of_x(beam.features(best), online.order), online.max_features
+    width = online.expansion_width
+    Z, log_joint = _refined(online.likelihood, Z, scores[best], online.alpha, sweeps, width, most)
+    gap = _gap(beam.dropped, log_joint)
+    return _result(online.likelihood, Z, log_joint, gap, online.order, expanded, most, online)
 
 
 def _extend(online: Online, X, observed) -> MapFeatures:

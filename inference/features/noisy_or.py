@@ -94,13 +94,21 @@ class BoundNoisyOr:
     def extend(
         self, state: PatternState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
     ) -> PatternState:
+        return self._changed(state, rows, bits, 1.0)
+
+    def remove(
+        self, state: PatternState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
+    ) -> PatternState:
+        return self._changed(state, rows, bits, -1.0)
+
+    def _changed(self, state: PatternState, rows: np.ndarray, bits: np.ndarray, sign: float) -> PatternState:
         shared = np.zeros((len(bits), 1))  # z · y for every pattern y
         for k in range(bits.shape[1]):
             shared = np.concatenate([shared, shared + bits[:, k, None]], axis=1)
         log_off = np.log1p(-self.model.background) + shared * np.log1p(-self.model.strength)
         log_on = np.log(-np.expm1(log_off))
         cell = np.where((self.points[rows] > 0)[:, :, None], log_on[:, None], log_off[:, None])
-        log_weight = state.log_weight + np.where(self.observed[rows][:, :, None], cell, 0.0)
+        log_weight = state.log_weight + sign * np.where(self.observed[rows][:, :, None], cell, 0.0)
         return PatternState(log_weight - logsumexp(log_weight, axis=-1, keepdims=True))
 
     def prepare(self, state: PatternState, rows: Int64[np.ndarray, " node"]) -> RowTerms:
@@ -134,6 +142,17 @@ class BoundNoisyOr:
     def remaining_bound(self, order: Int64[np.ndarray, " row"]) -> Float64[np.ndarray, " depth"]:
         row = self.row_bound(order, np.zeros(1, np.int64))[:, 0]
         return np.append(np.cumsum(row[::-1])[::-1], 0.0)
+
+    def log_likelihoods(self, features: Bool[np.ndarray, "matrix row feature"]) -> Float64[np.ndarray, " matrix"]:
+        matrices, n_rows, capacity = features.shape
+        state = PatternState(np.repeat(self.empty(capacity).log_weight, matrices, axis=0))
+        total, none_new = np.zeros(matrices), np.zeros((matrices, 1), np.int64)
+        for row in range(n_rows):
+            rows = np.full(matrices, row)
+            terms = self.prepare(state, rows)
+            total += self.log_predictive(terms, features[:, row, None], none_new)[:, 0, 0]
+            state = self.extend(state, rows, features[:, row])
+        return total
 
     def loadings(self, Z: Int64[np.ndarray, "row feature"]) -> Loadings:
         state = self.empty(Z.shape[1])

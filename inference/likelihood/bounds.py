@@ -32,6 +32,7 @@ from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float, Float64
 from scipy import sparse
 
+from lvsearch.inference.compiles import counted
 from lvsearch.inference.likelihood.documents import (
     Tile,
     TopicSet,
@@ -195,18 +196,23 @@ def prove(points: Points, alpha, beta, counts) -> tuple[Float[Array, " "], Float
 
 
 @jax.jit
+@counted
 def gamma_tile(word_topic, alpha, words, counts) -> Float[Array, "document topic"]:
     """`fit_gamma` for a tile of documents."""
     return jax.vmap(lambda w, n: fit_gamma(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
 
 
 @jax.jit
-def _find_tile(word_topic, alpha, words, counts):
+@counted
+def find_tile(word_topic, alpha, words, counts) -> Points:
+    """`find_points` for a tile of documents."""
     return jax.vmap(lambda w, n: find_points(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
 
 
 @jax.jit
-def _prove_tile(word_topic, alpha, words, counts, points):
+@counted
+def prove_tile(word_topic, alpha, words, counts, points):
+    """`prove` for a tile of documents."""
     one = lambda w, n, p: prove(p, alpha, word_topic[w], n)  # noqa: E731
     return jax.vmap(one)(words, counts.astype(alpha.dtype), points)
 
@@ -251,10 +257,10 @@ def bounds_of(topics: TopicSet, counts: sparse.csr_array) -> Interval:
         double = jnp.asarray(topics.word_topic, jnp.float64), jnp.asarray(topics.alpha, jnp.float64)
 
     def work(tile: Tile) -> tuple[Tile, np.ndarray, np.ndarray]:
-        found = jax.tree.map(np.asarray, _find_tile(*single, tile.words, tile.counts))
+        found = jax.tree.map(np.asarray, find_tile(*single, tile.words, tile.counts))
         with jax.enable_x64(True):
             points = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), found)
-            low, high = _prove_tile(*double, tile.words, tile.counts, points)
+            low, high = prove_tile(*double, tile.words, tile.counts, points)
             return tile, np.asarray(low), np.asarray(high)
 
     for tile, low, high in map_tiles(work, distinct_word_tiles(counts, rows, len(topics.alpha))):

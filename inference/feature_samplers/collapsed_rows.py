@@ -1,0 +1,65 @@
+"""Collapsed Gibbs sampling: loadings integrated out, rows visited in turn.
+
+Source: Griffiths & Ghahramani (2005), §5.2, with the running posterior of Doshi-Velez & Ghahramani (2009). With m_−nk
+the number of *other* rows that have feature k,
+
+    z_nk | rest: prior odds m_−nk / (N − m_−nk), likelihood p(x_n | z_n, other rows),      m_−nk > 0
+    features of row n alone: see `new_features`.
+
+A sweep costs O(N K (K + D)).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lvsearch.inference.feature_samplers.chain import ChainState, Hyperparameters
+from lvsearch.inference.feature_samplers.loadings import Cells, PatternLoadings, SharedLoadings, fit_loadings
+from lvsearch.inference.feature_samplers.new_features import draw_index, log_new_weights
+
+
+class Rows(NamedTuple):
+    """All rows' features Z (N, K), how many rows have each (K,), and the posterior of the loadings given all rows."""
+
+    features: np.ndarray
+    counts: np.ndarray
+    loadings: SharedLoadings | PatternLoadings
+
+
+def log_feature_odds(others: np.ndarray, n_rows: int) -> list[float]:
+    """log m_−nk / (N − m_−nk) for each feature that another row has."""
+    return (np.log(others) - np.log(n_rows - others)).tolist()
+
+
+def collapsed_sweep(rng: np.random.Generator, cells: Cells, state: ChainState) -> ChainState:
+    """Each row's features once, given all other rows'."""
+    loadings = fit_loadings(cells, state.features, (state.hyper.sigma_x / state.hyper.sigma_a) ** 2)
+    rows = Rows(state.features.copy(), state.features.sum(0), loadings)
+    for row in range(len(state.features)):
+        rows = redraw_row(rng, rows, row, state.hyper)
+    return state._replace(features=rows.features)
+
+
+def redraw_row(rng: np.random.Generator, rows: Rows, row: int, hyper: Hyperparameters) -> Rows:
+    """One row's features, in place where their number stays."""
+    alpha, sigma_x, sigma_a = hyper
+    features, counts, loadings = rows
+    n_rows, z = len(features), features[row]
+    others = counts - z
+    loadings = loadings.updated(row, z, -1.0)
+    shared = others > 0
+    alone = len(z) - int(np.count_nonzero(shared))
+    if alone:
+        loadings = loadings.select(shared)
+        features, z, others = features[:, shared], z[shared], others[shared]
+    odds, added = log_feature_odds(others, n_rows), alone * (sigma_a / sigma_x) ** 2
+    drawn, spreads = loadings.draw_row(row, z, lambda k, _: odds[k], rng, sigma_x, added)
+    spreads = [s._replace(variance=s.variance - alone * sigma_a**2) for s in spreads]
+    more = draw_index(log_new_weights(spreads, alpha / n_rows, sigma_a**2), rng.random())
+    z = np.array(drawn + [1.0] * more)
+    if more:
+        features = np.concatenate([features, np.zeros((n_rows, more))], axis=1)
+        loadings = loadings.extended(more)
+        others = np.concatenate([others, np.zeros(more)])
+    features[row] = z
+    return Rows(features, others + z, loadings.updated(row, z, 1.0))

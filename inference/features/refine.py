@@ -1,0 +1,115 @@
+"""Hill climbing from a complete matrix: what a beam, which never goes back to a row, has missed.
+
+Rows are reseated one at a time: a row is taken out of the state and given its best features in view of all others,
+
+  log p(x_n | z, other rows) + Σ_k z_k log m_−nk / (N − m_−nk) + j log α/N − log j!,      j new features,
+
+m_−nk of the other rows. Where that changes nothing, every column is dropped, or joined with, freed from or flipped by
+another, and the best of these matrices is taken. Each step is kept only if it raises log p(X, [Z]).
+"""
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from scipy.special import gammaln
+
+from lvsearch.inference.features.contract import BoundLikelihood
+from lvsearch.inference.features.expansion import best_by_column
+from lvsearch.inference.features.gains import Columns
+from lvsearch.inference.features.prior import left_ordered, log_prior
+
+MOST_NEW = 3
+"""New features tried for a row that is reseated; the next sweep can add more."""
+
+AT_ONCE = 256
+"""Matrices scored together."""
+
+LEAST_GAIN = 1e-9
+"""Nats; less is rounding."""
+
+Features = Int64[np.ndarray, "row feature"]
+Other = Int64[np.ndarray, "row other"]
+"""The same rows, perhaps with another number of features."""
+
+
+def refine(likelihood: BoundLikelihood, Z: Features, alpha: float, sweeps: int, width: int, most: int) -> Other:
+    """A matrix with log p(X, [Z]) no lower than Z's. sweeps: at most so many steps; width: assignments kept per row."""
+    score = float(log_joints(likelihood, [Z], alpha)[0])
+    for _ in range(sweeps):
+        for step in (_reseated, _with_another_column):
+            candidate = step(likelihood, Z, alpha, width, most)
+            value = float(log_joints(likelihood, [candidate], alpha)[0])
+            if value > score + LEAST_GAIN:
+                Z, score = candidate, value
+                break
+        else:
+            break
+    return Z
+
+
+def log_joints(likelihood: BoundLikelihood, matrices: list[np.ndarray], alpha: float) -> Float64[np.ndarray, " matrix"]:
+    """log p(X, [Z]) of each of the matrices (N, K), nats."""
+    priors = np.array([log_prior(Z, alpha) for Z in matrices])
+    capacity = max(1, *(Z.shape[1] for Z in matrices))
+    values = np.zeros(len(matrices))
+    for start in range(0, len(matrices), AT_ONCE):
+        some = matrices[start : start + AT_ONCE]
+        bits = np.zeros((len(some), likelihood.n_rows, capacity), bool)
+        for which, Z in enumerate(some):
+            bits[which, :, : Z.shape[1]] = Z
+        values[start : start + AT_ONCE] = likelihood.log_likelihoods(bits)
+    return priors + values
+
+
+def _reseated(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
+    """One sweep over the rows. A column that no row has left is a feature in its prior state: the next new one."""
+    n_rows = len(Z)
+    capacity = max(1, min(Z.shape[1] + MOST_NEW, most))
+    bits = np.zeros((n_rows, capacity), bool)
+    bits[:, : Z.shape[1]] = Z
+    state = likelihood.empty(capacity)
+    for row in range(n_rows):
+        state = likelihood.extend(state, np.array([row]), bits[[row]])
+    ones = bits.sum(axis=0)
+    for row in range(n_rows):
+        here = np.array([row])
+        state, ones = likelihood.remove(state, here, bits[[row]]), ones - bits[row]
+        chosen, new = _best_row(likelihood, state, here, ones, n_rows, alpha, width, most)
+        if new > np.sum(ones == 0):
+            state = likelihood.resize(state, len(ones) + new)
+            ones, bits, chosen = np.pad(ones, (0, new)), np.pad(bits, ((0, 0), (0, new))), np.pad(chosen, (0, new))
+        chosen[np.flatnonzero(ones == 0)[:new]] = True
+        bits[row] = chosen
+        state, ones = likelihood.extend(state, here, bits[[row]]), ones + chosen
+    return left_ordered(bits)
+
+
+def _best_row(likelihood, state, here, ones, n_rows, alpha, width, most) -> tuple[Bool[np.ndarray, " feature"], int]:
+    opened = ones > 0
+    terms = likelihood.prepare(state, here)
+    odds = np.where(opened, np.log(np.maximum(ones, 1) / (n_rows - ones)), 0.0)
+    none = np.zeros((1, 1), np.int64)
+    columns = Columns(ones[None], np.zeros((1, len(ones)), bool))
+
+    def score(candidates: np.ndarray) -> np.ndarray:
+        return likelihood.log_predictive(terms, candidates, none)[:, :, 0] + candidates @ odds
+
+    candidates, _, _ = best_by_column(score, columns, width)
+    count = np.arange(min(MOST_NEW, most - int(opened.sum())) + 1)
+    total = likelihood.log_predictive(terms, candidates, count[None])[0] + (candidates[0] @ odds)[:, None]
+    total = total + count * np.log(alpha / n_rows) - gammaln(count + 1)
+    which, new = np.unravel_index(int(total.argmax()), total.shape)
+    return candidates[0, which].copy(), int(new)
+
+
+def _with_another_column(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
+    """The best matrix that differs in one column: without it, or with it joined, freed or flipped by another."""
+    columns = list(Z.T)
+    changed = [np.delete(Z, k, axis=1) for k in range(len(columns))]
+    for k, one in enumerate(columns):
+        for other in (*columns[:k], *columns[k + 1 :]):
+            for column in (one | other, one & (1 - other), one ^ other):
+                changed.append(Z.copy())
+                changed[-1][:, k] = column
+    if not changed:
+        return Z
+    return left_ordered(changed[int(np.argmax(log_joints(likelihood, changed, alpha)))])

@@ -1,0 +1,92 @@
+"""How much memory a fit takes, said before it starts; how it is made to fit, and what happens when it does not.
+
+An estimator states a `MemoryPlan` for every size and works in chunks that `Chunks` make smaller: so many that the plan
+stays within a budget, and halved once more for every time that the device ran out of memory all the same. The chunks
+follow from the data, the size and `Chunks` alone, so that a search resumed with the same `Chunks` gives the same bits.
+"""
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+from jax.errors import JaxRuntimeError
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+HOST_SHARE, DEVICE_SHARE = 0.5, 0.8
+"""Of the memory there is, what fits may take: a host also holds other things, a device keeps room for the compiler."""
+
+
+class Part(NamedTuple):
+    """One kind of array held at the worst moment of a fit, all its copies together."""
+
+    name: str
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a fit of one size holds at its worst moment, beside the data set itself.
+
+    | field | meaning |
+    |---|---|
+    | `parts` | bytes by kind, largest moment only |
+    | `n_batches` | batches whose expected counts are kept between passes; 0 where none are |
+    | `bytes_per_batch` | bytes that one such batch keeps |
+    """
+
+    parts: tuple[Part, ...]
+    n_batches: int = 0
+    bytes_per_batch: int = 0
+
+    @property
+    def peak_bytes(self) -> int:
+        return sum(part.n_bytes for part in self.parts)
+
+    @property
+    def kept_bytes(self) -> int:
+        """All batches together."""
+        return self.n_batches * self.bytes_per_batch
+
+    def describe(self, size: str) -> str:
+        """One line for people. size: in words, such as "64 topics"."""
+        text = f"at most about {in_words(self.peak_bytes)} at {size}"
+        if self.n_batches:
+            several = f"{self.n_batches} batches keep" if self.n_batches > 1 else "one batch keeps"
+            text += f" ({several} {in_words(self.kept_bytes)} of counts)"
+        return text
+
+
+class Chunks(NamedTuple):
+    """How small the chunks are. `budget_bytes`: what a plan may come to; `halvings`: how often memory ran out."""
+
+    budget_bytes: int
+    halvings: int = 0
+
+    def halved(self) -> "Chunks":
+        return self._replace(halvings=self.halvings + 1)
+
+
+def machine_chunks() -> Chunks:
+    """What this machine has room for: 0.8 of the device's memory where it says, else half of the host's."""
+    stats = jax.local_devices()[0].memory_stats()
+    if stats is not None and "bytes_limit" in stats:
+        return Chunks(int(DEVICE_SHARE * stats["bytes_limit"]))
+    if not hasattr(os, "sysconf"):  # Windows does not say without a further package
+        return Chunks(sys.maxsize)
+    return Chunks(int(HOST_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on the host or on the device."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+    )
+
+
+def in_words(n_bytes: int) -> str:
+    """Such as "1.2 GiB", "48 MiB", "3 KiB"."""
+    if n_bytes >= 0.995 * GIB:
+        return f"{n_bytes / GIB:,.1f} GiB"
+    return f"{n_bytes / MIB:,.0f} MiB" if n_bytes >= 0.995 * MIB else f"{n_bytes / KIB:,.0f} KiB"
