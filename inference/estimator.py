@@ -6,6 +6,7 @@ exactly the state that it carries.
 """
 
 from collections.abc import Mapping
+from copy import copy
 from functools import partial, singledispatch
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -20,7 +21,9 @@ from lvsearch.inference.meanfield import (
     MeanField,
     ascend,
     batch_bound,
+    blank_globals,
     blank_locals,
+    blank_unit,
     cast,
     expected_statistics,
     fit_locals,
@@ -28,6 +31,7 @@ from lvsearch.inference.meanfield import (
     mask_elements,
     scattered_start,
 )
+from lvsearch.inference.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
 from lvsearch.models.contract import Model, Statistics
 from lvsearch.models.families import IndicatorFamily
 
@@ -62,13 +66,24 @@ class Estimator(Protocol):
 
     `shrinks`: warm starts are fits of slightly larger sizes, whose components are merged; else of smaller sizes, to
     which components are added.
+    `chunks`: how small the chunks are that it works in, which decides the bits of its results.
     """
+
+    chunks: Chunks
 
     @property
     def shrinks(self) -> bool: ...
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """One fit: from scratch with `key`, or from the fit of another size."""
+        ...
+
+    def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
+        """What one fit of this size holds at most in these chunks."""
+        ...
+
+    def with_chunks(self, chunks: Chunks) -> "Estimator":
+        """The same model and data in other chunks; the same plan says that there are none smaller."""
         ...
 
 
@@ -142,6 +157,17 @@ class GenericEstimator:
 
     def __init__(self, model: Model, data: Dataset, *, sweeps: int = 200, tolerance: float = 1e-5):
         self.model, self.data, self.sweeps, self.tolerance = model, data, sweeps, tolerance
+        self.chunks = machine_chunks()
+
+    def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
+        """Coarse: the arrays by their shapes, times how many of each are alive at once; see `resident_plan`."""
+        return resident_plan(self.model, self.data, size, capacity_of(size))
+
+    def with_chunks(self, chunks: Chunks) -> "GenericEstimator":
+        """Itself, but for what `chunks` says: all units stay resident, so there is nothing to make smaller."""
+        other = copy(self)
+        other.chunks = chunks
+        return other
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """Coordinate ascent from scattered locals, or from the locals that follow from a smaller fit plus a scatter."""
@@ -172,6 +198,37 @@ class GenericEstimator:
 
             natural[name] = jax.tree.map(choose, begin.beliefs.natural[name], old[name])
         return begin._replace(beliefs=beliefs_of(self.model, natural, size, capacity=capacity))
+
+
+PROGRAMS = 150 * MIB
+"""What compiling the generic engine for one capacity and layout leaves allocated, about."""
+DATA_COPIES, LOCALS_COPIES, GLOBALS_COPIES = 3, 4, 6
+"""Data: as they are, in float32, in float64. Locals: before and after a sweep, each with natural parameters and means
+(one `Beliefs`), a sweep's gradients, and float64 of one batch. Globals: as locals, and the prior's gradient."""
+
+
+def resident_plan(model: Model, data: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]) -> MemoryPlan:
+    """What the generic engine holds with all units resident, in bytes: data × 3 + q(locals) × 4 + q(globals) × 6.
+
+    Shapes are evaluated abstractly: nothing is compiled or allocated.
+    """
+
+    def n_bytes(tree: Any) -> int:
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+    q_globals = jax.eval_shape(lambda: blank_globals(model, data.extents, size, capacity))
+    q_locals = 0
+    on = model.active(size, capacity)
+    for batch in data.batches:
+        q_locals += n_bytes(jax.eval_shape(jax.vmap(lambda unit: blank_unit(model, unit, on, np.float32)), batch.units))
+    return MemoryPlan(
+        (
+            Part("data", DATA_COPIES * n_bytes(data.batches)),
+            Part("beliefs about units", LOCALS_COPIES * q_locals),
+            Part("beliefs about parameters", GLOBALS_COPIES * n_bytes(q_globals)),
+            Part("compiled programs", PROGRAMS),
+        )
+    )
 
 
 def exact_bound(

@@ -284,10 +284,11 @@ def blank_locals(model: Model, batch: Batch, size: tuple[Array | int, ...], *, c
     """Zero statistics for every unit of a batch: where `fit_locals` starts when nothing better is known."""
     on = model.active(size, capacity)
     dtype = jnp.asarray(batch.weight).dtype
-    return jax.vmap(lambda unit: _blank_unit(model, unit, on, dtype))(batch.units)
+    return jax.vmap(lambda unit: blank_unit(model, unit, on, dtype))(batch.units)
 
 
-def _blank_unit(model: Model, unit: Unit, on: Masks, dtype: Any) -> Beliefs:
+def blank_unit(model: Model, unit: Unit, on: Masks, dtype: Any) -> Beliefs:
+    """Zero statistics for the locals of one unit."""
     lengths = {**{axis: mask.shape[0] for axis, mask in on.items()}, **model.extents(unit)}
     return _blank(model.locals(), lengths, dtype)
 
@@ -315,7 +316,7 @@ def scattered_locals(
     dtype = jax.tree.leaves(blank_g)[0].dtype
 
     def one(unit: Unit, unit_id: Any) -> Beliefs:
-        beliefs = _blank_unit(model, unit, on, dtype)
+        beliefs = blank_unit(model, unit, on, dtype)
         unit_key = jax.random.fold_in(key, unit_id)
         for position, (name, site) in enumerate(model.locals().items()):
             if isinstance(site.family, IndicatorFamily):

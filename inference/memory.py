@@ -80,9 +80,7 @@ def machine_chunks() -> Chunks:
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on the host or on the device."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
-    )
+    return isinstance(error, MemoryError) or (isinstance(error, JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error))
 
 
 def in_words(n_bytes: int) -> str:

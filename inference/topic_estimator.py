@@ -7,6 +7,7 @@ collapsed topics or grown from a smaller fit; the evidence is then the certified
 likelihood at the estimated (α, β).
 """
 
+from copy import copy
 from dataclasses import dataclass
 from typing import cast
 
@@ -21,7 +22,9 @@ from lvsearch.inference.documents import counts_of
 from lvsearch.inference.empirical_bayes import newton_dirichlet, newton_symmetric
 from lvsearch.inference.estimator import Described, Estimate, bound_units, capacity_of, describe_units, estimator
 from lvsearch.inference.likelihood.bounds import document_bounds
-from lvsearch.inference.packing import pack
+from lvsearch.inference.memory import Chunks, MemoryPlan, machine_chunks
+from lvsearch.inference.packing import PackedDocuments, pack
+from lvsearch.inference.topic_memory import Layout, layout_within, packing_of, topic_plan
 from lvsearch.inference.topic_merging import merge_topics
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.lda import LDA
@@ -64,7 +67,10 @@ class TopicEstimator:
         self.n_words = data.extents["word"]
         self.n_tokens = float(self.counts.sum())
         self.plug_in = isinstance(model.topics, PointSimplex)
+        self.chunks = machine_chunks()
         self.packed = pack(self.counts)
+        self._packing = packing_of(self.packed, self.counts)
+        self._packed = {self._packing.layout: self.packed}
 
     @property
     def shrinks(self) -> bool:
@@ -75,9 +81,27 @@ class TopicEstimator:
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """One fit with `size[0]` topics: from documents, merged from a larger fit, or grown from a smaller one, extra
         topics from documents."""
+        (capacity,) = capacity_of(size)
+        self.packed = self._packed_in(layout_within(self._packing, capacity, self.chunks))
         if self.plug_in:
             return self._fit_plug_in(size, key, start)
         return self._fit_marginal(size, key, start)
+
+    def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
+        """What one fit holds at most, in bytes; the formula is in `topic_plan`."""
+        (capacity,) = capacity_of(size)
+        return topic_plan(self._packing, capacity, layout_within(self._packing, capacity, self.chunks))
+
+    def with_chunks(self, chunks: Chunks) -> "TopicEstimator":
+        """The same model and data in other chunks: fewer batches, whose counts are kept, and smaller tiles."""
+        other = copy(self)
+        other.chunks = chunks
+        return other
+
+    def _packed_in(self, layout: Layout) -> PackedDocuments:
+        if layout not in self._packed:
+            self._packed[layout] = pack(self.counts, layout.n_batches, layout.tile_blocks)
+        return self._packed[layout]
 
     # ── marginal ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -6,18 +6,21 @@ what grows fastest, and what fewer batches save. Fewer batches cost passes: the 
 
 from typing import NamedTuple
 
+import numpy as np
+from scipy.sparse import csr_array
+
 from lvsearch.inference.memory import MIB, Chunks, MemoryPlan, Part
 from lvsearch.inference.packing import BLOCK, TILE_BLOCKS_CPU, PackedDocuments
 
 FLOAT32, FLOAT64 = 4, 8
 PROGRAMS = 80 * MIB
 """What compiling the programs of one capacity leaves allocated; measured on CPU, about the same for every shape."""
-KEPT_COPIES = 3
-"""Of the counts kept per batch: the start on the host, the state, and the one that XLA's loop makes (its
-`memory_analysis` shows it: a slice is read and written in one step)."""
-PASS_TOPICS, BOUND_TOPICS = 8, 14
+KEPT_COPIES = 2
+"""Of the counts kept per batch: the start on the host and the state, which is updated in place."""
+PASS_TOPICS, BOUND_TOPICS = 8, 15
 """Arrays (word, topic) at once. Passes, float32: start, total, the last one, step, weights, scaled ones, a batch's and
-a tile's. The bound, float64: concentration, E[log β] and the terms of log Γ and digamma (10 by `memory_analysis`)."""
+a tile's. The bound, float64: concentration on host and device, E[log β], four of float32, and the terms of log Γ and
+digamma (10 by `memory_analysis`)."""
 PASS_PROPORTIONS, BOUND_PROPORTIONS = 3, 3
 """Arrays (document, topic) at once: start, state and a pass's own; in the bound one of float32 is as half of one."""
 TILE_COPIES = 4
@@ -25,16 +28,17 @@ TILE_COPIES = 4
 
 
 class Layout(NamedTuple):
-    """How documents are packed: the two arguments of `pack` that decide memory."""
+    """How documents are packed: the two arguments of `pack`, which decide memory."""
 
     n_batches: int
     tile_blocks: int
+    least_blocks: int  # no tile is made smaller than this
 
     def halved(self) -> "Layout":
         """Half the batches; once there is one, half the tile; itself where nothing is left to halve."""
         if self.n_batches > 1:
             return self._replace(n_batches=self.n_batches // 2)
-        return self._replace(tile_blocks=max(self.tile_blocks // 2, min(self.tile_blocks, TILE_BLOCKS_CPU)))
+        return self._replace(tile_blocks=max(self.tile_blocks // 2, self.least_blocks))
 
 
 class Packing(NamedTuple):
@@ -49,9 +53,11 @@ class Packing(NamedTuple):
     cells: int
 
 
-def packing_of(packed: PackedDocuments) -> Packing:
-    """The sizes of documents packed in their largest layout."""
-    layout = Layout(packed.n_batches, packed.tiles.slots.shape[-1])
+def packing_of(packed: PackedDocuments, counts: csr_array) -> Packing:
+    """The sizes of documents, counts (D, V), packed in their largest layout."""
+    blocks = packed.tiles.slots.shape[-1]
+    longest = int(np.max(-(-np.diff(counts.indptr) // BLOCK), initial=1))
+    layout = Layout(packed.n_batches, blocks, min(blocks, max(TILE_BLOCKS_CPU, longest)))
     return Packing(layout, packed.n_words, packed.documents.size, packed.tiles.words.size)
 
 
@@ -60,8 +66,8 @@ def topic_plan(packing: Packing, capacity: int, layout: Layout) -> MemoryPlan:
 
     V words, K topics (the capacity), B batches, D places for documents, N places for words, T words of a tile:
 
-        passes   3·4·B·V·K + 8·4·V·K + 3·4·D·K + 9·N + 4·4·T·K + programs
-        bound    1·4·B·V·K + 14·8·V·K + 3·8·D·K + 9·N + 4·8·T·K + programs
+        passes   2·4·B·V·K + 8·4·V·K + 3·4·D·K + 9·N + 4·4·T·K + programs
+        bound    1·4·B·V·K + 15·8·V·K + 3·8·D·K + 9·N + 4·8·T·K + programs
 
     The passes' arrays are float32, the bound's float64. A word takes 8 bytes and one in a block of 8 its slot number.
     """

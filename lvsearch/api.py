@@ -1,6 +1,8 @@
 """`lv.search`, `lv.fit`, `lv.load`, `lv.resume`: what most people call."""
 
+import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from lvsearch.data import Data
 from lvsearch.evaluators import ModelEvaluator
 from lvsearch.fit import Evaluator
 from lvsearch.fitted import FittedModel, fitted
+from lvsearch.inference.compiles import compiles, compiles_since
 from lvsearch.kinds import data_for
 from lvsearch.models.contract import Model
 from lvsearch.result import SearchResult
@@ -17,6 +20,8 @@ from lvsearch.sizes import Size, SizePrior, as_size
 from lvsearch.storage import refuse_existing
 
 EVIDENCE = ("marginal", "plug-in")
+USUAL_SIZE = 64
+"""What the memory plan is stated for where no largest size is set."""
 
 
 def search(
@@ -153,7 +158,9 @@ def _evaluator(
 
 
 def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress: bool) -> SearchResult:
-    began = time.monotonic()
+    began, compiled = time.monotonic(), compiles()
+    if progress and isinstance(result.evaluator, ModelEvaluator):
+        print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)
 
     def with_state(state: SearchState) -> SearchResult:
         return SearchResult(
@@ -163,6 +170,7 @@ def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress:
             state,
             result.training,
             result.seconds + time.monotonic() - began,
+            dict(Counter(result.compiles) + Counter(compiles_since(compiled))),
         )
 
     def save(state: SearchState) -> None:
@@ -173,3 +181,10 @@ def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress:
         result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
     )
     return with_state(state)
+
+
+def _memory(evaluator: ModelEvaluator, settings: SearchSettings) -> str:
+    """What the largest fit takes; where no largest size is set, that of `USUAL_SIZE`."""
+    size = settings.max_size or (USUAL_SIZE,) * len(evaluator.size_names)
+    names = zip(size, evaluator.size_names, strict=True)
+    return evaluator.memory_plan(size).describe(" × ".join(f"{number} {name}" for number, name in names))

@@ -183,8 +183,26 @@ def _search_facts(result: "SearchResult") -> tuple[Fact, ...]:
         *_data(result),
         Fact("sizes tried", f"{tried} ({len(result.visits)} sizes, {fits} fits, {result.seconds:,.0f} seconds)"),
         Fact("search", f"{stopped}; seed {settings.seed}, {starts}, {most}"),
+        *_compiled(result),
+        *_memory(result),
         Fact("versions", _versions()),
     )
+
+
+def _compiled(result: "SearchResult") -> tuple[Fact, ...]:
+    """How often each kernel was compiled; nothing where all were known from earlier searches of this process."""
+    if not result.compiles:
+        return ()
+    ordered = sorted(result.compiles.items(), key=lambda entry: (-entry[1], entry[0]))
+    return (Fact("compiled", ", ".join(f"{kernel} {times}" for kernel, times in ordered)),)
+
+
+def _memory(result: "SearchResult") -> tuple[Fact, ...]:
+    evaluator = result.evaluator
+    if not isinstance(evaluator, ModelEvaluator) or not evaluator.chunks.halvings:
+        return ()
+    times = evaluator.chunks.halvings
+    return (Fact("memory", f"ran out {'once' if times == 1 else f'{times} times'}; chunks were halved each time"),)
 
 
 def _model(result: "SearchResult") -> tuple[Fact, ...]:

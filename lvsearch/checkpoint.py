@@ -19,6 +19,7 @@ from lvsearch.evaluators import ModelEvaluator
 from lvsearch.evidence import Evidence
 from lvsearch.fit import Fit, FitInfo
 from lvsearch.inference.estimator import Estimate
+from lvsearch.inference.memory import Chunks
 from lvsearch.kinds import KINDS
 from lvsearch.ledger import Trial, Visit
 from lvsearch.models import families
@@ -51,6 +52,8 @@ def save_search(result: SearchResult, folder: Path) -> None:
         "kept": [_encode_fit(fit) for fit in result.state.kept.values()],
         "stopped": result.state.stopped,
         "seconds": result.seconds,
+        "compiles": dict(result.compiles),
+        "chunks": result.evaluator.chunks._asdict(),
         "data": data,
         "versions": versions(),
     }
@@ -69,14 +72,18 @@ def load_result(folder: Path) -> SearchResult:
         model = decode_model(body["model"])
         scale = float(training.n_observations) if settings.per_token else 1.0
         data = training.dataset()
-        evaluator = ModelEvaluator(model, data, evidence=settings.evidence, seed=settings.seed, scale=scale)
+        chunks = Chunks(**body["chunks"]) if "chunks" in body else None  # older folders know of none
+        evaluator = ModelEvaluator(
+            model, data, evidence=settings.evidence, seed=settings.seed, scale=scale, chunks=chunks
+        )
         visits = tuple(_decode_visit(entry) for entry in body["visits"])
         kept = {}
         for entry in body["kept"]:
             fit = _decode_fit(entry, arrays.get(f"fit-{_name(tuple(entry['size']))}"))
             kept[fit.size] = fit
         state = SearchState(visits, kept, body["stopped"])
-        return SearchResult(evaluator, sizes.from_json(body["prior"]), settings, state, training, body["seconds"])
+        prior, compiles = sizes.from_json(body["prior"]), body.get("compiles", {})
+        return SearchResult(evaluator, prior, settings, state, training, body["seconds"], compiles)
     except (KeyError, TypeError, IndexError) as error:
         raise CorruptFolderError(
             f"{folder} lacks what a search needs ({error!r}); was it written by lvsearch?"

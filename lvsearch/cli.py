@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "cache" in options and not options.no_cache:
             use_cache(options.cache)
         return options.run(options)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MemoryError) as error:
         print(f"lvsearch: error: {_one_line(error)}", file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:

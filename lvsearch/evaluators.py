@@ -8,11 +8,14 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.errors import JaxRuntimeError
+from jaxtyping import Array
 
 from lvsearch.evidence import Evidence
 from lvsearch.fit import Fit, FitInfo
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.estimator import Estimate, Estimator, estimator
+from lvsearch.inference.memory import Chunks, MemoryPlan, out_of_memory
 from lvsearch.models.contract import Model
 from lvsearch.sizes import Size
 
@@ -22,10 +25,20 @@ CEILING_SLACK = 1e-9
 class ModelEvaluator:
     """Fits a model to a data set: plug-in evidence p(y | s, θ_s) or marginal evidence p(y | s).
 
-    Keys are folded from the seed, the size and the trial, so a fit does not depend on the order of the search.
+    Keys are folded from the seed, the size and the trial, so a fit does not depend on the order of the search; unless
+    memory ran out: then every fit from there on is made in smaller chunks, and `chunks` says which.
     """
 
-    def __init__(self, model: Model, data: Dataset, *, evidence: str, seed: int, scale: float = 1.0):
+    def __init__(
+        self,
+        model: Model,
+        data: Dataset,
+        *,
+        evidence: str,
+        seed: int,
+        scale: float = 1.0,
+        chunks: Chunks | None = None,
+    ):
         self.size_names = model.size_names
         self.plug_in = evidence == "plug-in"
         self.nested = self.plug_in and model.nested
@@ -36,6 +49,8 @@ class ModelEvaluator:
         self.ceiling = data_ceiling(model, data)
         self._key = jax.random.key(seed)
         self._estimator: Estimator = estimator(self.model, data)
+        if chunks is not None:
+            self._estimator = self._estimator.with_chunks(chunks)
         self.shrinks = self._estimator.shrinks
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
@@ -44,7 +59,7 @@ class ModelEvaluator:
         key = self._key
         for number in (*size, trial):
             key = jax.random.fold_in(key, number)
-        estimate = self._estimator.fit(size, key, None if start is None else start.state)
+        estimate = self._fit(size, key, None if start is None else start.state)
         seconds = time.perf_counter() - began
         origin = _origin(size, start)
         if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
@@ -65,6 +80,33 @@ class ModelEvaluator:
             estimate,
             FitInfo(origin, seconds, estimate.passes),
         )
+
+    @property
+    def chunks(self) -> Chunks:
+        """What decides the chunks of the fits, and with them their bits: stored with a search."""
+        return self._estimator.chunks
+
+    def memory_plan(self, size: Size) -> MemoryPlan:
+        """What one fit of this size holds at most."""
+        return self._estimator.memory_plan(size)
+
+    def _fit(self, size: Size, key: Array, start: Estimate | None) -> Estimate:
+        """The fit, in chunks halved until it fits. Raises MemoryError where the smallest do not."""
+        while True:
+            try:
+                return self._estimator.fit(size, key, start)
+            except (MemoryError, JaxRuntimeError) as error:
+                if not out_of_memory(error):
+                    raise
+                plan, smaller = self.memory_plan(size), self._estimator.with_chunks(self.chunks.halved())
+                if smaller.memory_plan(size) == plan:
+                    raise MemoryError(
+                        f"out of memory at size {'×'.join(map(str, size))}, in the smallest chunks there are: the fit "
+                        f"needs {plan.describe('this size')}. Search smaller sizes (max_size=), fewer units at once, "
+                        "or on a machine with more memory; a search with out= can be resumed there"
+                    ) from error
+            # outside the handler, which keeps the arrays of the failed fit alive
+            self._estimator = smaller
 
     def _log_symmetry(self, estimate: Estimate) -> float:
         return 0.0 if self.plug_in else estimate.model.log_symmetry(estimate.size, estimate.natural)

@@ -35,6 +35,7 @@ NEGLIGIBLE = 1e-3
 """Sizes whose 95 % point lies below this probability are left outside the picture."""
 MOST_TICKS = 16
 CHARACTERS_PER_INCH = 17.5  # of a caption in its small type
+TITLE_SHARE = 0.52  # of them that fit on a line of a title
 
 
 def plot_posterior(result: "SearchResult", ax: "Axes | None" = None, kind: str | None = None) -> "Axes":
@@ -365,7 +366,7 @@ def _axes(ax: "Axes | None") -> "Axes":
 
 
 def _titles(axes: "Axes", title: str, caption: str) -> None:
-    """What is seen, in one line, and what it rests on, small above the frame."""
+    """What is seen, and what it rests on, small above the frame."""
     # Not the final width where the layout is still to be made, but near enough for breaking lines.
     inches = axes.get_window_extent().width / axes.figure.dpi
     width = max(40, int(inches * CHARACTERS_PER_INCH))
@@ -381,6 +382,7 @@ def _titles(axes: "Axes", title: str, caption: str) -> None:
         va="bottom",
         ha="left",
     )
+    title = textwrap.fill(title, int(width * TITLE_SHARE))
     axes.set_title(title, loc="left", fontsize=12.5, fontweight="bold", pad=9 + 11.5 * len(wrapped))
 
 

@@ -1,7 +1,7 @@
 """The result of a search: tables, the best model, predictions, pictures, and a folder to keep it in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -69,6 +69,7 @@ class SearchResult:
     | `state` | the visits in order, the kept fits, why it stopped |
     | `training` | the data, None where a plain function was searched |
     | `seconds` | time spent, all sessions together |
+    | `compiles` | kernel -> how often the search compiled it, all sessions together |
     """
 
     evaluator: Evaluator
@@ -77,6 +78,7 @@ class SearchResult:
     state: SearchState
     training: Data | None
     seconds: float
+    compiles: Mapping[str, int] = field(default_factory=dict)
 
     # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -52,11 +52,13 @@ def _outlook(expected: Float64[np.ndarray, " row"]) -> Float64[np.ndarray, " dep
 
 
 def admissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
+    """Ranked by the best completion's prior and a bound on the likelihood of the rest."""
     order = np.arange(likelihood.n_rows) if order is None else order
     return Plan(order, True, likelihood.remaining_bound(order))
 
 
 def inadmissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
+    """Each row to come is expected to open one feature of its own."""
     own = alone(likelihood)[:, 1]
     order = np.argsort(own, kind="stable") if order is None else order
     position = np.arange(1, len(order) + 1)

@@ -1,0 +1,115 @@
+"""Compilations are counted, shown with a result, and as few as promised."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from small_searches import rewritten
+
+import lvsearch as lv
+from lvsearch.inference import topics as kernels
+from lvsearch.inference.compiles import compiles, compiles_since, counted
+from lvsearch.inference.estimator import capacity_of
+
+N_DOCUMENTS, N_TERMS = 29, 13  # a layout of this file's own: no other test has compiled for it
+RULES = {"memoized_passes": 2}
+"""Kernels that a fit compiles more than once: by the collapsed and by the mean-field rule."""
+
+
+def searched(max_size: int, **settings) -> lv.SearchResult:
+    counts = np.random.default_rng(3).poisson(0.8, (N_DOCUMENTS, N_TERMS))
+    prior = lv.sizes.Poisson(4)
+    return lv.search(
+        lv.models.LDA(), counts, prior=prior, max_size=max_size, starts=1, exhaustive=True, progress=False, **settings
+    )
+
+
+def assert_no_more_than_promised(found: Mapping[str, int], n_capacities: int, n_layouts: int = 1) -> None:
+    for kernel, times in found.items():
+        assert times <= n_capacities * n_layouts * RULES.get(kernel, 1), f"{kernel} was compiled {times} times"
+
+
+@pytest.fixture(scope="module")
+def first() -> lv.SearchResult:
+    """Sizes 1 to 9: two capacities, one layout of documents."""
+    assert {capacity_of((size,)) for size in range(1, 10)} == {(8,), (16,)}
+    return searched(9)
+
+
+def test_a_search_compiles_once_per_capacity_layout_and_rule(first: lv.SearchResult):
+    assert len(first.visits) == 9
+    assert first.compiles["memoized_passes"] == 4
+    assert {"document_pass", "document_bounds", "topic_bound", "exp_log_topics"} <= set(first.compiles)
+    assert_no_more_than_promised(first.compiles, n_capacities=2)
+
+
+def test_sizes_inside_known_buckets_compile_nothing(first: lv.SearchResult):
+    assert searched(16).compiles == {}
+
+
+def test_a_kernel_compiled_per_size_is_noticed(first: lv.SearchResult, monkeypatch: pytest.MonkeyPatch):
+    """Planted: the number of topics as a static argument."""
+
+    @partial(jax.jit, static_argnames="n_topics")
+    @counted
+    def static_size(total: jax.Array, n_topics: int) -> jax.Array:
+        return total + 0 * n_topics
+
+    def careless(total: jax.Array, eta: object, alpha: np.ndarray) -> jax.Array:
+        return static_size(right(total, eta, alpha), int((alpha > 0).sum()))
+
+    right = kernels.exp_log_topics
+    monkeypatch.setattr(kernels, "exp_log_topics", careless)
+    found = searched(4).compiles
+    assert found == {"static_size": 4}
+    with pytest.raises(AssertionError, match="static_size was compiled 4 times"):
+        assert_no_more_than_promised(found, n_capacities=1)
+
+
+def test_counts_are_since_a_moment():
+    double = jax.jit(counted(lambda x: 2 * x))
+    before = compiles()
+    for vector in (np.ones(5), np.zeros(5), np.ones(6)):
+        double(vector.astype(np.float32))
+    assert compiles_since(before) == {"<lambda>": 2}
+    assert compiles_since(compiles()) == {}
+
+
+def test_counts_are_shown_stored_and_added_up(first: lv.SearchResult, tmp_path: Path):
+    line = next(line for line in first.summary().splitlines() if line.strip().startswith("compiled:"))
+    assert "compiled:    memoized_passes 4, " in line
+    assert "compiled" in first._repr_html_()
+    assert "compiled" not in replace(first, compiles={}).summary()
+
+    first.save(tmp_path / "run")
+    assert lv.load(tmp_path / "run").compiles == first.compiles
+    assert lv.resume(tmp_path / "run", progress=False).compiles == first.compiles  # nothing new
+    assert lv.load(tmp_path / "run").compiles == first.compiles
+
+    def as_before_counts(body: dict, arrays: dict) -> None:
+        del body["compiles"], body["chunks"]
+
+    old = rewritten(tmp_path / "run", tmp_path / "old", as_before_counts)
+    assert lv.load(old).compiles == {}
+
+
+@pytest.mark.usefixtures("first")
+def test_a_resumed_search_adds_what_it_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    searched(2, seconds=0, out=tmp_path / "run")
+    known = {"memoized_passes": 3, "document_pass": 1}
+    folder = rewritten(tmp_path / "run", tmp_path / "again", lambda body, _: body.update(compiles=known))
+    right = kernels.exp_log_topics
+
+    @counted
+    def memoized_passes(total: jax.Array) -> jax.Array:
+        return total
+
+    monkeypatch.setattr(
+        kernels, "exp_log_topics", lambda total, eta, alpha: jax.jit(memoized_passes)(right(total, eta, alpha))
+    )
+    found = lv.resume(folder, progress=False).compiles
+    assert found == {"memoized_passes": 4, "document_pass": 1}
