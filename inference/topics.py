@@ -15,7 +15,7 @@ coordinate ascent on the evidence bound.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,12 +51,12 @@ class Counts(NamedTuple):
     | `proportions` | (batch, tile, document, topic) | γ, kept between passes |
     """
 
-    total: Array | np.ndarray
-    per_batch: Array | np.ndarray
-    proportions: Array | np.ndarray
+    total: Any
+    per_batch: Any
+    proportions: Any
 
 
-def per_document(per_block: Array, slots: Array, n_documents: int) -> Array:
+def per_document(per_block: Array, slots: Array | np.ndarray, n_documents: int) -> Array:
     """Sums over the blocks (block, …) of each document of a tile."""
     return jnp.zeros((n_documents, *per_block.shape[1:]), per_block.dtype).at[slots].add(per_block)
 
@@ -95,7 +95,13 @@ def _mean_field_topics(total: Array, eta: Array, exists: Array) -> tuple[Array, 
 
 
 def _settle(
-    rows: Array, counts: Array, slots: Array, gamma: Array, alpha: Array, sweeps: Array, tolerance: Array
+    rows: Array,
+    counts: Array | np.ndarray,
+    slots: Array | np.ndarray,
+    gamma: Array,
+    alpha: Array,
+    sweeps: int | Array,
+    tolerance: float | Array,
 ) -> tuple[Array, Array, Array]:
     """γ and e = exp ψ(γ) after up to `sweeps` updates, and c / (β e). rows: β at the words, (block, 8, topic).
 

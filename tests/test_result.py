@@ -120,7 +120,7 @@ def test_starts_have_a_row_per_fit(evidence: str):
     if evidence == "marginal":
         assert (table["size"].value_counts()[[visit.size[0] for visit in near(result)]] == 3).all()
     assert table["start"].iloc[0] == "scratch"
-    assert table["start"].iloc[1] == "grown from 1"
+    assert (table["start"] == "grown from 1").any() == (evidence == "plug-in")  # marginal fits shrink
 
 
 def near(result: SearchResult) -> tuple[lv.ledger.Visit, ...]:

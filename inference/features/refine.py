@@ -5,7 +5,9 @@ Rows are reseated one at a time: a row is taken out of the state and given its b
   log p(x_n | z, other rows) + Σ_k z_k log m_−nk / (N − m_−nk) + j log α/N − log j!,      j new features,
 
 m_−nk of the other rows. Where that changes nothing, every column is dropped, or joined with, freed from or flipped by
-another, and the best of these matrices is taken. Each step is kept only if it raises log p(X, [Z]).
+another, and the best of these matrices is taken. Where that changes nothing either, each column in turn is dropped and
+all rows reseated without it: features that only make sense together come apart so. Each step is kept only if it raises
+log p(X, [Z]).
 """
 
 import numpy as np
@@ -35,7 +37,7 @@ def refine(likelihood: BoundLikelihood, Z: Features, alpha: float, sweeps: int, 
     """A matrix with log p(X, [Z]) no lower than Z's. sweeps: at most so many steps; width: assignments kept per row."""
     score = float(log_joints(likelihood, [Z], alpha)[0])
     for _ in range(sweeps):
-        for step in (_reseated, _with_another_column):
+        for step in (_reseated, _with_another_column, _reseated_without_a_column):
             candidate = step(likelihood, Z, alpha, width, most)
             value = float(log_joints(likelihood, [candidate], alpha)[0])
             if value > score + LEAST_GAIN:
@@ -81,6 +83,14 @@ def _reseated(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int
         bits[row] = chosen
         state, ones = likelihood.extend(state, here, bits[[row]]), ones + chosen
     return left_ordered(bits)
+
+
+def _reseated_without_a_column(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
+    """The best matrix after a sweep over the rows that begins without one of the columns."""
+    if not Z.shape[1]:
+        return Z
+    tried = [_reseated(likelihood, np.delete(Z, k, axis=1), alpha, width, most) for k in range(Z.shape[1])]
+    return tried[int(np.argmax(log_joints(likelihood, tried, alpha)))]
 
 
 def _best_row(likelihood, state, here, ones, n_rows, alpha, width, most) -> tuple[Bool[np.ndarray, " feature"], int]:
