@@ -37,7 +37,7 @@ class Rule(NamedTuple):
     (document, topic), α, η, sweeps) -> (expected counts (block, 8, topic), γ, fit in nats).
     """
 
-    topics: Callable[[Array, Array, Array], tuple[Array, Array]]
+    topics: Callable[[Array, Any, Array], tuple[Array, Array]]
     document: Callable[..., tuple[Array, Array, Array]]
 
 
@@ -110,7 +110,7 @@ def _settle(
     """
 
     def ratio(e: Array) -> Array:
-        return counts / jnp.maximum((rows * e[slots][:, None]).sum(-1), TINY)
+        return jnp.asarray(counts) / jnp.maximum((rows * e[slots][:, None]).sum(-1), TINY)
 
     def update(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         n, g, e, moving = carry

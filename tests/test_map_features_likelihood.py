@@ -212,3 +212,12 @@ def test_errors():
         log_marginal(np.array([[1.0], [np.nan]]), np.eye(2), 1.0, 1.0)
     with pytest.raises(ValueError, match="booleans"):
         log_marginal(REAL, Z, 1.0, 1.0, np.ones((7, 5)))
+
+
+def test_noisy_or_is_certain_without_rounding_beyond_one():
+    """Here the probabilities of the patterns with the first feature add up to 1 + 2e-16; the sd must stay a number."""
+    features = np.eye(1, 6, dtype=int).repeat(40, axis=0)
+    features[30:, 1:] = np.random.default_rng(8).integers(0, 2, (10, 5))
+    loadings = NoisyOr(0.8, 0.05, 0.3).bind(np.ones((40, 3))).loadings(features)
+    assert np.isfinite(loadings.sd).all()
+    assert 1 - 1e-9 < loadings.mean.max() <= 1

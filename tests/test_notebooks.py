@@ -1,15 +1,34 @@
 """The notebooks run from top to bottom, on a reduced grid: the first cell tagged "parameters" is overridden."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+
+
+class Reduced(NamedTuple):
+    """What replaces a notebook's parameters, and the pictures it must draw."""
+
+    parameters: str
+    pictures: int
+
+
 REDUCED = {
-    "cora": "FOLDS, MAX_SIZE, RATES = 1, 4, (2.0, 5.0)\n"
-    "RESTART_SIZES, RESTARTS, MARGINAL_MAX_SIZE, DOCUMENTS = (3,), 2, 4, 150",
+    "cora": Reduced(
+        "FOLDS, MAX_SIZE, RATES = 1, 4, (2.0, 5.0)\n"
+        "RESTART_SIZES, RESTARTS, MARGINAL_MAX_SIZE, DOCUMENTS = (3,), 2, 4, 150",
+        pictures=5,
+    ),
+    "ibp": Reduced(
+        "SHAPES, IMAGES, BEAMS, REFINE, GIBBS_SECONDS, DRAWS = ((12, 8), (20, 10)), 40, (5,), 2, 0.5, 1\n"
+        "PARTICLES, GROWTH, MAX_SIZE = (20,), (30, 60), 2\n"
+        "STRENGTHS, BACKGROUNDS, DENSITIES, ANIMAL_FEATURES, ANIMAL_REFINE = (0.75,), (0.1,), (0.3,), 4, 1",
+        pictures=6,
+    ),
 }
 
 
@@ -19,10 +38,10 @@ def test_notebook_runs(name, data_folder, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     position = next(i for i, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", []))
-    notebook.cells.insert(position + 1, nbformat.v4.new_code_cell(REDUCED[name]))
+    notebook.cells.insert(position + 1, nbformat.v4.new_code_cell(REDUCED[name].parameters))
     NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 5
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == REDUCED[name].pictures
     assert not [output for output in outputs if output.output_type == "error"]
 
 

@@ -160,7 +160,7 @@ class BoundNoisyOr:
             state = self.extend(state, np.array([row]), z[None] > 0)
         weight = np.exp(state.log_weight[0])
         listens = (np.arange(weight.shape[1]) >> np.arange(Z.shape[1])[:, None]) & 1
-        mean = listens.astype(np.float64) @ weight.T
+        mean = np.minimum(listens.astype(np.float64) @ weight.T, 1.0)  # sums of probabilities, rounded
         return Loadings(mean, np.sqrt(mean * (1.0 - mean)))
 
     def with_rows(self, X, observed=None) -> "BoundNoisyOr":
