@@ -71,11 +71,16 @@ NEAR = 20
 
 @dataclass(frozen=True)
 class Task:
-    """The next thing to do: one or several trials of one size, the first numbered `trial`."""
+    """The next thing to do: one or several trials of one size, the first numbered `trial`.
+
+    warm: trial 0 begins from another size's fit, where there is one. Where fits shrink only sizes that are filled in do:
+    they are cheaper and a little lower, and near the mode the fits of all sizes are to be alike.
+    """
 
     size: Size
     trial: int
     trials: int
+    warm: bool = True
 
 
 def witness_search(
@@ -101,13 +106,13 @@ def next_task(
         return None if size is None else Task(size, 0, starts)
     if search.on_ladder:
         size = search.next_size()
-        return None if size is None else Task(size, 0, 1)
+        return None if size is None else Task(size, 0, 1, warm=not evaluator.shrinks)
     near = near_mode(state.visits, prior, starts, evaluator.scale, evaluator.repeatable)
     if near and len(near[0].trials) < starts:
         return Task(near[0].size, len(near[0].trials), 1)
     neighbour = unvisited_neighbour(near, state.visits, prior, search.max_size)
     if neighbour is not None:
-        return Task(neighbour, 0, 1)
+        return Task(neighbour, 0, 1, warm=not evaluator.shrinks)
     for visit in near:
         if len(visit.trials) < starts:
             return Task(visit.size, len(visit.trials), 1)
@@ -164,7 +169,7 @@ def step(
     """Make the fits of one task and enter the best of them."""
     fits = []
     for trial in range(task.trial, task.trial + task.trials):
-        start = _start(evaluator, task.size, state, search) if settings.grow and trial == 0 else None
+        start = _start(evaluator, task.size, state, search) if settings.grow and task.warm and trial == 0 else None
         fits.append(evaluator.evaluate(task.size, start, trial))
     best = max(fits, key=lambda fit: fit.estimate)
     trials = tuple(_trial(fit) for fit in fits)

@@ -186,6 +186,22 @@ def test_refining_climbs_and_keeps_the_bound():
     assert refine(fresh, start, 1.0, 30, 32, 3).shape[1] <= 3
 
 
+def test_refining_takes_features_apart_that_only_make_sense_together():
+    """Five features where four made the data: no row and no single column can be improved, dropping one and reseating
+    all rows can."""
+    rng = np.random.default_rng(4)
+    images = np.zeros((4, 16))
+    for image, pixels in zip(images, ([1, 4, 5, 6, 9], [2, 3, 6, 7], [8, 12, 13], [10, 11, 14]), strict=True):
+        image[pixels] = 1
+    Z = rng.integers(0, 2, (60, 4))
+    X = Z @ images + 0.5 * rng.normal(size=(60, 16))
+    plain = lv.inference.map_features(X, alpha=1.0, sigma_x=0.5, sigma_a=1.0, beam=1, heuristic="inadmissible")
+    assert plain.features.shape[1] == 5
+    climbed = refine(LinearGaussian(0.5, 1.0).bind(X), plain.features, 1.0, 30, 32, 100)
+    assert climbed.shape[1] == 4
+    assert joint(X, climbed, 1.0, 0.5, 1.0) >= joint(X, Z, 1.0, 0.5, 1.0)
+
+
 def test_rows_come_back_in_their_places():
     X, Z = simulated()
     shuffled = np.random.default_rng(0).permutation(len(X))
