@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from tqdm.auto import tqdm
 
 from lvsearch.fit import Evaluator, Fit
-from lvsearch.ledger import Trial, Visit, largest_unvisited, near_mode, record_of, scaled, unvisited_neighbour
+from lvsearch.ledger import Trial, Visit, enclosed, largest_unvisited, near_mode, record_of, scaled, unvisited_neighbour
 from lvsearch.sizes import Size, SizePrior
 from lvsearch.witness import WitnessSearch
 
@@ -73,8 +73,8 @@ NEAR = 20
 class Task:
     """The next thing to do: one or several trials of one size, the first numbered `trial`.
 
-    warm: trial 0 begins from another size's fit, where there is one. Where fits shrink only sizes that are filled in do:
-    they are cheaper and a little lower, and near the mode the fits of all sizes are to be alike.
+    warm: trial 0 begins from another size's fit, where there is one. Where fits shrink, only those of sizes that are
+    filled in do: they are cheaper and a little lower, and near the mode the fits of all sizes are to be alike.
     """
 
     size: Size
@@ -113,7 +113,7 @@ def next_task(
     neighbour = unvisited_neighbour(near, state.visits, prior, search.max_size)
     if neighbour is not None:
         return Task(neighbour, 0, 1, warm=not evaluator.shrinks)
-    for visit in near:
+    for visit in (*near, *enclosed(near, state.visits)):
         if len(visit.trials) < starts:
             return Task(visit.size, len(visit.trials), 1)
     if not settings.exhaustive or settings.max_size is None:

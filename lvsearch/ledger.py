@@ -160,6 +160,23 @@ def near_mode(
     return tuple(visit for visit in ranked if close(visit.size))
 
 
+def enclosed(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
+    """Visits that are not near the mode but lie between two that are, along one variable, others equal; fewest first.
+
+    One unlucky fit is the likeliest reason: they deserve as many trials as their neighbours before they are told apart.
+    """
+    sizes = {visit.size for visit in near}
+
+    def between(size: Size) -> bool:
+        for axis, n in enumerate(size):
+            line = [s[axis] for s in sizes if s[:axis] + s[axis + 1 :] == size[:axis] + size[axis + 1 :]]
+            if any(m < n for m in line) and any(m > n for m in line):
+                return True
+        return False
+
+    return tuple(sorted((v for v in visits if v.size not in sizes and between(v.size)), key=lambda v: len(v.trials)))
+
+
 def largest_unvisited(max_size: Size, visits: Sequence[Visit]) -> Size | None:
     """The unvisited size up to `max_size` with most components in all; None when every one was visited."""
     visited = {visit.size for visit in visits}

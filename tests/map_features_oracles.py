@@ -1,6 +1,7 @@
 """Slow oracles of the feature search: every left-ordered matrix, scored directly."""
 
 import itertools
+from functools import cache
 from math import comb
 
 import numpy as np
@@ -13,12 +14,15 @@ def histories(n_rows: int) -> np.ndarray:
     return np.array(list(itertools.product([0, 1], repeat=n_rows)))[1:]
 
 
+@cache
 def matrices(n_rows: int, n_features: int) -> np.ndarray:
     """Every class with exactly n_features columns, as counts of each history: (classes, histories)."""
     kinds = 2**n_rows - 1
+    chosen = np.array(list(itertools.combinations_with_replacement(range(kinds), n_features)), int)
     counts = np.zeros((comb(kinds + n_features - 1, n_features), kinds), int)
-    for row, chosen in zip(counts, itertools.combinations_with_replacement(range(kinds), n_features), strict=True):
-        np.add.at(row, list(chosen), 1)
+    for column in chosen.T:
+        counts[np.arange(len(counts)), column] += 1
+    counts.flags.writeable = False  # shared by all callers
     return counts
 
 
@@ -78,7 +82,7 @@ def gaussian_with_missing(X: np.ndarray, Z: np.ndarray, sigma_x: float, sigma_a:
         seen = observed[:, d]
         if seen.any():
             covariance = sigma_x**2 * np.eye(seen.sum()) + sigma_a**2 * Z[seen] @ Z[seen].T
-            total += multivariate_normal(np.zeros(seen.sum()), covariance).logpdf(X[seen, d])
+            total += multivariate_normal.logpdf(X[seen, d], np.zeros(seen.sum()), covariance)
     return float(total)
 
 

@@ -11,6 +11,7 @@ from lvsearch.ledger import (
     SD_OF_BEST,
     Trial,
     Visit,
+    enclosed,
     near_mode,
     pooled_spread,
     record_of,
@@ -185,3 +186,14 @@ def test_a_further_trial_counts_only_where_it_is_better():
     assert visit(2, math.nan).failed
     assert not visit(2, math.nan, replaced_by=(1,)).failed
     assert not visit(2, math.nan, 1.0).failed
+
+
+def test_sizes_between_two_near_the_mode_are_enclosed():
+    visits = [visit(n, 0.0) for n in (1, 4, 5, 6, 8, 9)]
+    found = enclosed([visits[1], visits[4]], visits)
+    assert [v.size for v in found] == [(5,), (6,)]
+    few = [visits[1], visit(5, 0.0, 1.0), *visits[3:]]
+    assert [v.size for v in enclosed([visits[1], visits[4]], few)] == [(6,), (5,)]
+    grid = [visit((a, b), 0.0) for a in (1, 2, 3) for b in (1, 2, 3)]
+    corners = [v for v in grid if v.size in ((1, 2), (3, 2), (3, 3))]
+    assert [v.size for v in enclosed(corners, grid)] == [(2, 2)]

@@ -67,7 +67,7 @@ class FeatureData(NamedTuple):
     sigma_x: float
     sigma_a: float
 
-    def settings(self) -> dict[str, float]:
+    def settings(self) -> dict[str, Any]:
         return {"alpha": self.alpha, "sigma_x": self.sigma_x, "sigma_a": self.sigma_a}
 
     def log_joint(self, features: np.ndarray) -> float:
@@ -250,7 +250,8 @@ def growth(seed: int, most: int) -> pd.DataFrame:
         )
         rows.append((size, time.perf_counter() - begun, found.features.shape[1]))
     table = pd.DataFrame(rows, columns=["rows", "seconds", "features"])
-    table["slope"] = np.log(table["seconds"]).diff() / np.log(table["rows"]).diff()
+    log_rows, log_seconds = np.log(table[["rows", "seconds"]].to_numpy().T)
+    table["slope"] = np.diff(log_seconds, prepend=np.nan) / np.diff(log_rows, prepend=np.nan)
     return table.set_index("rows")
 
 
