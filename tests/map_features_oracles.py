@@ -82,7 +82,8 @@ def gaussian_with_missing(X: np.ndarray, Z: np.ndarray, sigma_x: float, sigma_a:
         seen = observed[:, d]
         if seen.any():
             covariance = sigma_x**2 * np.eye(seen.sum()) + sigma_a**2 * Z[seen] @ Z[seen].T
-            total += multivariate_normal.logpdf(X[seen, d], np.zeros(seen.sum()), covariance)
+            normal = multivariate_normal(np.zeros(seen.sum()), covariance)  # pyright: ignore[reportArgumentType]
+            total += normal.logpdf(X[seen, d])
     return float(total)
 
 
