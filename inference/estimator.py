@@ -35,8 +35,9 @@ from lvsearch.inference.memory import MIB, Chunks, MemoryPlan, Part, machine_chu
 from lvsearch.models.contract import Model, Statistics
 from lvsearch.models.families import IndicatorFamily
 
-CAPACITIES = (8, 16, 32, 48, 64, 96, 128, 192, 256)
-"""Sizes are padded to one of these (beyond the last: to its multiples), so that few shapes are compiled."""
+CAPACITIES = (8, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
+LARGE_STEP = 64
+"""Sizes are padded to one of these (beyond the last: to multiples of the step), so that few shapes are compiled."""
 
 
 class Estimate(NamedTuple):
@@ -89,7 +90,7 @@ class Estimator(Protocol):
 
 def capacity_of(size: tuple[int, ...]) -> tuple[int, ...]:
     """The capacity that each size variable is padded to."""
-    return tuple(next((c for c in CAPACITIES if c >= n), -(-n // CAPACITIES[-1]) * CAPACITIES[-1]) for n in size)
+    return tuple(next((c for c in CAPACITIES if c >= n), -(-n // LARGE_STEP) * LARGE_STEP) for n in size)
 
 
 def cut_axes(

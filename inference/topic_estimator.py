@@ -40,6 +40,7 @@ class TopicSettings:
     collapsed_passes: int = 60
     warm_collapsed_passes: int = 5
     collapsed_sweeps: int = 3
+    collapsed_topic_concentration: float = 0.1  # at least: see `_collapsed`
     tolerance: float = 2e-5
     mean_field_passes: int = 8
     warm_mean_field_passes: int = 4
@@ -47,8 +48,8 @@ class TopicSettings:
     momentum: float = 0.9
     final_sweeps: int = 5
     final_tolerance: float = 0.05
-    documents_per_topic: int = 5  # §3.6: topics start from five documents each
-    start_weight: float = 0.1  # pseudo-counts of a start, as a share of the corpus
+    documents_per_topic: int = 20  # topics start from this many each (§3.6 has five; measured, these end higher)
+    start_weight: float = 0.5  # pseudo-counts of a start, as a share of the corpus
     expectation_maximisation_passes: int = 12  # plug-in: variational EM, α refitted in each
 
 
@@ -201,11 +202,17 @@ class TopicEstimator:
     def _collapsed(
         self, pseudo_counts: np.ndarray, alpha: np.ndarray, eta: float, warm: bool
     ) -> tuple[kernels.Counts, int]:
+        """Collapsed passes under a prior on topics at least as wide as `collapsed_topic_concentration`.
+
+        Under a narrow prior topics grow peaked before they have found their words: on training splits of two corpora
+        passes at 0.1 ended with better held-out likelihood than at 0.02 or 0.05, also where the model's own 0.01 was
+        what the topics were then read with. Expected counts are soft already.
+        """
         settled, _, made = kernels.memoized_passes(
             self.packed.tiles,
             kernels.start_state(self.packed, pseudo_counts, alpha),
             alpha,
-            np.float32(eta),
+            np.float32(max(eta, self.settings.collapsed_topic_concentration)),
             rule=kernels.COLLAPSED,
             sweeps=self.settings.collapsed_sweeps,
             passes=self.settings.warm_collapsed_passes if warm else self.settings.collapsed_passes,

@@ -13,7 +13,6 @@ import argparse
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,39 +139,33 @@ def gensim(counts: csr_array, n_topics: int, seed: int, seconds: float, prior: P
 def lvsearch_first_call(
     counts: csr_array, n_topics: int, seed: int, seconds: float, prior: Prior
 ) -> Iterator[Snapshot]:
-    """`lv.fit` as a person calls it, once, in a fresh process: compilation (or the cache) included."""
-    import lvsearch as lv
+    """What a process's first fit takes longer than its second: tracing, and compiling or reading the cache.
 
-    yield _public_fit(lv.Corpus.from_matrix(counts), n_topics, seed, prior, first_call=True)
+    A fit of two passes, twice: the programs are those of any fit of this size, whatever its number of passes.
+    """
+    import lvsearch as lv
+    from lvsearch.inference.topic_estimator import TopicSettings
+
+    training = lv.Corpus.from_matrix(counts)
+    brief = TopicSettings(collapsed_passes=2, mean_field_passes=1)
+    first, second = (_stopped_fit(training, n_topics, seed, prior, brief) for _ in range(2))
+    yield first._replace(label="first call", seconds=first.seconds - second.seconds, first_call=True)
 
 
 def lvsearch(counts: csr_array, n_topics: int, seed: int, seconds: float, prior: Prior) -> Iterator[Snapshot]:
-    """`lv.fit` with its defaults, compiled, with more starts, and the same estimator stopped after less work."""
-    import jax
-
+    """The same estimator stopped after less work, or after more, and `lv.fit` with its defaults; all compiled."""
     import lvsearch as lv
-    from lvsearch.evidence import Evidence
-    from lvsearch.fitted import FittedModel
-    from lvsearch.inference.topic_estimator import TopicEstimator, TopicSettings
+    from lvsearch.inference.topic_estimator import TopicSettings
 
+    yield from lvsearch_first_call(counts, n_topics, seed, seconds, prior)
     training = lv.Corpus.from_matrix(counts)
-    yield _public_fit(training, n_topics, seed, prior, first_call=True)
-    yield _public_fit(training, n_topics, seed, prior)
-    usual = TopicSettings()
-    stopped = [
-        *(replace(usual, collapsed_passes=passes, mean_field_passes=0) for passes in (2, 5, 10, 20, 40, 80)),
-        replace(usual, mean_field_passes=0),
-    ]
-    for settings in stopped:
-        began = time.perf_counter()
-        estimator = TopicEstimator(prior.model(), training.dataset(), settings)
-        estimate = estimator.fit((n_topics,), jax.random.key(seed), None)
-        spent = time.perf_counter() - began
-        label = f"{settings.collapsed_passes} + {settings.mean_field_passes} passes"
-        model = FittedModel(estimate.size, Evidence(estimate.log_lower, estimate.log_upper), estimate, training)
-        yield Snapshot(label, estimate.passes, spent, model.table("topic_word").to_numpy(), model.alpha)
-    for starts in (2, 4):
-        snapshot = _public_fit(training, n_topics, seed, prior, starts=starts)
+    began = time.perf_counter()
+    model = lv.fit(prior.model(), training, size=n_topics, seed=seed)
+    spent = time.perf_counter() - began
+    yield Snapshot("lv.fit", model.estimate.passes, spent, model.table("topic_word").to_numpy(), model.alpha)
+    for passes in (2, 5, 10, 20, 40, 60, 80, 120, 160, 240, 320):
+        settings = TopicSettings(collapsed_passes=passes, mean_field_passes=0, tolerance=0.0)
+        snapshot = _stopped_fit(training, n_topics, seed, prior, settings)
         yield snapshot
         if snapshot.seconds > seconds:
             return
@@ -197,17 +190,21 @@ def lvsearch_gibbs(counts: csr_array, n_topics: int, seed: int, seconds: float, 
             return
 
 
-def _public_fit(
-    training: Any, n_topics: int, seed: int, prior: Prior, *, starts: int = 1, first_call: bool = False
-) -> Snapshot:
-    import lvsearch as lv
+def _stopped_fit(training: Any, n_topics: int, seed: int, prior: Prior, settings: Any) -> Snapshot:
+    """A fit from scratch by the estimator that `lv.fit` uses, with the work that `settings` say."""
+    import jax
+
+    from lvsearch.evidence import Evidence
+    from lvsearch.fitted import FittedModel
+    from lvsearch.inference.topic_estimator import TopicEstimator
 
     began = time.perf_counter()
-    model = lv.fit(prior.model(), training, size=n_topics, seed=seed, starts=starts)
+    estimator = TopicEstimator(prior.model(), training.dataset(), settings)
+    estimate = estimator.fit((n_topics,), jax.random.key(seed), None)
     spent = time.perf_counter() - began
-    label = "lv.fit" if starts == 1 else f"lv.fit, best of {starts}"
-    topics = model.table("topic_word").to_numpy()
-    return Snapshot(label, model.estimate.passes * starts, spent, topics, model.alpha, first_call)
+    label = f"{settings.collapsed_passes} + {settings.mean_field_passes} passes"
+    model = FittedModel(estimate.size, Evidence(estimate.log_lower, estimate.log_upper), estimate, training)
+    return Snapshot(label, estimate.passes, spent, model.table("topic_word").to_numpy(), model.alpha)
 
 
 LIBRARIES = {
