@@ -50,6 +50,8 @@ class TopicSettings:
     final_tolerance: float = 0.05
     documents_per_topic: int = 20  # topics start from this many each (§3.6 has five; measured, these end higher)
     start_weight: float = 0.5  # pseudo-counts of a start, as a share of the corpus
+    documents_per_added_topic: int = 5  # the same for topics that join those of a smaller fit, which are to stay
+    added_weight: float = 0.1
     expectation_maximisation_passes: int = 12  # plug-in: variational EM, α refitted in each
 
 
@@ -233,9 +235,10 @@ class TopicEstimator:
             counts = merge_topics(np.maximum(start.natural["topic_word"] + offset, 0.0), n_topics)
             kept = len(counts)
             pseudo_counts[:, :kept] = counts.T
-        weight = self.settings.start_weight * self.n_tokens / n_topics
-        new = n_topics - kept
-        few = int(np.clip(self.counts.shape[0] // max(new, 1), 1, self.settings.documents_per_topic))
+        settings, new = self.settings, n_topics - kept
+        most = settings.documents_per_added_topic if kept else settings.documents_per_topic
+        weight = (settings.added_weight if kept else settings.start_weight) * self.n_tokens / n_topics
+        few = int(np.clip(self.counts.shape[0] // max(new, 1), 1, most))
         deals = -(-new * few // self.counts.shape[0])  # where topics are more than documents, some share one
         dealt = np.concatenate([random.permutation(self.counts.shape[0]) for _ in range(deals)] or [np.zeros(0, int)])
         for topic in range(kept, n_topics):
