@@ -1,7 +1,11 @@
 """How beliefs are updated at a fixed size: engines, samplers, kernels, estimators."""
 
+from lvsearch.inference import hdp as _hdp  # noqa: F401 — registers the estimator of HDP topics
+from lvsearch.inference import mixtures as _mixtures  # noqa: F401 — registers the estimator of mixtures
 from lvsearch.inference import topic_estimator as _topic_estimator  # noqa: F401 — registers LDA's kernel
 from lvsearch.inference import topic_scores as _topic_scores  # noqa: F401 — registers how topics score documents
+from lvsearch.inference import trees
+from lvsearch.inference.annotation import estimator as _annotation  # noqa: F401 — registers the estimator of images
 from lvsearch.inference.data import Batch, Dataset, rows
 from lvsearch.inference.documents import documents
 from lvsearch.inference.estimator import Estimate, Estimator, describe_units, estimator
@@ -19,4 +23,5 @@ __all__ = [
     "estimator",
     "map_features",
     "rows",
+    "trees",
 ]

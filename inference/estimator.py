@@ -319,7 +319,8 @@ def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described
         described = site.family.point(settled.natural[model.representation], site.event_mask(on))
         indicator = isinstance(site.family, IndicatorFamily)  # its expected value is a probability, not a choice
         values = np.asarray(described if indicator else site.family.value(described, site.event_mask(on)))
-        representation.append(values[..., : size[0]] if site.axes[-1] in on else values)
+        exists = on.get(site.axes[-1])
+        representation.append(values if exists is None else values[..., np.asarray(exists)])
         with jax.enable_x64(True):
             double = cast(Dataset((batch,), (), {}, 0), np.float64).batches[0]
             wide = jax.tree.map(lambda x: np.asarray(x, np.float64), settled)

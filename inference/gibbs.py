@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 from lvsearch.inference.data import Batch
-from lvsearch.inference.meanfield import complete_conditional, mask_elements
+from lvsearch.inference.meanfield import complete_conditional, mask_elements, within
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
 
@@ -80,9 +80,12 @@ def gibbs_sweep(
     key_locals, key_globals = jax.random.split(key)
 
     def one_unit(unit_key: Array, unit: Unit, l: dict[str, Statistics]) -> dict[str, Statistics]:
+        exists = within(model, unit, on)
         for position, (name, site) in enumerate(model.locals().items()):
             site_key = jax.random.fold_in(unit_key, position)
-            l = _sample_site(site_key, site, name, l, lambda m: model.log_unit(state.globals, m, unit, on), unit, on)
+            l = _sample_site(
+                site_key, site, name, l, lambda m: model.log_unit(state.globals, m, unit, exists), unit, exists
+            )
         return l
 
     sampled = []

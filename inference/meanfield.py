@@ -117,8 +117,20 @@ def sweep_site(site: Site, name: str, beliefs: Beliefs, log_joint: Any, unit: Un
 # ── one unit ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def within(model: Model, unit: Unit, on: Masks) -> Masks:
+    """The masks of the size, and those of the unit's own axes (entries that only padding adds do not exist)."""
+    return {**on, **{axis: extent for axis, extent in model.extents(unit).items() if not isinstance(extent, int)}}
+
+
+def local_lengths(model: Model, unit: Unit, on: Masks) -> dict[str, int]:
+    """Lengths of the axes of the local sites."""
+    extents = {**on, **model.extents(unit)}
+    return {axis: extent if isinstance(extent, int) else len(extent) for axis, extent in extents.items()}
+
+
 def sweep_unit(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Beliefs:
     """One coordinate step of each local site of one unit, in the model's order."""
+    on = within(model, unit, on)
     for name, site in model.locals().items():
         beliefs = sweep_site(site, name, beliefs, lambda l: model.log_unit(g, l, unit, on), unit, on)
     return beliefs
@@ -126,6 +138,7 @@ def sweep_unit(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: B
 
 def unit_bound(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Float[Array, ""]:
     """log_unit at the expected statistics plus the entropy of the locals, in nats."""
+    on = within(model, unit, on)
     entropy = sum(site_entropy(s, beliefs.natural[n], unit, on) for n, s in model.locals().items())
     return model.log_unit(g, beliefs.mean, unit, on) + entropy
 
@@ -289,8 +302,7 @@ def blank_locals(model: Model, batch: Batch, size: tuple[Array | int, ...], *, c
 
 def blank_unit(model: Model, unit: Unit, on: Masks, dtype: Any) -> Beliefs:
     """Zero statistics for the locals of one unit."""
-    lengths = {**{axis: mask.shape[0] for axis, mask in on.items()}, **model.extents(unit)}
-    return _blank(model.locals(), lengths, dtype)
+    return _blank(model.locals(), local_lengths(model, unit, on), dtype)
 
 
 @partial(jax.jit, static_argnames=("capacity",))
@@ -314,8 +326,10 @@ def scattered_locals(
     """
     on = model.active(size, capacity)
     dtype = jax.tree.leaves(blank_g)[0].dtype
+    g = _scales_at_their_prior(model, blank_g, on)
 
     def one(unit: Unit, unit_id: Any) -> Beliefs:
+        exists = within(model, unit, on)
         beliefs = blank_unit(model, unit, on, dtype)
         unit_key = jax.random.fold_in(key, unit_id)
         for position, (name, site) in enumerate(model.locals().items()):
@@ -324,14 +338,24 @@ def scattered_locals(
                 shape = beliefs.mean[name].shape
                 event = shape[len(site.element_axes) :] or shape[-1:]
                 natural = jnp.broadcast_to(sharpness * jax.random.normal(site_key, event, dtype), shape)
-                mean = expected_statistics(site, natural, on)
+                mean = expected_statistics(site, natural, exists)
                 beliefs = Beliefs({**beliefs.natural, name: natural}, {**beliefs.mean, name: mean})
         for name, site in model.locals().items():
             if not isinstance(site.family, IndicatorFamily):
-                beliefs = sweep_site(site, name, beliefs, lambda l: model.log_unit(blank_g, l, unit, on), unit, on)
+                beliefs = sweep_site(site, name, beliefs, lambda l: model.log_unit(g, l, unit, exists), unit, exists)
         return beliefs
 
     return jax.vmap(one)(batch.units, unit_ids)
+
+
+def _scales_at_their_prior(model: Model, blank_g: Mapping[str, Statistics], on: Masks) -> dict[str, Statistics]:
+    """Sites without axes, which are hyper-parameters, at what `log_prior` alone says: a scale of 0 is not one."""
+    g = dict(blank_g)
+    for name, site in model.globals().items():
+        if not site.axes:
+            natural = jax.grad(lambda m, n=name: model.log_prior({**blank_g, n: m}, on))(blank_g[name])
+            g[name] = expected_statistics(site, natural, on)
+    return g
 
 
 # ── the whole fit ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -16,6 +16,7 @@ import numpyro.distributions as dist
 from numpyro.distributions import ImproperUniform
 
 from lvsearch.inference.data import Dataset
+from lvsearch.inference.meanfield import local_lengths
 from lvsearch.inference.summed_out import log_unit_summed
 from lvsearch.models.contract import Model, Site, Statistics
 from lvsearch.models.families import Family, IndicatorFamily, zero_statistics
@@ -41,7 +42,7 @@ def reference_model(model: Model, data: Dataset, size: tuple[int, ...]) -> Calla
         for position, batch in enumerate(data.batches):
             n_units = len(batch.weight)
             unit = jax.tree.map(lambda leaf: leaf[0], batch.units)
-            extents = {**lengths, **model.extents(unit)}
+            extents = {**lengths, **local_lengths(model, unit, on)}
             l = {}
             for name, site in local_sites.items():
                 shape = (n_units, *(extents[axis] for axis in site.axes))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from lvsearch.inference.meanfield import complete_conditional, expected_statistics
+from lvsearch.inference.meanfield import complete_conditional, expected_statistics, within
 from lvsearch.models.contract import Masks, Model, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
 
@@ -33,6 +33,7 @@ def log_unit_summed(
     Raises ValueError for a site that is not an indicator, or whose elements interact.
     """
     sites = model.locals()
+    on = within(model, unit, on)
     for name in summed:
         if not isinstance(sites[name].family, IndicatorFamily) or sites[name].slices is not None:
             raise ValueError(

@@ -22,7 +22,7 @@ def _(
     model: TopicModel, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
     """Importance sampling with a mean-field proposal; a document's draws depend on the key and the document only."""
-    prior = model.proportions_prior(estimate.size)
+    prior = model.proportions_prior(estimate.size, estimate.natural)
     if prior is None:
         return UnitScores(describe_units(model, estimate, data).log_lower, 0.0, "variational lower bound")
     topics = np.asarray(site_value(estimate, model.topic_site), np.float64)

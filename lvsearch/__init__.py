@@ -6,22 +6,30 @@ from lvsearch.corpus import Corpus
 from lvsearch.evaluators import from_function
 from lvsearch.evidence import Evidence
 from lvsearch.fitted import FittedModel
+from lvsearch.paired_corpus import PairedCorpus
 from lvsearch.points import Points
 from lvsearch.result import SearchResult
+from lvsearch.topic_tree import TopicTree
+from lvsearch.tree_fits import FittedTree, fit_tree, mean_field_tree
 from lvsearch.witness import WitnessSearch
 
 __all__ = [
     "Corpus",
     "Evidence",
     "FittedModel",
+    "FittedTree",
+    "PairedCorpus",
     "Points",
     "SearchResult",
+    "TopicTree",
     "WitnessSearch",
     "datasets",
     "fit",
+    "fit_tree",
     "from_function",
     "inference",
     "load",
+    "mean_field_tree",
     "models",
     "resume",
     "search",

@@ -46,7 +46,7 @@ class ModelEvaluator:
         self.scale = scale
         self.base_model = model
         self.model = model.plug_in() if self.plug_in else model
-        self.ceiling = data_ceiling(model, data)
+        self.ceiling = data_ceiling(self.model, data)
         self._key = jax.random.key(seed)
         self._estimator: Estimator = estimator(self.model, data)
         if chunks is not None:

@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch import annotation
 from lvsearch.data import Data
 from lvsearch.evidence import Evidence
 from lvsearch.fit import Fit
 from lvsearch.inference.estimator import Described, Estimate, bound_units, describe_units
 from lvsearch.inference.unit_scores import site_value
 from lvsearch.models.contract import Model
+from lvsearch.models.families import Categorical
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.sizes import Size
 
@@ -41,8 +43,9 @@ class FittedModel:
     @property
     def alpha(self) -> Float[np.ndarray, " topic"]:
         """Dirichlet parameters of a document's proportions, (K,). ValueError for models that have none."""
-        model = self.model
-        prior = model.proportions_prior(self.estimate.size) if isinstance(model, TopicModel) else None
+        model, estimate = self.model, self.estimate
+        topics = isinstance(model, TopicModel)
+        prior = model.proportions_prior(estimate.size, estimate.natural) if topics else None
         if prior is None:
             raise ValueError(f"{type(model).__name__} has no Dirichlet on document proportions and so no alpha")
         return prior
@@ -108,6 +111,56 @@ class FittedModel:
         if self.training.unit_labels is not None:
             frame.insert(1, "label", _labels(self.training.unit_labels, proportions * lengths[:, None]))
         return frame.sort_values("prevalence", ascending=False, kind="stable")
+
+    # -- images with captions: see `lvsearch.annotation`, whose functions these are -----------------------------------
+
+    def caption_distribution(self, data: Any) -> pd.DataFrame:
+        """p(word | image): a row per image, a column per word. ValueError for models without captions."""
+        return annotation.caption_distribution(self, data)
+
+    def caption_scores(self, data: Any) -> annotation.CaptionScores:
+        """log p(caption | image) of each image, and the perplexity of all. ValueError for models without captions."""
+        return annotation.caption_scores(self, data)
+
+    def annotate(self, data: Any, n_words: int = 5) -> pd.DataFrame:
+        """The most probable words of each image beside its caption. ValueError for models without captions."""
+        return annotation.annotate(self, data, n_words)
+
+    def label_regions(self, data: Any, n_words: int = 2) -> pd.DataFrame:
+        """The most probable words of each region. ValueError for models whose regions have none of their own."""
+        return annotation.label_regions(self, data, n_words)
+
+    def retrieve(self, data: Any, query: str | tuple[str, ...] | list[str]) -> annotation.Retrieval:
+        """Images ranked by the probability of a query's words. ValueError for models without captions."""
+        return annotation.retrieve(self, data, query)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def occupied(self, data: Any = None, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
+        """The posterior over how many components some unit is in, under the fit, as a table like `posterior()`.
+
+        data: the units; by default the training data. From `draws` draws of all units' components; the standard errors
+        are those of the sampling. Mean field knows one mode only: a sampler's spread is larger. Raises ValueError for
+        models whose units are not in one component each.
+        """
+        from lvsearch.inference.mixtures import log_block_count_prior, occupied_under
+        from lvsearch.inference.occupied import occupied_counts
+        from lvsearch.models.dp_mixture import DPMixture
+        from lvsearch.occupied import occupied_table
+
+        units = self.training if data is None else self.training.like_this(data)
+        rng = np.random.default_rng(seed)
+        in_parts = occupied_counts(self.model, self.estimate, units.dataset(), draws=draws, rng=rng)
+        if in_parts is not None:
+            return occupied_table(in_parts)
+        site = self.model.locals()[self.model.representation]
+        if not isinstance(site.family, Categorical) or site.element_axes:
+            raise ValueError(f"{type(self.model).__name__} has no occupied components: its units are not in one each")
+        shares = self.transform(self.training if data is None else data)
+        counts = occupied_under(np.asarray(shares, np.float64), np.random.default_rng(seed), draws)
+        model = self.model
+        process = isinstance(model, DPMixture)
+        return occupied_table(counts, log_block_count_prior(len(shares), model.concentration) if process else None)
 
     def _describe(self, data: Any) -> Described:
         return describe_units(self.model, self.estimate, self.training.like_this(data).dataset())

@@ -5,9 +5,10 @@ from typing import Any
 from lvsearch.corpus import Corpus
 from lvsearch.data import Data
 from lvsearch.models.contract import Model
+from lvsearch.paired_corpus import PairedCorpus
 from lvsearch.points import Points
 
-KINDS: tuple[type[Data], ...] = (Corpus, Points)
+KINDS: tuple[type[Data], ...] = (Corpus, Points, PairedCorpus)
 
 
 def kind_for(model: Model) -> type[Data]:

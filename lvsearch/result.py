@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch import bounds as bounds_of
+from lvsearch.alignment import ComponentMap, component_map
 from lvsearch.controller import SearchSettings, SearchState, witness_search
 from lvsearch.data import Data
 from lvsearch.evaluators import ModelEvaluator
@@ -254,6 +255,21 @@ class SearchResult:
             predict_per_unit(bounds, lower, upper, ceilings, training.nouns.unit),
             None,
         )
+
+    def component_map(self, size: Size | int, larger: Size | int | None = None) -> ComponentMap:
+        """Which components of one size's fit are which of a larger one's: what split, what merged, what stayed.
+
+        larger: by default the next size that was visited. By the training units they share (`alignment.component_map`);
+        sizes whose fit was not kept are fitted again. ValueError where no larger size was visited.
+        """
+        size = as_size(size, self.prior.dimension)
+        if larger is None:
+            beyond = sorted(visit.size for visit in self.visits if visit.size > size and not visit.failed)
+            if not beyond:
+                raise ValueError(f"got size {size}, expected one below the largest visited: say larger= yourself")
+            larger = beyond[0]
+        training = self._training()
+        return component_map(self.fit(size).transform(training), self.fit(larger).transform(training))
 
     # ── keeping and showing ─────────────────────────────────────────────────────────────────────────────────────────
 

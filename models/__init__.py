@@ -1,8 +1,47 @@
 """What is believed: exponential families and pure log-joints. No inference, no I/O, no search."""
 
+from lvsearch.models.components import (
+    BernoulliComponents,
+    DiagonalComponents,
+    FullCovarianceComponents,
+    KnownCovarianceComponents,
+    MultinomialComponents,
+)
 from lvsearch.models.contract import Model, Site
+from lvsearch.models.corr_lda import CorrLDA
+from lvsearch.models.dp_mixture import DPMixture
+from lvsearch.models.emissions import DiagonalGaussian, GaussianPrior, Multinomial
+from lvsearch.models.finite_mixture import FiniteMixture
+from lvsearch.models.gm_lda import GMLDA
+from lvsearch.models.gm_mixture import GMMixture
+from lvsearch.models.hdp import HDP
+from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
 from lvsearch.models.lda import LDA
-from lvsearch.models.units import BagOfWords, Row
+from lvsearch.models.units import AnnotatedImage, BagOfWords, Row
 
-__all__ = ["IBP", "LDA", "BagOfWords", "GammaPrior", "Model", "Row", "Site"]
+__all__ = [
+    "GMLDA",
+    "HDP",
+    "HLDA",
+    "IBP",
+    "LDA",
+    "AnnotatedImage",
+    "BagOfWords",
+    "BernoulliComponents",
+    "CorrLDA",
+    "DPMixture",
+    "DiagonalComponents",
+    "DiagonalGaussian",
+    "FiniteMixture",
+    "FullCovarianceComponents",
+    "GMMixture",
+    "GammaPrior",
+    "GaussianPrior",
+    "KnownCovarianceComponents",
+    "Model",
+    "Multinomial",
+    "MultinomialComponents",
+    "Row",
+    "Site",
+]

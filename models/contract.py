@@ -105,8 +105,9 @@ class Model(eqx.Module):
         """The sites of ONE unit, in the order in which they are updated."""
 
     @abstractmethod
-    def extents(self, unit: Unit) -> dict[str, int]:
-        """Axis name -> length, for the axes of the local sites that the unit's (static) shapes decide."""
+    def extents(self, unit: Unit) -> Mapping[str, int | Bool[Array, " axis"]]:
+        """Axis name -> length, for the axes of the local sites that the unit's (static) shapes decide; or, where units
+        are padded to one length, the mask of the entries that this unit has."""
 
     @abstractmethod
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:

@@ -20,12 +20,17 @@ except for `KnownPrecisionGaussian`.
 | `Gaussian` | x real | (x, −x²/2) | (precision · mean, precision) |
 | `KnownPrecisionGaussian` | x real, Λ known | x | Λ · mean |
 | `NormalGamma` | μ real, τ > 0 | (log τ, −τ, τμ, −τμ²/2) | (a − ½, b + κm²/2, κm, κ) |
+| `NormalWishart` | μ in R^D, Λ positive definite | (½ log det Λ, −½Λ, Λμ, −½μᵀΛμ) | (ν − D, B + κmmᵀ, κm, κ) |
+| `PointMean` | x real, at one point | (x, −x²/2) | sums whose likelihood x maximises |
+| `PointProbability` | v in (0, 1), at one point | (log v, log(1 − v)) | counts whose likelihood v maximises |
+| `PointGaussian` | μ real, τ > 0, at a point | (log τ, −τ, τμ, −τμ²/2) | sums whose likelihood they maximise |
 
 Shapes. Statistics, expected statistics and natural parameters of a family are pytrees of one structure: an array, or a
-NamedTuple of arrays of equal shape. Leading axes are *elements*, independent of each other; a family on an event
-(`event_ndim == 1`) has the event on the last axis, and there alone takes `event_mask`: a boolean array, broadcastable
-to the natural parameter, of the entries that exist. Entries that do not exist contribute exactly 0 to every result, and
-their gradients are 0. Everything follows the dtype of its arguments. Log-normalisers and entropies are in nats.
+NamedTuple of arrays of equal shape (of the same elements at least: `Family.field_event_ndims`). Leading axes are
+*elements*, independent of each other; a family on an event (`event_ndim == 1`) has the event on the last axis, and
+there alone takes `event_mask`: a boolean array, broadcastable to the natural parameter, of the entries that exist.
+Entries that do not exist contribute exactly 0 to every result, and their gradients are 0. Everything follows the dtype
+of its arguments. Log-normalisers and entropies are in nats.
 
 Dirichlet, Beta, Gamma and Gaussian entropies are differences of large numbers when the posterior is sharp: in float32
 expect an absolute error near 1e-7 · concentration · log(concentration), and use float64 where bounds are recorded.
@@ -34,6 +39,9 @@ expect an absolute error near 1e-7 · concentration · log(concentration), and u
 from lvsearch.models.exponential.family import Family, IndicatorFamily, UnitCarrierFamily, zero_statistics
 from lvsearch.models.exponential.indicators import Bernoulli, Categorical
 from lvsearch.models.exponential.normal_gamma import MeanAndPrecision, NormalGamma, NormalGammaStatistics
+from lvsearch.models.exponential.normal_wishart import MeanAndPrecisionMatrix, NormalWishart, NormalWishartStatistics
+from lvsearch.models.exponential.point_gaussian import PointGaussian
+from lvsearch.models.exponential.point_means import PointMean, PointProbability
 from lvsearch.models.exponential.scalars import (
     Beta,
     BetaStatistics,
@@ -59,8 +67,14 @@ __all__ = [
     "IndicatorFamily",
     "KnownPrecisionGaussian",
     "MeanAndPrecision",
+    "MeanAndPrecisionMatrix",
     "NormalGamma",
     "NormalGammaStatistics",
+    "NormalWishart",
+    "NormalWishartStatistics",
+    "PointGaussian",
+    "PointMean",
+    "PointProbability",
     "PointSimplex",
     "UnitCarrierFamily",
     "zero_statistics",

@@ -24,7 +24,7 @@ process: a row has α features on average (exactly α K / (K + α)) and N rows s
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Masks, Model, Site, Statistics, first, hyperparameter
+from lvsearch.models.contract import Masks, Model, Site, Statistics, first
 from lvsearch.models.families import (
     Bernoulli,
     Beta,
@@ -42,20 +42,11 @@ from lvsearch.models.families import (
     Gaussian,
     GaussianStatistics,
 )
+from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, given_or_prior, in_words
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
 
 LOG_2PI = float(np.log(2 * np.pi))
-
-
-class GammaPrior(NamedTuple):
-    """Gamma(shape, rate), mean shape/rate: the prior of a positive number that is to be inferred."""
-
-    shape: Any = 1.0
-    rate: Any = 1.0
-
-
-UNIT_PRIOR = GammaPrior()
 
 
 class IBP(Model):
@@ -89,9 +80,9 @@ class IBP(Model):
         loading_precision: Any = UNIT_PRIOR,
         noise_precision: Any = UNIT_PRIOR,
     ):
-        self.concentration = _given_or_prior("concentration", concentration)
-        self.loading_precision = _given_or_prior("loading_precision", loading_precision)
-        self.noise_precision = _given_or_prior("noise_precision", noise_precision)
+        self.concentration = given_or_prior("concentration", concentration)
+        self.loading_precision = given_or_prior("loading_precision", loading_precision)
+        self.noise_precision = given_or_prior("noise_precision", noise_precision)
 
     @property
     def _hyperparameters(self) -> dict[str, np.ndarray | GammaPrior]:
@@ -103,16 +94,10 @@ class IBP(Model):
 
     def describe(self) -> str:
         """Such as "IBP: concentration 2, spread evenly (α = 2/K); loading precision 1; noise precision 4"."""
-
-        def words(value: np.ndarray | GammaPrior) -> str:
-            if isinstance(value, GammaPrior):
-                return f"~ Gamma({float(value.shape):g}, rate {float(value.rate):g})"
-            return f"{float(value):g}"
-
-        alpha = "α" if isinstance(self.concentration, GammaPrior) else words(self.concentration)
+        alpha = "α" if isinstance(self.concentration, GammaPrior) else in_words(self.concentration)
         return (
-            f"IBP: concentration {words(self.concentration)}, spread evenly (sticks ~ Beta({alpha}/K, 1)); "
-            f"loading precision {words(self.loading_precision)}; noise precision {words(self.noise_precision)}"
+            f"IBP: concentration {in_words(self.concentration)}, spread evenly (sticks ~ Beta({alpha}/K, 1)); "
+            f"loading precision {in_words(self.loading_precision)}; noise precision {in_words(self.noise_precision)}"
         )
 
     def globals(self) -> dict[str, Site]:
@@ -220,16 +205,3 @@ class IBP(Model):
         l = {"features": has.astype(loadings.dtype)}
         keys = jax.random.split(key_data, n_rows)
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
-
-
-def _given_or_prior(name: str, value: Any) -> np.ndarray | GammaPrior:
-    if isinstance(value, GammaPrior):
-        return GammaPrior(_positive(f"the shape of {name}", value.shape), _positive(f"the rate of {name}", value.rate))
-    return _positive(name, value)
-
-
-def _positive(name: str, value: Any) -> np.ndarray:
-    array = hyperparameter(value)
-    if array.ndim or not array > 0:
-        raise ValueError(f"{name} must be one positive number, got {value!r}; give a number or a GammaPrior")
-    return array

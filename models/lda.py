@@ -111,7 +111,9 @@ class LDA(TopicModel):
             return jnp.where(topic, self.concentration / topic.sum(), 0.0)
         return jnp.where(topic, jnp.pad(self.concentration, (0, len(topic) - len(self.concentration))), 0.0)
 
-    def proportions_prior(self, size: tuple[int, ...]) -> Float[np.ndarray, " topic"]:
+    def proportions_prior(
+        self, size: tuple[int, ...], natural: Mapping[str, Statistics]
+    ) -> Float[np.ndarray, " topic"]:
         """α as (K,) float64: a total is spread evenly."""
         spread = self.concentration / size[0] if np.ndim(self.concentration) == 0 else self.concentration
         return np.broadcast_to(np.asarray(spread, np.float64), (size[0],)).copy()

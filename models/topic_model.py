@@ -1,12 +1,13 @@
 """What a model must say besides the contract for people to read its topics."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from lvsearch.models.contract import Model
+from lvsearch.models.contract import Model, Statistics
 
 
 class TopicModel(Model):
@@ -19,6 +20,8 @@ class TopicModel(Model):
     topic_site: eqx.AbstractClassVar[str]
 
     @abstractmethod
-    def proportions_prior(self, size: tuple[int, ...]) -> Float[np.ndarray, " topic"] | None:
-        """Parameters of the Dirichlet on a document's proportions at this size, (K,) float64; None where proportions
-        have no Dirichlet prior."""
+    def proportions_prior(
+        self, size: tuple[int, ...], natural: Mapping[str, Statistics]
+    ) -> Float[np.ndarray, " topic"] | None:
+        """Parameters of the Dirichlet on a document's proportions, (K,) float64, at this size and fitted globals
+        (natural parameters, existing topics only); None where proportions have no Dirichlet prior."""

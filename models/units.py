@@ -17,6 +17,23 @@ class BagOfWords(NamedTuple):
     counts: Float[Array, "*docs token"] | np.ndarray
 
 
+class AnnotatedImage(NamedTuple):
+    """One image and its caption: a bag of regions and a bag of words.
+
+    | field | meaning |
+    |---|---|
+    | `regions` | (region, dim) real features of each region, or (region,) the vocabulary id of each region's token |
+    | `present` | (region,) which regions there are; the others are padding and may hold anything |
+    | `words` | (caption,) vocabulary ids of the caption's words |
+    | `counts` | (caption,) how often each occurs (0 = padding) |
+    """
+
+    regions: Float[Array, "*images region dim"] | Int[Array, "*images region"] | np.ndarray
+    present: Bool[Array, "*images region"] | np.ndarray
+    words: Int[Array, "*images caption"] | np.ndarray
+    counts: Float[Array, "*images caption"] | np.ndarray
+
+
 class Row(NamedTuple):
     """One row of a real matrix: `value` (dim,), and which cells were `observed` (dim,).
 

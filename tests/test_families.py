@@ -168,7 +168,9 @@ def assert_trees_close(actual, desired, **tolerance):
 def test_every_exported_family_is_in_the_tables():
     final = {n for n in f.__all__ if inspect.isclass(getattr(f, n)) and issubclass(getattr(f, n), f.Family)}
     final -= {"Family", "UnitCarrierFamily", "IndicatorFamily"}
-    assert final == set(CASES) | set(MASKED)
+    elsewhere = {"NormalWishart", "PointMean", "PointProbability"}  # test_matrix_families.py
+    elsewhere |= {"PointGaussian"}  # below
+    assert final - elsewhere == set(CASES) | set(MASKED)
 
 
 def test_families_are_abstract_or_final(case):
@@ -484,6 +486,55 @@ def test_point_simplex_refuses_impossible_settings():
         f.PointSimplex(smoothing=-1.0)
     with pytest.raises(ValueError, match="floor is the smallest probability"):
         f.PointSimplex(floor=0.0)
+
+
+# --- The point Gaussian -----------------------------------------------------------------------------------------------
+
+
+def gaussian_sums(x):
+    """(n/2, Σx²/2, Σx, n): the natural parameter of observations (n, …)."""
+    n = np.full(x.shape[1:], float(len(x)))
+    return f.NormalGammaStatistics(*map(jnp.asarray, (n / 2, (x**2).sum(0) / 2, x.sum(0), n)))
+
+
+def test_point_gaussian_is_the_maximiser(float64):
+    """Mean and variance of the observations: no other (μ, τ) has a greater likelihood."""
+    x = np.random.default_rng(0).normal([1.0, -2.0, 0.3], [0.5, 2.0, 1.0], size=(7, 3))
+    family, natural = f.PointGaussian(), gaussian_sums(x)
+    best = family.mean(natural)
+    value = family.value(best)
+    np.testing.assert_allclose(value.mean, x.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(1 / value.precision, x.var(0), rtol=1e-11)
+    likelihood = scipy.stats.norm(value.mean, value.precision**-0.5).logpdf(x).sum(0) + 3.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(family.log_normaliser(natural), likelihood, rtol=1e-11)
+    for shift, scale in ((0.1, 1.0), (0.0, 1.1), (-0.05, 0.9)):
+        other = scipy.stats.norm(value.mean + shift, value.precision**-0.5 * scale).logpdf(x).sum(0)
+        assert np.all(other + 3.5 * np.log(2 * np.pi) < likelihood)
+    gradient = jax.grad(lambda eta: family.log_normaliser(eta).sum())(natural)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), gradient, best)
+    again = family.mean(family.natural(best))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11), again, best)
+    assert np.all(np.asarray(family.entropy(natural)) == 0)
+    jax.tree.map(np.testing.assert_array_equal, family.sample(jax.random.key(0), natural), best)
+    jax.tree.map(np.testing.assert_array_equal, family.point(natural), best)
+    delta = family.to_numpyro(natural)
+    assert (delta.batch_shape, delta.event_shape) == ((3,), (2,))
+
+
+def test_point_gaussian_keeps_its_floor(float64):
+    """One observation has no variance, none has no mean either; gradients stay numbers."""
+    single = gaussian_sums(np.array([[2.0, -1.0]]))
+    value = f.PointGaussian(0.25).value(f.PointGaussian(0.25).mean(single))
+    np.testing.assert_allclose(value.mean, [2, -1])
+    np.testing.assert_allclose(1 / value.precision, 0.25)
+    nothing = f.NormalGammaStatistics(*(jnp.zeros(2) for _ in range(4)))
+    empty = f.PointGaussian().value(f.PointGaussian().mean(nothing))
+    np.testing.assert_array_equal(empty, ([0, 0], [1, 1]))
+    for natural in (single, nothing):
+        gradient = jax.grad(lambda eta: f.PointGaussian().log_normaliser(eta).sum())(natural)
+        assert all(np.all(np.isfinite(leaf)) for leaf in gradient)
+    with pytest.raises(ValueError, match="variance_floor is the smallest variance"):
+        f.PointGaussian(0.0)
 
 
 # --- Sources and edges ------------------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ class Family(eqx.Module, Generic[T]):
     event_ndim: eqx.AbstractClassVar[int]
     statistics_type: ClassVar[type | None] = None
     """The NamedTuple that holds the statistics; None where they are one array."""
+    field_event_ndims: ClassVar[tuple[int, ...] | None] = None
+    """Event axes of each field where they differ (a matrix and its determinant); None where all have the event's."""
 
     @abstractmethod
     def log_normaliser(self, natural: T, event_mask: Any = None) -> Array:
@@ -85,6 +87,9 @@ class IndicatorFamily(UnitCarrierFamily[T]):
 def inner(family: Family, natural: Any, statistics: Any, event_mask: Any) -> Array:
     """⟨η, t⟩ per element."""
     products = jax.tree.map(lambda eta, t: keep(eta * t, event_mask), natural, statistics)
+    if family.field_event_ndims is not None:
+        own = zip(jax.tree.leaves(products), family.field_event_ndims, strict=True)
+        return jnp.stack([leaf.sum(tuple(range(-ndim, 0))) for leaf, ndim in own]).sum(0)
     total = jax.tree.reduce(jnp.add, products)
     return total.sum(-1) if family.event_ndim else total
 
@@ -114,6 +119,9 @@ def log_normalised(logits: Any, event_mask: Any) -> Array:
 
 def zero_statistics(family: Family, shape: tuple[int, ...], dtype: Any) -> Any:
     """Statistics of 0, which add nothing to a log-joint linear in them; shape: elements, then the event if any."""
-    zeros = jnp.zeros(shape, dtype)
     fields = family.statistics_type
-    return zeros if fields is None else fields(*[zeros for _ in fields._fields])
+    if fields is None:
+        return jnp.zeros(shape, dtype)
+    elements = len(shape) - family.event_ndim
+    event_ndims = family.field_event_ndims or (family.event_ndim,) * len(fields._fields)
+    return fields(*[jnp.zeros(shape[: elements + ndim], dtype) for ndim in event_ndims])

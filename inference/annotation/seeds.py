@@ -1,0 +1,87 @@
+"""Where the factors of images with captions start: at clusters of regions (or, for the mixture, of images).
+
+Features are clustered as they are; a token is described by the captions that it comes with (the square roots of the
+shares of their words, whose distances are Hellinger's).
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.sparse import csr_array
+
+from lvsearch.inference.data import Dataset
+
+MOST_POINTS = 10_000
+"""Points that centres are found from, at most."""
+RESTARTS = 4
+"""Of which the clusters with the smallest squared distances are taken: coordinate ascent does not escape poor ones."""
+
+
+def cluster(
+    points: Float[np.ndarray, "point dim"], n_clusters: int, random: np.random.Generator, *, rounds: int = 10
+) -> Int[np.ndarray, " point"]:
+    """The cluster of each point: k-means from seeds chosen far from each other (Arthur & Vassilvitskii 2007)."""
+    some = points[random.permutation(len(points))[:MOST_POINTS]]
+    found = []
+    for _ in range(RESTARTS):
+        centres = some[_far_apart(some, n_clusters, random)]
+        for _ in range(rounds):
+            nearest = _squared_distances(some, centres).argmin(1)
+            totals = csr_array((np.ones(len(some)), (nearest, np.arange(len(some)))), shape=(n_clusters, len(some)))
+            sizes = np.asarray(totals.sum(1))
+            centres = np.where(sizes[:, None] > 0, (totals @ some) / np.maximum(sizes, 1)[:, None], centres)
+        found.append((float(_squared_distances(some, centres).min(1).sum()), centres))
+    best = min(found, key=lambda pair: pair[0])[1]
+    return _squared_distances(points, best).argmin(1)
+
+
+def _far_apart(points: np.ndarray, n_seeds: int, random: np.random.Generator) -> np.ndarray:
+    """Numbers of points, each drawn by its squared distance to those before: the best of a few draws (greedy form)."""
+    tries = 2 + int(np.log(max(n_seeds, 1)))
+    chosen = [int(random.integers(len(points)))]
+    squares = (points**2).sum(1)
+
+    def distances(index: np.ndarray) -> np.ndarray:
+        return np.maximum(squares[index, None] + squares - 2 * points[index] @ points.T, 0)
+
+    nearest = distances(np.array(chosen))[0]
+    while len(chosen) < n_seeds:
+        total = nearest.sum()
+        weights = nearest / total if total > 0 else None  # fewer distinct points than seeds: any will do
+        candidates = random.choice(len(points), size=tries, p=weights)
+        closer = np.minimum(nearest, distances(candidates))
+        best = int(closer.sum(1).argmin())
+        chosen.append(int(candidates[best]))
+        nearest = closer[best]
+    return np.array(chosen)
+
+
+def _squared_distances(points: np.ndarray, centres: np.ndarray) -> Float[np.ndarray, "point centre"]:
+    """Less the points' own squares, which no comparison between centres needs."""
+    return (centres**2).sum(1) - 2 * points @ centres.T
+
+
+def described_regions(data: Dataset) -> list[Float[np.ndarray, "image region dim"]]:
+    """What each region is like, for clustering; one array per batch, 0 where there is no region."""
+    units = [batch.units for batch in data.batches]
+    if units[0].regions.ndim == 3:
+        return [np.where(u.present[..., None], u.regions, 0.0) for u in units]
+    n_tokens, n_words = data.extents["token"], data.extents["word"]
+    together = csr_array((n_tokens, n_words))
+    for u in units:
+        together = together + _token_counts(u, n_tokens).T @ _word_counts(u, n_words)
+    profile = together.toarray()
+    profile = np.sqrt(profile / np.maximum(profile.sum(1, keepdims=True), 1)).astype(np.float32)
+    return [np.where(u.present[..., None], profile[u.regions], 0.0) for u in units]
+
+
+def _token_counts(units: Any, n_tokens: int) -> csr_array:
+    rows = np.repeat(np.arange(len(units.present)), units.present.sum(1))
+    tokens = units.regions[units.present]
+    return csr_array((np.ones(len(rows)), (rows, tokens)), shape=(len(units.present), n_tokens))
+
+
+def _word_counts(units: Any, n_words: int) -> csr_array:
+    rows = np.repeat(np.arange(len(units.counts)), units.counts.shape[1])
+    return csr_array((units.counts.ravel(), (rows, units.words.ravel())), shape=(len(units.counts), n_words))

@@ -1,0 +1,85 @@
+"""What models of images and captions are asked: captions of images, labels of regions, which images fit some words.
+
+All with the parameters at their posterior means (plug-in: at the estimate), the locals fitted to what is known:
+
+    p(w | r) = Σ_k p(factor k of one more word | r) β_kw                    (Corr-LDA: (1/N) Σ_n φ_n; §4.1.1–4.1.3)
+    p(w | r, r_n) = Σ_k φ_nk β_kw                                           (region labelling)
+
+The thesis prints Corr-LDA's p(w | r) without its 1/N, and it then sums to N over the vocabulary.
+"""
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from jaxtyping import Float
+
+from lvsearch.inference.annotation.estimator import about_images
+from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.estimator import Estimate
+from lvsearch.inference.tiled import gather
+from lvsearch.inference.unit_scores import site_value
+from lvsearch.models.annotated import AnnotatedModel
+
+
+def caption_distributions(estimate: Estimate, data: Dataset) -> Float[np.ndarray, "images word"]:
+    """p(w | r) of every image, rows summing to 1; the images' own captions are not looked at."""
+    tiles, about = zip(*about_images(estimate, without_captions(data)), strict=True)
+    return _words_of(estimate, gather(tiles, [a.next_word for a in about], data.n_units))
+
+
+def region_distributions(estimate: Estimate, data: Dataset) -> list[Float[np.ndarray, "regions word"]]:
+    """p(w | r, r_n): for every image one row per region, each summing to 1; captions are not looked at.
+
+    Raises ValueError for a model in which regions have no words of their own.
+    """
+    pairs = about_images(estimate, without_captions(data))
+    if cast(AnnotatedModel, estimate.model).whole_images:
+        raise ValueError(
+            f"{type(estimate.model).__name__} has no region labels: one factor stands for the whole image (§4.1.1). "
+            "Label regions with CorrLDA or GMLDA"
+        )
+    rows: list[Any] = [None] * data.n_units
+    for tile, about in pairs:
+        for row in np.flatnonzero(tile.unit_ids >= 0):
+            present = tile.batch.units.present[row]
+            rows[tile.unit_ids[row]] = _words_of(estimate, about.regions[row][present])
+    return rows
+
+
+class AbsentFactors(NamedTuple):
+    """Caption words by the factor they most probably come from, the captions known: how many in all, and how many from
+    a factor that is no region's most probable one."""
+
+    words: float
+    absent: float
+
+    @property
+    def share(self) -> float:
+        """NaN where there are no words."""
+        return self.absent / self.words if self.words else float("nan")
+
+
+def absent_factors(estimate: Estimate, data: Dataset) -> AbsentFactors:
+    """How many caption words are assigned to factors absent from their image (§4.2.2: GM-LDA, 54 %)."""
+    words = absent = 0.0
+    for tile, about in about_images(estimate, data):
+        real = tile.unit_ids >= 0
+        words += float(about.words[real].sum())
+        absent += float(about.absent[real].sum())
+    return AbsentFactors(words, absent)
+
+
+def without_captions(data: Dataset) -> Dataset:
+    """The images alone."""
+
+    def bare(batch: Batch) -> Batch:
+        return Batch(batch.units._replace(counts=np.zeros_like(batch.units.counts)), batch.weight)
+
+    return Dataset(tuple(map(bare, data.batches)), data.unit_ids, data.extents, data.n_units)
+
+
+def _words_of(estimate: Estimate, factors: np.ndarray) -> Float[np.ndarray, "things word"]:
+    """Σ_k p(k) β_kw, β at its posterior mean."""
+    beta = np.asarray(site_value(estimate, "factor_word"), np.float64)
+    distribution = factors[..., : estimate.size[0]] @ (beta / beta.sum(1, keepdims=True))
+    return distribution / distribution.sum(-1, keepdims=True)

@@ -1,0 +1,268 @@
+"""Memoized mean field for HDP topics on packed documents: the same bound as the generic engine, in matrix products.
+
+For one document with counts c_n, expected log topics E_nk = E[log φ_k,w_n] and expected log weights E[log β_k], the
+coordinate steps on (z, π', c) of `lvsearch.models.hdp` are
+
+    q(z_n = t)   ∝ exp(E[log π_t] + Σ_k q(c_t = k) E_nk)
+    q(π'_t)      = Beta(1 + Σ_n c_n q(z_n = t), E[α] + Σ_{s>t} Σ_n c_n q(z_n = s))
+    q(c_t = k)   ∝ exp(E[log β_k] + Σ_n c_n q(z_n = t) E_nk)
+
+(Wang, Paisley & Blei 2011, Eq. 10–18, with both truncations as in `lvsearch.models.hdp`). The globals follow the
+documents after every batch, whose old statistics are subtracted and new ones added.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+from scipy.special import digamma
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.packing import Tiles
+from lvsearch.inference.topics import per_document
+from lvsearch.models.exponential.digamma import digamma_positive, log_gamma_positive
+from lvsearch.models.families import BetaStatistics, GammaStatistics
+from lvsearch.models.hdp import HDP
+from lvsearch.models.hyperpriors import GammaPrior
+
+
+class Seating(NamedTuple):
+    """q(pointers) and q(document sticks) of the documents in a tile's slots.
+
+    | field | letter | shape |
+    |---|---|---|
+    | `pointers` | q(c_t = k) | (batch, tile, document, table, topic) |
+    | `hits` | Beta's first parameter | (batch, tile, document, table) |
+    | `passes` | Beta's second parameter | (batch, tile, document, table) |
+    """
+
+    pointers: Any
+    hits: Any
+    passes: Any
+
+
+class Collected(NamedTuple):
+    """What documents add to the globals: `words` (word, topic) expected counts; `pointed` (topic,) expected pointers;
+    `log_left` () Σ E[log(1 − π'_dt)]; `sticks` () how many document sticks there are."""
+
+    words: Any
+    pointed: Any
+    log_left: Any
+    sticks: Any
+
+
+class State(NamedTuple):
+    """`total` of the batches' statistics, each of `per_batch` (batch leading), the documents, and (E[γ], E[α])."""
+
+    total: Collected
+    per_batch: Collected
+    seating: Seating
+    gamma: Any
+    alpha: Any
+
+
+class Globals(NamedTuple):
+    """What documents see: E[log φ] (word, topic), E[log β] (topic,) −inf where there is no topic, E[α]."""
+
+    log_topics: Any
+    log_weights: Any
+    alpha: Any
+
+
+# ── globals from statistics ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def corpus_sticks(pointed: Array, gamma: Any, exists: Array) -> tuple[Array, Array]:
+    """Beta parameters (topic,) of the corpus sticks; (1, 1) where there is no topic."""
+    pointed = jnp.where(exists, pointed, 0.0)
+    beyond = jnp.cumsum(pointed[::-1])[::-1] - pointed
+    return 1 + pointed, jnp.where(exists, gamma + jnp.maximum(beyond, 0.0), 1.0)
+
+
+def stick_logs(hits: Any, passes: Any) -> tuple[Array, Array]:
+    """(E[log V], E[log(1 − V)])."""
+    both = digamma_positive(hits + passes)
+    return digamma_positive(hits) - both, digamma_positive(passes) - both
+
+
+def log_weights_of(log_value: Any, log_left: Any) -> Array:
+    """E[log V_t] + Σ_{s<t} E[log(1 − V_s)] on the last axis."""
+    return jnp.cumsum(log_left, axis=-1) - log_left + log_value
+
+
+def concentration(prior: Any, sticks: Any, log_left: Any) -> GammaStatistics | None:
+    """q of a concentration whose `sticks` sticks have Σ E[log(1 − V)] = `log_left`; None where it is given."""
+    if not isinstance(prior, GammaPrior):
+        return None
+    shape, rate = prior
+    return GammaStatistics(shape + sticks - 1, rate - log_left)
+
+
+def _mean(q: GammaStatistics | None, given: Any, like: Array) -> Array:
+    if q is None:
+        return jnp.asarray(given, like.dtype)
+    return jnp.asarray((q.log_value + 1) / q.negative_value, like.dtype)
+
+
+def follow(model: HDP, total: Collected, gamma: Array, exists: Array) -> tuple[Globals, Array]:
+    """(what documents see, E[γ]): γ's sticks first, then γ, topics and α."""
+    hits, passes = corpus_sticks(total.pointed, gamma, exists)
+    log_value, log_left = stick_logs(hits, passes)
+    log_left = jnp.where(exists, log_left, 0.0)
+    log_weights = jnp.where(exists, log_weights_of(log_value, log_left), -jnp.inf)
+    q_gamma = concentration(model.corpus_concentration, exists.sum(), log_left.sum())
+    q_alpha = concentration(model.document_concentration, total.sticks, total.log_left)
+    eta = jnp.asarray(model.topic_concentration, total.words.dtype)
+    counts = jnp.where(exists, total.words + eta, 1.0)
+    log_topics = jnp.where(exists, digamma_positive(counts) - digamma_positive(counts.sum(0)), 0.0)
+    alpha = _mean(q_alpha, model.document_concentration, log_topics)
+    return Globals(log_topics, log_weights, alpha), _mean(q_gamma, model.corpus_concentration, log_topics)
+
+
+# ── documents ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Seats(NamedTuple):
+    """As `Seating`, of one tile."""
+
+    pointers: Array
+    hits: Array
+    passes: Array
+
+
+def _table_scores(rows: Array, slots: Any, seats: _Seats) -> Array:
+    """E[log π_t] + Σ_k q(c_t = k) E_nk: (block, 8, table)."""
+    log_value, log_left = stick_logs(seats.hits, seats.passes)
+    prior = log_weights_of(log_value, log_left)
+    return jnp.einsum("bsk,btk->bst", rows, seats.pointers[slots]) + prior[slots][:, None]
+
+
+def _seat(rows: Array, tile: Tiles, seats: _Seats, seen: Globals) -> _Seats:
+    """One coordinate step of each kind of local."""
+    z = jax.nn.softmax(_table_scores(rows, tile.slots, seats), axis=-1) * jnp.asarray(tile.counts)[..., None]
+    n_documents = len(seats.hits)
+    at_table = per_document(z.sum(1), tile.slots, n_documents)
+    beyond = jnp.cumsum(at_table[:, ::-1], axis=1)[:, ::-1] - at_table
+    evidence = per_document(jnp.einsum("bst,bsk->btk", z, rows), tile.slots, n_documents)
+    pointers = jax.nn.softmax(seen.log_weights + evidence, axis=-1)
+    return _Seats(pointers, 1 + at_table, seen.alpha + jnp.maximum(beyond, 0.0))
+
+
+def _collect(rows: Array, tile: Tiles, seats: _Seats, real: Array) -> tuple[Array, Array, Array, Array]:
+    """Expected counts (block, 8, topic), and the other statistics, of one tile's documents."""
+    z = jax.nn.softmax(_table_scores(rows, tile.slots, seats), axis=-1) * jnp.asarray(tile.counts)[..., None]
+    expected = jnp.einsum("bst,btk->bsk", z, seats.pointers[tile.slots])
+    pointed = jnp.where(real[:, None, None], seats.pointers, 0.0).sum((0, 1))
+    _, log_left = stick_logs(seats.hits, seats.passes)
+    n_sticks = real.sum().astype(rows.dtype) * seats.hits.shape[1]
+    return expected, pointed, jnp.where(real[:, None], log_left, 0.0).sum(), n_sticks
+
+
+@partial(jax.jit, donate_argnames=("state",))
+@counted
+def memoized_passes(
+    model: HDP,
+    tiles: Tiles,
+    real: Bool[Array, "batch tile document"],
+    state: State,
+    exists: Bool[Array, " topic"],
+    *,
+    sweeps: int | Array,
+    passes: int | Array,
+) -> State:
+    """`passes` passes over all batches, `sweeps` coordinate steps of every document in each; never lowers the bound
+    once every batch has been visited.
+
+    real: which slots hold a document. The state's buffers are reused.
+    """
+    tiles = jax.tree.map(jnp.asarray, tiles)
+
+    def one_batch(state: State, x: tuple[Array, Tiles, Array]) -> tuple[State, None]:
+        index, batch, real_slots = x
+        seen, gamma = follow(model, state.total, state.gamma, exists)
+
+        def one_tile(words: Array, y: tuple[Tiles, Array, _Seats]) -> tuple[Array, tuple[Any, ...]]:
+            tile, real_here, seats = y
+            rows = seen.log_topics[tile.words]
+            seats = jax.lax.fori_loop(0, sweeps, lambda _, s: _seat(rows, tile, s, seen), seats)
+            expected, *others = _collect(rows, tile, seats, real_here)
+            return words.at[tile.words].add(expected), (seats, *others)
+
+        here = _Seats(*(leaf[index] for leaf in state.seating))
+        words, (seats, pointed, log_left, n_sticks) = jax.lax.scan(
+            one_tile, jnp.zeros_like(state.total.words), (batch, real_slots, here)
+        )
+        new = Collected(words, pointed.sum(0), log_left.sum(), n_sticks.sum())
+        old = jax.tree.map(lambda leaf: leaf[index], state.per_batch)
+        total = jax.tree.map(lambda t, o, n: t - o + n, state.total, old, new)
+        total = total._replace(words=jnp.maximum(total.words, 0.0), pointed=jnp.maximum(total.pointed, 0.0))
+        per_batch = jax.tree.map(lambda leaf, n: leaf.at[index].set(n), state.per_batch, new)
+        seating = Seating(*(leaf.at[index].set(n) for leaf, n in zip(state.seating, seats, strict=True)))
+        return State(total, per_batch, seating, gamma, seen.alpha), None
+
+    def one_pass(_: Any, state: State) -> State:
+        state, _ = jax.lax.scan(one_batch, state, (jnp.arange(len(real)), tiles, jnp.asarray(real)))
+        # summed afresh: no drift, and what a start pretended is forgotten after the first pass
+        return state._replace(total=jax.tree.map(lambda leaf: leaf.sum(0), state.per_batch))
+
+    return jax.lax.fori_loop(0, passes, one_pass, state)
+
+
+@jax.jit
+@counted
+def settle_documents(
+    tiles: Tiles, seating: Seating, seen: Globals, *, sweeps: int | Array
+) -> tuple[Seating, Float[Array, "batch tile document"]]:
+    """`sweeps` coordinate steps of every document at fixed globals, and each one's bound there with its tables at their
+    best, nats: run it inside `jax.enable_x64(True)` on float64 inputs where the number is to be recorded.
+
+        Σ_n c_n log Σ_t exp(E[log π_t] + Σ_k q(c_t = k) E_nk) + Σ_t (E[log p(π'_t | α)] + H[π'_t])
+        + Σ_tk q(c_t = k) (E[log β_k] − log q(c_t = k)),     without E[log α] per stick.
+
+    Valid at any seating. Slots without a document have a number that means nothing.
+    """
+    tiles = jax.tree.map(jnp.asarray, tiles)
+
+    def one_tile(x: tuple[Tiles, _Seats]) -> tuple[_Seats, Array]:
+        tile, seats = x
+        rows = seen.log_topics[tile.words]
+        seats = jax.lax.fori_loop(0, sweeps, lambda _, s: _seat(rows, tile, s, seen), seats)
+        words = jax.nn.logsumexp(_table_scores(rows, tile.slots, seats), axis=-1)
+        words = jnp.where(tile.counts > 0, tile.counts * words, 0.0).sum(-1)
+        log_value, log_left = stick_logs(seats.hits, seats.passes)
+        sticks = (
+            (1 - seats.hits) * log_value
+            + (seen.alpha - seats.passes) * log_left
+            + log_gamma_positive(seats.hits)
+            + log_gamma_positive(seats.passes)
+            - log_gamma_positive(seats.hits + seats.passes)
+        )
+        chosen = seats.pointers > 0
+        log_ratio = seen.log_weights - jnp.log(jnp.where(chosen, seats.pointers, 1.0))
+        pointers = jnp.where(chosen, seats.pointers * jnp.where(chosen, log_ratio, 0.0), 0.0)
+        return seats, per_document(words, tile.slots, len(seats.hits)) + sticks.sum(-1) + pointers.sum((1, 2))
+
+    def one_batch(x: tuple[Tiles, _Seats]) -> tuple[_Seats, Array]:
+        return jax.lax.map(one_tile, x)
+
+    seats, bounds = jax.lax.map(one_batch, (tiles, _Seats(*seating)))
+    return Seating(*seats), bounds
+
+
+def naturals(model: HDP, state: State, n_topics: int) -> dict[str, Any]:
+    """Natural parameters of the globals that follow from a state, existing topics only, float32."""
+    total = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), state.total)
+    pointed = total.pointed[:n_topics]
+    hits, passes = 1 + pointed, float(state.gamma) + np.maximum(pointed.sum() - np.cumsum(pointed), 0.0)
+    log_left = (digamma(passes) - digamma(hits + passes)).sum()
+    found = {
+        "corpus_concentration": concentration(model.corpus_concentration, n_topics, log_left),
+        "document_concentration": concentration(model.document_concentration, total.sticks, total.log_left),
+        "corpus_sticks": BetaStatistics(hits - 1, passes - 1),
+        "topic_word": total.words[:, :n_topics].T + float(model.topic_concentration) - 1,
+    }
+    present = {name: found[name] for name in model.globals()}
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), present)

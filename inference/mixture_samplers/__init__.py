@@ -1,0 +1,26 @@
+"""Samplers of Dirichlet-process mixtures, for every kind of component: what the variational fits are compared with.
+
+| sampler | weights and parameters | a sweep | of |
+|---|---|---|---|
+| `collapsed_gibbs` | integrated out | rows in turn, given all others (Eq. 5.12–5.14) | the process |
+| `blocked_gibbs` | sampled | all rows at once (§5.3.2) | the process truncated at T |
+| `slice_sampler` | sampled, as many sticks as are needed | all rows at once, given slices | the process |
+
+Between sweeps a chain is (labels, α); everything else is drawn afresh given them.
+"""
+
+from lvsearch.inference.mixture_samplers.blocked import blocked_gibbs
+from lvsearch.inference.mixture_samplers.chain import MixtureTrace
+from lvsearch.inference.mixture_samplers.collapsed import collapsed_gibbs
+from lvsearch.inference.mixture_samplers.diagnostics import RunLength, autocorrelation, raftery_lewis
+from lvsearch.inference.mixture_samplers.slices import slice_sampler
+
+__all__ = [
+    "MixtureTrace",
+    "RunLength",
+    "autocorrelation",
+    "blocked_gibbs",
+    "collapsed_gibbs",
+    "raftery_lewis",
+    "slice_sampler",
+]

@@ -1,0 +1,29 @@
+"""Mixtures of rows at one size: kernels, starts, proposals, predictive densities, and simulation of partitions."""
+
+from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureFit, MixtureSettings
+from lvsearch.inference.mixtures.occupied import OccupiedCounts, occupied_along, occupied_under
+from lvsearch.inference.mixtures.partitions import (
+    chinese_restaurant,
+    log_block_count_prior,
+    log_partition_prior,
+    polya_urn,
+    stick_breaking,
+)
+from lvsearch.inference.mixtures.predictive import predictive_log_density
+from lvsearch.inference.mixtures.proposals import Proposal
+
+__all__ = [
+    "MixtureEstimator",
+    "MixtureFit",
+    "MixtureSettings",
+    "OccupiedCounts",
+    "Proposal",
+    "chinese_restaurant",
+    "log_block_count_prior",
+    "log_partition_prior",
+    "occupied_along",
+    "occupied_under",
+    "polya_urn",
+    "predictive_log_density",
+    "stick_breaking",
+]

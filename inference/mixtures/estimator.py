@@ -1,0 +1,247 @@
+"""The estimator of mixtures of rows: sequential starts, compiled ascent, proposals, and the bound in float64."""
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
+from lvsearch.inference.meanfield import Beliefs
+from lvsearch.inference.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.mixtures.kernel import ascend_rows, beliefs_from, survey
+from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve
+from lvsearch.inference.mixtures.rows import PreparedRows, Tiles, cast_tiles, prepare, rows_of
+from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
+from lvsearch.models.mixture import Mixture
+
+
+@dataclass(frozen=True)
+class MixtureSettings:
+    """How hard to try. Tolerances in nats per row and sweep.
+
+    | field | meaning |
+    |---|---|
+    | `starts` | sequential passes, of which the best after `start_sweeps` sweeps goes on |
+    | `start_rows` | rows that a sequential pass goes over, drawn at random where there are more |
+    | `sweeps`, `tolerance` | of the ascent |
+    | `rounds`, `proposals` | rounds of proposals, and how many of each kind a round tries; 0 rounds for none |
+    | `proposal_work` | rows × components × statistics that proposals may go over beyond what the ascent did |
+    | `climb_sweeps` | sweeps given to a proposal |
+    | `double_below` | rows × components × statistics up to which everything is in float64 |
+    """
+
+    starts: int = 3
+    start_rows: int = 1000
+    start_sweeps: int = 6
+    sweeps: int = 1000
+    tolerance: float = 1e-6
+    rounds: int = 20
+    proposals: int = 3
+    proposal_work: float = 2e9
+    climb_sweeps: int = 60
+    double_below: float = 2e6
+
+
+class MixtureFit(NamedTuple):
+    """A fit with its history.
+
+    | field | meaning |
+    |---|---|
+    | `estimate` | as every estimator gives it |
+    | `bounds` | the bound before each sweep of the first ascent, nats |
+    | `proposals` | every proposal tried, in order |
+    """
+
+    estimate: Estimate
+    bounds: Float[np.ndarray, " sweep"]
+    proposals: tuple[Proposal, ...]
+
+
+class MixtureEstimator:
+    """Fits any `Mixture` to rows: the same bound as the generic engine, in matrix products."""
+
+    shrinks = False
+
+    def __init__(self, model: Mixture, data: Dataset, settings: MixtureSettings = MixtureSettings()):
+        self.model, self.settings = model, settings
+        model.components.check(rows_of(data)[0])
+        self.prepared: PreparedRows = prepare(model, data)
+        self.chunks = machine_chunks()
+
+    def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
+        """The rows in float64 and float32, one tile's work, and the responsibilities that proposals rearrange."""
+        (capacity,) = capacity_of(size)
+        tiles, n_rows = self.prepared.tiles, self.prepared.tiles.weight.size
+        width = len(self.prepared.layout.varying)
+        rows = 3 * sum(np.asarray(leaf).nbytes for leaf in tiles)
+        tile = 4 * 8 * tiles.weight.shape[1] * (2 * width + 4 * capacity)
+        shares = 8 * 3 * n_rows * capacity
+        parameters = 8 * 12 * capacity * (width + 4)
+        return MemoryPlan(
+            (
+                Part("rows", rows),
+                Part("one tile", tile),
+                Part("responsibilities", shares),
+                Part("beliefs about parameters", parameters),
+                Part("compiled programs", 100 * MIB),
+            )
+        )
+
+    def with_chunks(self, chunks: Chunks) -> "MixtureEstimator":
+        """Itself, but for what `chunks` says: tiles are small already, and rows stay resident."""
+        other = copy(self)
+        other.chunks = chunks
+        return other
+
+    def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
+        """From sequential passes, or from another size's components, the largest of them split into the new ones."""
+        return self.fit_with_history(size, key, start).estimate
+
+    def _work(self, size: tuple[int, ...]) -> float:
+        """Rows × components × statistics of one pass."""
+        return float(self.prepared.n_rows) * size[0] * (len(self.prepared.layout.varying) + 1)
+
+    def fit_with_history(self, size: tuple[int, ...], key: Array, start: Estimate | None = None) -> MixtureFit:
+        """As `fit`, with the bound along the way and every proposal."""
+        double = self._work(size) <= self.settings.double_below
+        with jax.enable_x64(double):
+            run = _Run(self, size, np.float64 if double else np.float32, self._work(size))
+            found = run.fit(key, start)
+        natural = cut_axes(self.model, found[0].beliefs.natural, size, run.capacity)
+        natural = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), natural)
+        lower = recorded_bound(self.model, self.prepared, natural, size)
+        exact = self.model.components.estimated  # rows summed out at point estimates: nothing is bounded
+        upper = lower + 1e-9 * max(1.0, abs(lower)) if exact else np.inf
+        return MixtureFit(Estimate(self.model, size, natural, lower, upper, found[1]), found[2], found[3])
+
+
+class _Run:
+    """One fit at one size in one precision."""
+
+    def __init__(self, owner: MixtureEstimator, size: tuple[int, ...], dtype: Any, work: float):
+        self.model, self.settings, self.prepared = owner.model, owner.settings, owner.prepared
+        self.size, self.capacity, self.dtype = size, capacity_of(size), dtype
+        self.tiles: Tiles = jax.tree.map(jax.device_put, cast_tiles(self.prepared.tiles, dtype))
+        self.static = {"layout": self.prepared.layout, "capacity": self.capacity}
+        self.passes, self.work = 0, work
+
+    def fit(self, key: Array, start: Estimate | None) -> tuple[Standing, int, np.ndarray, tuple[Proposal, ...]]:
+        beliefs = self._sequential(key) if start is None else self._grown(start)
+        beliefs, bounds = self._ascend(beliefs, self.settings.sweeps)
+        if not self.settings.rounds:
+            return self._standing(beliefs), self.passes, bounds, ()
+        most = 2 * self.passes + self.settings.proposal_work / self.work
+        standing, record = improve(
+            self._standing(beliefs),
+            self._ideas,
+            self._climb,
+            self._tolerance * 10,
+            self.settings.rounds,
+            lambda: self.passes > most,
+        )
+        if any(proposal.accepted for proposal in record):
+            standing = self._standing(self._ascend(standing.beliefs, self.settings.sweeps)[0])
+        return standing, self.passes, bounds, record
+
+    @property
+    def _tolerance(self) -> float:
+        return self.settings.tolerance * self.prepared.n_rows
+
+    def _ascend(self, beliefs: Beliefs, sweeps: int) -> tuple[Beliefs, np.ndarray]:
+        trace = ascend_rows(self.model, beliefs, self.tiles, self.size, self._tolerance, sweeps, **self.static)
+        n = int(trace.sweeps)
+        self.passes += n
+        return trace.beliefs, np.asarray(trace.bounds, np.float64)[:n] + self.prepared.log_carrier
+
+    # ── starts ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _sequential(self, key: Array) -> Beliefs:
+        """The best of several random orders, each climbed a little."""
+        best, height = None, -np.inf
+        for number in range(self.settings.starts):
+            beliefs = self._one_pass(jax.random.fold_in(key, number))
+            beliefs, bounds = self._ascend(beliefs, self.settings.start_sweeps)
+            if best is None or bounds[-1] > height:
+                best, height = beliefs, bounds[-1]
+        assert best is not None
+        return best
+
+    def _one_pass(self, key: Array) -> Beliefs:
+        tiles = self.prepared.tiles
+        n_rows = self.prepared.n_rows
+        key_order, key_pass = jax.random.split(key)
+        order = np.asarray(jax.random.permutation(key_order, n_rows))[: self.settings.start_rows]
+        length = tiles.weight.size if n_rows <= self.settings.start_rows else self.settings.start_rows
+        chosen = np.concatenate([order, np.arange(length - len(order))])
+
+        def pick(leaf: Any) -> np.ndarray:
+            return np.asarray(leaf).reshape(tiles.weight.size, *leaf.shape[2:])[chosen]
+
+        weight = pick(tiles.weight) * (np.arange(length) < len(order))
+        part = Tiles(pick(tiles.coordinates).astype(self.dtype), pick(tiles.observed), weight.astype(self.dtype))
+        labels = sequential_pass(self.model, key_pass, *part, self.size, capacity=self.capacity)
+        tile = jax.tree.map(lambda leaf: leaf[None], part)
+        shares = jax.nn.one_hot(labels, self.capacity[0], dtype=self.dtype)[None]
+        return beliefs_from(self.model, shares, tile, self.size, **self.static)
+
+    def _grown(self, start: Estimate) -> Beliefs:
+        old = capacity_of(start.size)
+        natural = pad_axes(self.model, start.natural, start.size, old)
+        natural = jax.tree.map(lambda leaf: np.asarray(leaf, self.dtype), natural)
+        beliefs = beliefs_of(self.model, natural, start.size, capacity=old)
+        seen = survey(self.model, beliefs, self.tiles, start.size, layout=self.prepared.layout, capacity=old)
+        shares = np.asarray(seen.shares, np.float64).reshape(-1, old[0])[:, : start.size[0]]
+        shares = np.pad(shares, ((0, 0), (0, self.capacity[0] - start.size[0])))
+        weight = self.prepared.tiles.weight.reshape(-1)
+        for child in range(start.size[0], self.size[0]):
+            parent = int(np.argmax(weight @ shares))
+            shares = split_along_spread(shares * (weight > 0)[:, None], self._coordinates, parent, child)
+        return self._from_shares(shares)
+
+    # ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _coordinates(self) -> np.ndarray:
+        return np.asarray(self.prepared.tiles.coordinates).reshape(-1, self.prepared.layout.n_dims)
+
+    def _ideas(self, standing: Standing) -> Iterator[Idea]:
+        return ideas(standing, self._coordinates, self.model.ordered, self.settings.proposals)
+
+    def _from_shares(self, shares: np.ndarray) -> Beliefs:
+        n_tiles, length = self.prepared.tiles.weight.shape
+        wide = np.pad(shares, ((0, 0), (0, self.capacity[0] - shares.shape[1])))
+        tiled = wide.reshape(n_tiles, length, self.capacity[0]).astype(self.dtype)
+        return beliefs_from(self.model, tiled, self.tiles, self.size, **self.static)
+
+    def _climb(self, shares: np.ndarray) -> Standing:
+        return self._standing(self._ascend(self._from_shares(shares), self.settings.climb_sweeps)[0])
+
+    def _standing(self, beliefs: Beliefs) -> Standing:
+        seen = survey(self.model, beliefs, self.tiles, self.size, **self.static)
+        n, weight = self.size[0], self.prepared.tiles.weight.reshape(-1, 1)
+        shares = np.asarray(seen.shares, np.float64).reshape(-1, self.capacity[0])[:, :n] * (weight > 0)
+        terms = {"rows": float(seen.log_total) + self.prepared.log_carrier, "log prior": float(seen.log_prior)}
+        terms |= {f"entropy of {name}": float(value) for name, value in seen.entropies.items()}
+        counts, together = np.asarray(seen.counts, np.float64)[:n], np.asarray(seen.together, np.float64)[:n, :n]
+        return Standing(beliefs, shares, counts, together, terms)
+
+
+def recorded_bound(model: Mixture, prepared: PreparedRows, natural: Any, size: tuple[int, ...]) -> float:
+    """The bound in float64 at exactly these natural parameters, nats, the rows at their optimum."""
+    capacity = capacity_of(size)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), pad_axes(model, natural, size, capacity))
+        beliefs = beliefs_of(model, wide, size, capacity=capacity)
+        tiles = cast_tiles(prepared.tiles, np.float64)
+        trace = ascend_rows(model, beliefs, tiles, size, np.inf, 1, layout=prepared.layout, capacity=capacity)
+        return float(trace.bounds[0]) + prepared.log_carrier
+
+
+@estimator.register(Mixture)
+def _mixture_estimator(model: Mixture, data: Dataset) -> MixtureEstimator:
+    return MixtureEstimator(model, data)

@@ -1,0 +1,271 @@
+"""Mean field for mixtures of rows, all rows in one compiled loop: what the generic engine does, in two matrix products.
+
+With the rows' indicators at their optimum, q(z_n = k) = r_nk ∝ exp(E[log π_k] + E[log p(x_n | θ_k)]), the bound is
+
+    Σ_n weight_n log Σ_k exp(E[log π_k] + E[log p(x_n | θ_k)]) + log_prior(E[t]) + H[globals],      nats,
+
+and the globals take the sums Σ_n r_nk s(x_n) and Σ_n r_nk (Blei 2004, Eq. 5.20; Bishop 2006, §10.2). Which weights
+there are the kernel does not know: their statistics are the gradient of Σ_k n_k log π_k.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.meanfield import (
+    Beliefs,
+    blank_globals,
+    expected_statistics,
+    globals_bound,
+    site_entropy,
+)
+from lvsearch.inference.mixtures.packing import Layout, pack_increment, pack_statistics, unpack_sums
+from lvsearch.inference.mixtures.rows import Tiles
+from lvsearch.models.components import log_normalisers
+from lvsearch.models.contract import Masks, Statistics
+from lvsearch.models.mixture import Mixture
+
+WEIGHT_ROUNDS, START_ROUNDS = 3, 12
+"""Rounds over the weight sites in a sweep, and at a start: they cost nothing, and α and the sticks move together. From
+blank sticks, α begins far too high."""
+TRACE_LENGTH = 1000
+"""Sweeps of one ascent at most."""
+
+
+class Sums(NamedTuple):
+    """What a pass over the rows gives: Σ_n r_nk s(x_n) packed (K, S), Σ_n r_nk (K,), Σ_n log Σ_k exp(…) but log h."""
+
+    increments: Float[Array, "component packed"]
+    counts: Float[Array, " component"]
+    log_total: Float[Array, ""]
+
+
+class Trace(NamedTuple):
+    """State of a compiled ascent: the globals, the bound before each sweep (nan beyond `sweeps`), sweeps made."""
+
+    beliefs: Beliefs
+    bounds: Float[Array, " sweep"]
+    sweeps: Array
+
+
+def log_responsibilities(
+    model: Mixture, g: dict[str, Statistics], tile: Tiles, layout: Layout, on: Masks
+) -> tuple[Float[Array, "row component"], Float[Array, "row packed"]]:
+    """E[log π_k] + E[log p(x_n | θ_k)] − log h(x_n) of a tile's rows, −inf where a component does not exist; and Φ."""
+    varying = np.array(layout.varying, int)
+    packed = jax.vmap(lambda y, o: pack_increment(model.components, y, o)[varying])(tile.coordinates, tile.observed)
+    statistics = pack_statistics(model.components, g["components"])
+    constant = sum((value * statistics[:, column] for column, value in layout.constants), jnp.zeros(len(statistics)))
+    bias = jnp.where(on["component"], model.log_weights(g, on) + constant.astype(packed.dtype), -jnp.inf)
+    weights = jnp.where(on["component"][:, None], statistics[:, varying], 0.0)
+    return packed @ weights.T + bias, packed
+
+
+def row_sums(model: Mixture, g: dict[str, Statistics], tiles: Tiles, layout: Layout, on: Masks) -> Sums:
+    """One pass over all rows with the responsibilities that follow from the globals."""
+    dtype = tiles.weight.dtype
+    n_components, varying = len(on["component"]), np.array(layout.varying, int)
+
+    def one(carry: Sums, tile: Tiles) -> tuple[Sums, None]:
+        logits, packed = log_responsibilities(model, g, tile, layout, on)
+        top = logits.max(-1, keepdims=True)
+        each = jnp.exp(logits - top)
+        total = each.sum(-1, keepdims=True)
+        shares = each * (tile.weight[:, None] / total)
+        log_total = (jnp.log(total) + top)[:, 0] @ tile.weight
+        sums = Sums(shares.T @ packed, shares.sum(0), log_total)
+        return jax.tree.map(jnp.add, carry, sums), None
+
+    empty = Sums(jnp.zeros((n_components, len(varying)), dtype), jnp.zeros(n_components, dtype), jnp.zeros((), dtype))
+    found = jax.lax.scan(one, empty, tiles)[0]
+    width = len(varying) + len(layout.constants)
+    increments = jnp.zeros((n_components, width), dtype).at[:, varying].set(found.increments)
+    for column, value in layout.constants:
+        increments = increments.at[:, column].set(value * found.counts)
+    return found._replace(increments=increments)
+
+
+def update_weights(
+    model: Mixture, beliefs: Beliefs, counts: Float[Array, " component"], on: Masks, rounds: int = WEIGHT_ROUNDS
+) -> Beliefs:
+    """Coordinate steps of the weight sites, given how many rows each component has."""
+    sites = model.weight_sites()
+
+    def log_joint(g: dict[str, Statistics]) -> Array:
+        weighted = jnp.where(on["component"], counts * model.log_weights(g, on), 0.0)
+        return model.log_weights_prior(g, on) + weighted.sum()
+
+    def one_round(_: Any, b: Beliefs) -> Beliefs:
+        for name, site in sites.items():
+            natural = jax.grad(lambda m, b=b, n=name: log_joint({**b.mean, n: m}))(b.mean[name])
+            mean = expected_statistics(site, natural, on)
+            b = Beliefs({**b.natural, name: natural}, {**b.mean, name: mean})
+        return b
+
+    return jax.lax.fori_loop(0, rounds, one_round, beliefs) if len(sites) > 1 else one_round(0, beliefs)
+
+
+def update_components(
+    model: Mixture, beliefs: Beliefs, increments: Float[Array, "component packed"], on: Masks
+) -> Beliefs:
+    """The coordinate step of the components, given the sums of their rows' increments."""
+    sums = unpack_sums(model.components, increments, beliefs.natural["components"])
+    natural = natural_of(model, sums, on)
+    mean = expected_statistics(model.globals()["components"], natural, on)
+    return Beliefs({**beliefs.natural, "components": natural}, {**beliefs.mean, "components": mean})
+
+
+def natural_of(model: Mixture, sums: Any, on: Masks) -> Any:
+    """Prior plus sums, for components that exist; 0 elsewhere."""
+    component = model.components
+    n_dims = max(jax.tree.leaves(sums), key=lambda leaf: leaf.ndim).shape[-1]
+    exists = on["component"]
+
+    def add(total: Any, prior: Any) -> Any:
+        return jnp.where(exists.reshape(-1, *[1] * (total.ndim - 1)), total + prior, 0.0)
+
+    if component.estimated:
+        return jax.tree.map(lambda total: add(total, 0.0), sums)
+    return jax.tree.map(add, sums, jax.tree.map(lambda leaf: leaf.astype(exists_dtype(sums)), component.prior(n_dims)))
+
+
+def exists_dtype(tree: Any) -> Any:
+    """The floating type of a pytree's leaves."""
+    return jax.tree.leaves(tree)[0].dtype
+
+
+@partial(jax.jit, static_argnames=("layout", "capacity"))
+@counted
+def ascend_rows(
+    model: Mixture,
+    beliefs: Beliefs,
+    tiles: Tiles,
+    size: tuple[Array | int, ...],
+    tolerance: float | Array,
+    sweeps: int | Array,
+    *,
+    layout: Layout,
+    capacity: tuple[int, ...],
+) -> Trace:
+    """Coordinate ascent, at most `sweeps` (and `TRACE_LENGTH`) sweeps, until one gains less than `tolerance` nats.
+
+    The bound of a sweep is that of the globals before it, with the rows at their optimum; log h is left out of it.
+    """
+    on = model.active(size, capacity)
+
+    def body(carry: tuple[Trace, Array]) -> tuple[Trace, Array]:
+        trace, last = carry
+        sums = row_sums(model, trace.beliefs.mean, tiles, layout, on)
+        bound = sums.log_total + globals_bound(model, trace.beliefs, size, capacity=capacity)
+        new = update_components(model, update_weights(model, trace.beliefs, sums.counts, on), sums.increments, on)
+        bounds = trace.bounds.at[trace.sweeps].set(bound)
+        return Trace(new, bounds, trace.sweeps + 1), jnp.stack([last[1], bound])
+
+    dtype = tiles.weight.dtype
+    start = Trace(beliefs, jnp.full(TRACE_LENGTH, jnp.nan, dtype), jnp.asarray(0))
+    ends = jnp.array([-jnp.inf, -jnp.inf], dtype)
+
+    def going(carry: tuple[Trace, Array]) -> Array:
+        trace, last = carry
+        settled = (trace.sweeps > 1) & ~(last[1] - last[0] > tolerance)
+        return (trace.sweeps < jnp.minimum(sweeps, TRACE_LENGTH)) & ~settled
+
+    return jax.lax.while_loop(going, body, (start, ends))[0]
+
+
+class Survey(NamedTuple):
+    """A fit looked at: what proposals go by.
+
+    | field | meaning |
+    |---|---|
+    | `log_total` | Σ_n log Σ_k exp(…) without log h, nats |
+    | `log_prior`, `entropies` | the globals' terms of the bound, one entropy per site, nats |
+    | `counts` | rows per component (K,) |
+    | `shares` | q(z_n = k), (tile, row, K), padding rows included |
+    | `together` | (K, K) log ∫ of two components' rows together, less that of each by itself, nats |
+    """
+
+    log_total: Array
+    log_prior: Array
+    entropies: dict[str, Array]
+    counts: Float[Array, " component"]
+    shares: Float[Array, "tile row component"]
+    together: Float[Array, "component component"]
+
+
+@partial(jax.jit, static_argnames=("layout", "capacity"))
+@counted
+def survey(
+    model: Mixture,
+    beliefs: Beliefs,
+    tiles: Tiles,
+    size: tuple[Array | int, ...],
+    *,
+    layout: Layout,
+    capacity: tuple[int, ...],
+) -> Survey:
+    """One pass over the rows at these globals."""
+    on = model.active(size, capacity)
+
+    def one(total: Array, tile: Tiles) -> tuple[Array, Array]:
+        logits = log_responsibilities(model, beliefs.mean, tile, layout, on)[0]
+        return total + tile.weight @ jax.nn.logsumexp(logits, axis=-1), jax.nn.softmax(logits, axis=-1)
+
+    log_total, shares = jax.lax.scan(one, jnp.zeros((), tiles.weight.dtype), tiles)
+    counts = jnp.einsum("trk,tr->k", shares, tiles.weight)
+    entropies = {name: site_entropy(site, beliefs.natural[name], None, on) for name, site in model.globals().items()}
+    together = _together(model, beliefs.natural["components"], layout.n_dims)
+    return Survey(log_total, model.log_prior(beliefs.mean, on), entropies, counts, shares, together)
+
+
+def _together(model: Mixture, natural: Any, n_dims: int) -> Float[Array, "component component"]:
+    """A(τ_j + τ_k − λ) − A(τ_j) − A(τ_k): how much better one component explains the rows of both."""
+    component = model.components
+    prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, exists_dtype(natural)), component.prior(n_dims))
+    own = jax.tree.map(jnp.add, natural, prior) if component.estimated else natural
+    alone = log_normalisers(component, own)
+
+    def with_all(one: Any) -> Float[Array, " component"]:
+        return log_normalisers(component, jax.tree.map(lambda leaf, o, p: leaf + o - p, own, one, prior))
+
+    return jax.lax.map(with_all, own) - alone[:, None] - alone
+
+
+@partial(jax.jit, static_argnames=("layout", "capacity"))
+@counted
+def beliefs_from(
+    model: Mixture,
+    shares: Float[Array, "tile row component"],
+    tiles: Tiles,
+    size: tuple[Array | int, ...],
+    *,
+    layout: Layout,
+    capacity: tuple[int, ...],
+) -> Beliefs:
+    """The globals that follow from given responsibilities: where every start and every proposal enters the ascent."""
+    on = model.active(size, capacity)
+    varying = np.array(layout.varying, int)
+
+    def one(carry: tuple[Any, Any], both: tuple[Tiles, Any]) -> tuple[tuple[Any, Any], None]:
+        tile, share = both
+        packed = jax.vmap(lambda y, o: pack_increment(model.components, y, o))(tile.coordinates, tile.observed)
+        weighted = share * tile.weight[:, None]
+        return (carry[0] + weighted.T @ packed, carry[1] + weighted.sum(0)), None
+
+    dtype = tiles.weight.dtype
+    n = len(on["component"])
+    zero = jnp.zeros((n, len(varying) + len(layout.constants)), dtype), jnp.zeros(n, dtype)
+    increments, counts = jax.lax.scan(one, zero, (tiles, shares))[0]
+    blank = blank_beliefs(model, layout.n_dims, capacity, dtype)
+    settled = update_weights(model, blank, counts, on, START_ROUNDS)
+    return update_components(model, settled, increments, on)
+
+
+def blank_beliefs(model: Mixture, n_dims: int, capacity: tuple[int, ...], dtype: Any) -> Beliefs:
+    """Zero statistics of the globals."""
+    return blank_globals(model, {"dim": n_dims}, capacity, capacity, dtype)

@@ -1,0 +1,90 @@
+"""Partitions under a Dirichlet process, simulated in three ways that agree, and the number of their blocks.
+
+Labels (N,) are in order of appearance, from 0. Source: Blei (2004), Eq. 5.6–5.9; Antoniak (1974) for the block count.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from scipy.special import gammaln, logsumexp
+
+from lvsearch.models.hyperpriors import GammaPrior
+
+
+def chinese_restaurant(key: Array, n: int, alpha: float | Array) -> Int[Array, " row"]:
+    """Customer n + 1 sits at table k with probability n_k / (n + α), at a new one with α / (n + α) (Eq. 5.7)."""
+
+    def sit(counts: Array, customer_key: Array) -> tuple[Array, Array]:
+        tables = (counts > 0).sum()
+        weight = jnp.where(jnp.arange(n) == tables, alpha, counts)
+        table = jax.random.categorical(customer_key, jnp.log(weight))
+        return counts.at[table].add(1.0), table
+
+    return jax.lax.scan(sit, jnp.zeros(n), jax.random.split(key, n))[1]
+
+
+def polya_urn(key: Array, n: int, alpha: float | Array) -> Int[Array, " row"]:
+    """Draw n copies an earlier draw, each equally probable, or is new with weight α (Eq. 5.6)."""
+
+    def draw(labels: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+        draw_key, position = step
+        weight = jnp.where(jnp.arange(n) < position, 1.0, jnp.where(jnp.arange(n) == position, alpha, 0.0))
+        earlier = jax.random.categorical(draw_key, jnp.log(weight))
+        label = jnp.where(earlier == position, labels.max(initial=-1) + 1, labels[earlier])
+        return labels.at[position].set(label), label
+
+    return jax.lax.scan(draw, jnp.full(n, -1), (jax.random.split(key, n), jnp.arange(n)))[1]
+
+
+def stick_breaking(key: Array, n: int, alpha: float, tolerance: float = 1e-9) -> Int[np.ndarray, " row"]:
+    """N draws from weights V_t Π_{j<t}(1 − V_j), V_t ~ Beta(1, α) (Eq. 5.8), relabelled by appearance.
+
+    Sticks are broken until what is left of the unit is below `tolerance`: a draw that falls there (probability N times
+    that) takes the last one.
+    """
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+    weights, left = [], 1.0
+    while left > tolerance:
+        part = rng.beta(1, alpha)
+        weights.append(left * part)
+        left *= 1 - part
+    places = np.minimum(np.searchsorted(np.cumsum(weights), rng.random(n)), len(weights) - 1)
+    return by_appearance(places)
+
+
+def by_appearance(labels: Any) -> Int[np.ndarray, " row"]:
+    """The same partition, its blocks numbered from 0 in the order in which they appear."""
+    _, first, inverse = np.unique(np.asarray(labels), return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]
+
+
+def log_partition_prior(counts: Any, alpha: float) -> float:
+    """log p(partition | α) from the sizes of its blocks: α^K Π (n_k − 1)! Γ(α) / Γ(α + N)."""
+    n = np.asarray(counts, np.float64)
+    return float(len(n) * np.log(alpha) + gammaln(n).sum() + gammaln(alpha) - gammaln(alpha + n.sum()))
+
+
+def log_block_count_prior(n: int, concentration: float | np.ndarray | GammaPrior) -> Float[np.ndarray, " blocks"]:
+    """log p(K blocks), K = 1…N, nats: c(N, K) α^K Γ(α) / Γ(α + N), c unsigned Stirling numbers of the first kind.
+
+    Under a `GammaPrior`, α is integrated out by the trapezium rule in log α.
+    """
+    log_stirling = np.full(n + 1, -np.inf)
+    log_stirling[0] = 0.0
+    for m in range(n):  # c(m + 1, k) = c(m, k − 1) + m c(m, k)
+        moved = np.concatenate([[-np.inf], log_stirling[:-1]])
+        log_stirling = np.logaddexp(moved, np.log(m) + log_stirling) if m else moved
+    k = np.arange(1, n + 1)
+    if isinstance(concentration, GammaPrior):
+        shape, rate = float(concentration.shape), float(concentration.rate)
+        grid = np.linspace(-30 / shape - np.log(rate), np.log((shape + 12 * np.sqrt(shape) + 30) / rate), 300)
+        log_weight = shape * (grid + np.log(rate)) - rate * np.exp(grid) - gammaln(shape) + np.log(grid[1] - grid[0])
+    else:
+        grid, log_weight = np.log(np.atleast_1d(np.asarray(concentration, np.float64))), np.zeros(1)
+    each = k * grid[:, None] + (log_weight + gammaln(np.exp(grid)) - gammaln(np.exp(grid) + n))[:, None]
+    return log_stirling[1:] + logsumexp(each, axis=0)

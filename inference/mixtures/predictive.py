@@ -1,0 +1,61 @@
+"""The predictive density of a fitted mixture: parameters integrated out over q, what is left over given to the prior.
+
+    p(x | data) ≈ Σ_k E[π_k] ∫ p(x | θ) q(θ_k) dθ + (1 − Σ_k E[π_k]) ∫ p(x | θ) p(θ) dθ          (Blei 2004, Eq. 5.21,
+with the mass of the sticks beyond the truncation, which the thesis leaves out: this integrates to 1).
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.estimator import Estimate
+from lvsearch.inference.mixtures.rows import rows_of
+from lvsearch.models.components import Component, log_predictive
+from lvsearch.models.mixture import Mixture
+from lvsearch.models.units import Row
+
+
+def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarray, " rows"]:
+    """log p(row | the data fitted), nats, one number a row in the order of the data set, in float64.
+
+    Raises ValueError for a model that is no mixture or has estimated parameters, and for rows without a density.
+    """
+    model = estimate.model
+    if not isinstance(model, Mixture) or model.components.estimated:
+        raise ValueError(
+            f"got a fit of {model.describe()}, expected a mixture whose parameters are integrated out; a plug-in fit's "
+            "density is its score"
+        )
+    units, _ = rows_of(data)
+    model.components.check(units)
+    weights, left = model.expected_weights(estimate.natural)
+    return weighted_predictive(model.components, estimate.natural["components"], weights, left, units)
+
+
+def weighted_predictive(
+    component: Component, natural: Any, weights: Float[np.ndarray, " component"], left: float, units: Row
+) -> Float[np.ndarray, " rows"]:
+    """log of Σ_k weights_k · predictive_k + left · prior predictive for each row, nats, float64."""
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), natural)
+        log_weights = np.log(np.maximum(np.append(weights, left), 1e-300))
+        return np.asarray(_each(component, wide, log_weights, Row(np.asarray(units.value), np.asarray(units.observed))))
+
+
+@partial(jax.jit)
+@counted
+def _each(component: Component, natural: Any, log_weights: Any, units: Row) -> Array:
+    n_dims = units.value.shape[-1]
+    prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64)[None], component.prior(n_dims))
+    both = jax.tree.map(lambda leaf, p: jnp.concatenate([leaf, p]), natural, prior)
+
+    def one(unit: Row) -> Array:
+        return jax.nn.logsumexp(log_weights + log_predictive(component, both, unit))
+
+    return jax.vmap(one)(units)

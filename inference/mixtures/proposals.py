@@ -1,0 +1,130 @@
+"""Proposals that a coordinate step cannot make: merge two components, delete one, split one, put sticks in order.
+
+Each is a new set of responsibilities, from which the globals follow and climb for a few sweeps; it is accepted only
+when the bound then exceeds that of the fit it started from, climbed to its end. Every proposal is recorded with what
+each term of the bound gained (Hughes & Sudderth 2013 for the idea)."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from lvsearch.inference.meanfield import Beliefs
+from lvsearch.inference.mixtures.starts import emptied, split_along_spread
+
+EMPTY = 0.5
+"""Rows below which a component's place is free."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What was tried and what came of it.
+
+    | field | meaning |
+    |---|---|
+    | `kind` | "merge", "delete", "birth" or "reorder" |
+    | `components` | those it touches: (kept, emptied), (emptied,), (parent, child), or the new order |
+    | `gain` | bound after minus bound before, nats |
+    | `terms` | the gain of each term of the bound: rows, log prior, entropy of each global site; they sum to `gain` |
+    | `accepted` | gain > 0 by more than rounding |
+    """
+
+    kind: str
+    components: tuple[int, ...]
+    gain: float
+    terms: Mapping[str, float]
+    accepted: bool
+
+
+class Standing(NamedTuple):
+    """A fit as proposals see it: globals, responsibilities (rows, K), rows per component, log ∫ of the rows of two
+    components together less that of each (K, K), and the terms of the bound (nats)."""
+
+    beliefs: Beliefs
+    shares: Float[np.ndarray, "row component"]
+    counts: Float[np.ndarray, " component"]
+    together: Float[np.ndarray, "component component"]
+    terms: Mapping[str, float]
+
+    @property
+    def bound(self) -> float:
+        return sum(self.terms.values())
+
+
+class Idea(NamedTuple):
+    """A proposal not yet tried."""
+
+    kind: str
+    components: tuple[int, ...]
+    shares: Float[np.ndarray, "row component"]
+
+
+def ideas(
+    standing: Standing,
+    coordinates: Float[np.ndarray, "row dim"],
+    ordered: bool,
+    most: int,
+) -> Iterator[Idea]:
+    """The most promising proposals of each kind, at most `most` of each.
+
+    Merges: pairs whose rows one component explains best; deletions: the smallest components; births: the largest ones,
+    into the emptiest place. ordered: components are sticks, which are best in order of size.
+    """
+    counts, shares = standing.counts, standing.shares
+    used = np.flatnonzero(counts > EMPTY)
+    order = np.argsort(-counts, kind="stable")
+    if ordered and not np.array_equal(order, np.arange(len(order))):
+        yield Idea("reorder", tuple(order.tolist()), shares[:, order])
+    for kept, gone in _likely_pairs(standing, used)[:most]:
+        merged = shares.copy()
+        merged[:, kept] += merged[:, gone]
+        merged[:, gone] = 0.0
+        yield Idea("merge", (kept, gone), merged)
+    if len(used) > 1:
+        for gone in used[np.argsort(counts[used], kind="stable")][:most].tolist():
+            yield Idea("delete", (gone,), emptied(shares, gone))
+    for parent in used[np.argsort(-counts[used], kind="stable")][:most].tolist():
+        child = int(np.argmin(np.where(np.arange(len(counts)) == parent, np.inf, counts)))
+        if child != parent and counts[parent] >= 2:
+            cleared = emptied(shares, child) if counts[child] > EMPTY else shares
+            yield Idea("birth", (parent, child), split_along_spread(cleared, coordinates, parent, child))
+
+
+def _likely_pairs(standing: Standing, used: np.ndarray) -> list[tuple[int, int]]:
+    """Pairs of used components, those whose rows one component explains best first."""
+    first, second = np.triu_indices(len(used), 1)
+    pairs = list(zip(used[first].tolist(), used[second].tolist(), strict=True))
+    return sorted(pairs, key=lambda pair: -standing.together[pair])
+
+
+def improve(
+    standing: Standing,
+    new_ideas: Callable[[Standing], Iterator[Idea]],
+    climb: Callable[[Float[np.ndarray, "row component"]], Standing],
+    tolerance: float,
+    rounds: int,
+    exhausted: Callable[[], bool],
+) -> tuple[Standing, tuple[Proposal, ...]]:
+    """Try proposals until a round has none that is accepted, or `rounds` are over.
+
+    climb: from responsibilities to a settled fit. An accepted proposal starts a new round. tolerance: nats by which the
+    bound must rise. exhausted: whether there is no more work to be spent on proposals.
+    """
+    record: list[Proposal] = []
+    for _ in range(rounds):
+        for idea in new_ideas(standing):
+            if exhausted():
+                return standing, tuple(record)
+            candidate = climb(idea.shares)
+            terms = {name: candidate.terms[name] - value for name, value in standing.terms.items()}
+            gain = sum(terms.values())
+            accepted = bool(gain > tolerance)  # False for NaN
+            record.append(Proposal(idea.kind, idea.components, gain, terms, accepted))
+            if accepted:
+                standing = candidate
+                break
+        else:
+            break
+    return standing, tuple(record)

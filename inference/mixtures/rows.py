@@ -1,0 +1,72 @@
+"""A data set of rows in the tiles that the mixture kernels work on."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.mixtures.packing import Layout, layout_of
+from lvsearch.models.mixture import Mixture
+from lvsearch.models.units import Row
+
+TILE = 1024
+"""Rows of a tile: with 60 components and 150 statistics its arrays stay in a core's cache."""
+
+
+class Tiles(NamedTuple):
+    """Rows in the components' coordinates; arrays (tiles, rows of a tile, …).
+
+    | field | meaning |
+    |---|---|
+    | `coordinates` | (tile, row, dim), 0 where nothing was observed |
+    | `observed` | (tile, row, dim) |
+    | `weight` | (tile, row), 0 = padding |
+    """
+
+    coordinates: Float[Array, "tile row dim"] | np.ndarray
+    observed: Bool[Array, "tile row dim"] | np.ndarray
+    weight: Float[Array, "tile row"] | np.ndarray
+
+
+class PreparedRows(NamedTuple):
+    """`tiles` in float64, their static `layout`, and `log_carrier`, the sum of weight · log h(x) in nats."""
+
+    tiles: Tiles
+    layout: Layout
+    log_carrier: float
+    n_rows: int
+
+
+def rows_of(data: Dataset) -> tuple[Row, np.ndarray]:
+    """The rows of a data set in its order, and their weights."""
+    value = data.gather([batch.units.value for batch in data.batches])
+    observed = data.gather([batch.units.observed for batch in data.batches])
+    weight = data.gather([np.asarray(batch.weight) for batch in data.batches])
+    return Row(value, observed), weight.astype(np.float64)
+
+
+def prepare(model: Mixture, data: Dataset) -> PreparedRows:
+    """Coordinates in float64, so that data far from 0 keep their digits, in tiles padded with rows of weight 0."""
+    units, weight = rows_of(data)
+    with jax.enable_x64(True):
+        component = model.components
+        coordinates = np.asarray(jax.vmap(component.coordinates)(units))
+        carriers = np.asarray(jax.vmap(component.log_carrier)(jnp.asarray(coordinates), jnp.asarray(units.observed)))
+        layout = layout_of(component, coordinates.shape[1], bool(np.all(units.observed)))
+    length = min(TILE, -(-len(weight) // 8) * 8)
+    n_tiles = -(-len(weight) // length)
+    pad = n_tiles * length - len(weight)
+
+    def tiled(leaf: np.ndarray) -> np.ndarray:
+        return np.pad(leaf, [(0, pad)] + [(0, 0)] * (leaf.ndim - 1)).reshape(n_tiles, length, *leaf.shape[1:])
+
+    tiles = Tiles(tiled(coordinates), tiled(np.asarray(units.observed)), tiled(weight))
+    return PreparedRows(tiles, layout, float(weight @ carriers), len(weight))
+
+
+def cast_tiles(tiles: Tiles, dtype: Any) -> Tiles:
+    """With floating-point leaves in `dtype`."""
+    return Tiles(tiles.coordinates.astype(dtype), tiles.observed, tiles.weight.astype(dtype))

@@ -1,0 +1,82 @@
+"""Where mixtures start: one pass over the rows in random order (Blei 2004, §5.4.1), and splitting of components."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from lvsearch.inference.compiles import counted
+from lvsearch.models.components import log_normalisers
+from lvsearch.models.mixture import Mixture
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def sequential_pass(
+    model: Mixture,
+    key: Array,
+    coordinates: Float[Array, "row dim"],
+    observed: Bool[Array, "row dim"],
+    weight: Float[Array, " row"],
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> Int[Array, " row"]:
+    """A component for each row, drawn in turn given the rows before it: (n_k + 1/K) · its predictive density.
+
+    The thesis updates parameters incrementally along a random permutation, "a variational version of sequential
+    importance sampling"; each row's component is drawn here rather than shared, since components that are equal before
+    any row would share equally for ever. Rows of weight 0 change nothing.
+    """
+    component, (n,) = model.components, capacity
+    exists = jnp.arange(n) < size[0]
+    one = jax.tree.map(lambda leaf: jnp.asarray(leaf, coordinates.dtype), component.prior(coordinates.shape[1]))
+    prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n, *leaf.shape)), one)
+
+    def step(carry: tuple[Any, Array, Array], row: tuple[Array, Array, Array, Array]) -> tuple[Any, Array]:
+        natural, normaliser, counts = carry
+        row_key, y, seen, w = row
+        increment = component.increment(y, seen)
+        after = log_normalisers(component, jax.tree.map(jnp.add, natural, increment))
+        score = jnp.log(counts + 1 / size[0]) + after - normaliser
+        chosen = jax.random.categorical(row_key, jnp.where(exists, score, -jnp.inf))
+        here = w * (jnp.arange(n) == chosen)
+        natural = jax.tree.map(lambda t, s: t + here.reshape(-1, *[1] * (t.ndim - 1)) * s, natural, increment)
+        normaliser = jnp.where(here > 0, after, normaliser)
+        return (natural, normaliser, counts + here), chosen
+
+    begin = prior, log_normalisers(component, prior), jnp.zeros(n, coordinates.dtype)
+    keys = jax.random.split(key, len(weight))
+    return jax.lax.scan(step, begin, (keys, coordinates, observed, weight))[1]
+
+
+def split_along_spread(
+    shares: Float[np.ndarray, "row component"], coordinates: Float[np.ndarray, "row dim"], parent: int, child: int
+) -> Float[np.ndarray, "row component"]:
+    """The parent's rows cut in two where they spread most: those on one side of its mean go to the child.
+
+    The direction is the first eigenvector of the parent's weighted covariance.
+    """
+    w = shares[:, parent]
+    total = max(float(w.sum()), 1e-12)
+    centred = coordinates - (w @ coordinates) / total
+    covariance = (w[:, None] * centred).T @ centred / total
+    direction = np.linalg.eigh(covariance)[1][:, -1]
+    moved = np.where(centred @ direction > 0, w, 0.0)
+    out = shares.copy()
+    out[:, parent] -= moved
+    out[:, child] += moved
+    return out
+
+
+def emptied(shares: Float[np.ndarray, "row component"], gone: int) -> Float[np.ndarray, "row component"]:
+    """One component's rows given to the others in proportion to what they have of each; evenly where they have none."""
+    out = shares.copy()
+    out[:, gone] = 0.0
+    others = out.sum(1, keepdims=True)
+    rest = np.ones(shares.shape[1])
+    rest[gone] = 0.0
+    return np.where(others > 1e-9, out / np.where(others > 1e-9, others, 1.0), rest / max(rest.sum(), 1.0))

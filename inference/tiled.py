@@ -1,0 +1,148 @@
+"""Coordinate ascent in tiles: the generic engine's steps on as many units at a time as stay in the cache.
+
+The steps are those of `meanfield`, the model's own gradients; only their order differs. A pass takes the tiles one
+after the other, updates their locals and adds up what they say about the globals, so that neither the gradients nor
+the natural parameters of all units are ever held at once. It serves models whose units' statistics do not depend on
+the globals that they update (`update_globals`).
+
+All tiles of units of one shape have one shape themselves, whatever the data set: training and test data share programs.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.meanfield import Beliefs, blank_unit, sweep_unit, unit_bound
+from lvsearch.models.contract import Model, Statistics
+
+TILE_NUMBERS = 1 << 18
+"""Numbers that the largest local site of one tile holds, at most: 1 MiB in float32."""
+SMALLEST_TILE, LARGEST_TILE = 8, 256
+"""Units; a tile has a power of two of them."""
+
+
+class Tile(NamedTuple):
+    """Some units of one shape; `unit_ids`: which of the data set they are, −1 for padding (of weight 0)."""
+
+    batch: Batch
+    unit_ids: np.ndarray
+
+
+def cut_into_tiles(data: Dataset, numbers_per_unit: int) -> tuple[Tile, ...]:
+    """All units of a data set in tiles, the last one of each shape padded."""
+    wanted = SMALLEST_TILE
+    while wanted < LARGEST_TILE and 2 * wanted * numbers_per_unit <= TILE_NUMBERS:
+        wanted *= 2
+    by_shape: dict[Any, list[int]] = {}
+    for index, batch in enumerate(data.batches):
+        shape = tuple(leaf.shape[1:] for leaf in jax.tree.leaves(batch.units))
+        by_shape.setdefault(shape, []).append(index)
+    tiles = []
+    for indices in by_shape.values():
+        joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(data.batches[i] for i in indices))
+        ids = np.concatenate([data.unit_ids[i] for i in indices])
+        real = np.flatnonzero(ids >= 0)
+        for start in range(0, len(real), wanted):
+            rows = real[start : start + wanted]
+
+            def taken(leaf: np.ndarray, rows: np.ndarray = rows) -> np.ndarray:
+                return np.pad(leaf[rows], [(0, wanted - len(rows))] + [(0, 0)] * (leaf.ndim - 1))
+
+            unit_ids = np.pad(ids[rows], (0, wanted - len(rows)), constant_values=-1)
+            tiles.append(Tile(jax.tree.map(taken, joined), unit_ids))
+    return tuple(tiles)
+
+
+def gather(tiles: Sequence[Tile], per_tile: Sequence[Any], n_units: int) -> np.ndarray:
+    """Per-unit results, one array (unit, …) per tile, in the order of the data set."""
+    out = np.zeros((n_units, *np.shape(per_tile[0])[1:]), np.asarray(per_tile[0]).dtype)
+    for tile, values in zip(tiles, per_tile, strict=True):
+        real = tile.unit_ids >= 0
+        out[tile.unit_ids[real]] = np.asarray(values)[real]
+    return out
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def blank_tile(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Any:
+    """Zero statistics of the locals of every unit."""
+    on = model.active(size, capacity)
+    dtype = jnp.asarray(batch.weight).dtype
+    return jax.vmap(lambda unit: blank_unit(model, unit, on, dtype).mean)(batch.units)
+
+
+class Step(NamedTuple):
+    """What a tile's step leaves: its locals' expected statistics (unit, …), `total` with what its units add to the
+    natural parameters of the globals, and the bound of each unit given the globals (unit,), nats, not weighted."""
+
+    locals: Any
+    total: dict[str, Statistics]
+    bounds: Float[Array, " unit"]
+
+
+@partial(jax.jit, static_argnames=("capacity", "sweeps"))
+@counted
+def tile_step(
+    model: Model,
+    g: dict[str, Statistics],
+    batch: Batch,
+    l: Any,
+    total: dict[str, Statistics],
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+    sweeps: int,
+) -> Step:
+    """`sweeps` sweeps over the locals of a tile's units, starting from the expected statistics `l`."""
+    on = model.active(size, capacity)
+    sweep = jax.vmap(lambda unit, b: sweep_unit(model, g, unit, b, on))
+    beliefs = jax.lax.fori_loop(0, sweeps, lambda _, b: sweep(batch.units, b), Beliefs(l, l))
+
+    def weighted(globals_: dict[str, Statistics]) -> Array:
+        per_unit = jax.vmap(lambda unit, lu: model.log_unit(globals_, lu, unit, on))(batch.units, beliefs.mean)
+        return jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
+
+    bounds = jax.vmap(lambda unit, b: unit_bound(model, g, unit, b, on))(batch.units, beliefs)
+    added = jax.tree.map(jnp.add, total, jax.grad(weighted)(g))
+    return Step(beliefs.mean, added, jnp.where(batch.weight > 0, bounds, 0))
+
+
+Summary = Callable[[Model, dict[str, Statistics], Any, Beliefs, Any], Any]
+"""(model, globals' statistics, unit, its settled locals, masks) -> what is wanted of the unit: a pytree of arrays."""
+
+
+@partial(jax.jit, static_argnames=("capacity", "summary"))
+@counted
+def settled_tile(
+    model: Model,
+    g: dict[str, Statistics],
+    batch: Batch,
+    start: Any,
+    size: tuple[Array | int, ...],
+    tolerance: float | Array,
+    sweeps: int | Array,
+    *,
+    capacity: tuple[int, ...],
+    summary: Summary,
+) -> Any:
+    """`summary` of every unit (unit, …), its locals brought from the expected statistics `start` to where none moves by
+    `tolerance`, in at most `sweeps` sweeps. summary: a module-level function (it is a compile key)."""
+    on = model.active(size, capacity)
+    sweep = jax.vmap(lambda unit, b: sweep_unit(model, g, unit, b, on))
+
+    def body(carry: tuple[Array, Beliefs, Array]) -> tuple[Array, Beliefs, Array]:
+        n, old, _ = carry
+        new = sweep(batch.units, old)
+        pairs = zip(jax.tree.leaves(new.mean), jax.tree.leaves(old.mean), strict=True)
+        return n + 1, new, jnp.stack([jnp.abs(x - y).max() for x, y in pairs]).max()
+
+    first = (jnp.asarray(0), Beliefs(start, start), jnp.asarray(jnp.inf, jnp.asarray(batch.weight).dtype))
+    settled = jax.lax.while_loop(lambda c: (c[0] < sweeps) & (c[2] > tolerance), body, first)[1]
+    return jax.vmap(lambda unit, b: summary(model, g, unit, b, on))(batch.units, settled)

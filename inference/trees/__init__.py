@@ -1,0 +1,59 @@
+"""Trees of topics: hierarchical LDA with the nested Chinese restaurant process, by collapsed Gibbs sampling.
+
+| function | what it does |
+|---|---|
+| `tree_hyper` | checked hyper-parameters: γ, level prior, η |
+| `sample_tree`, `run_chain` | chains over trees and allocations of the given counts |
+| `log_joint` | log p(w, z, c) of anybody's allocation |
+| `agglomerated_start` | a start without sampling, from a dendrogram of the documents |
+| `climb` | hill climbing, the levels optimised anew for every tree tried |
+| `merge_siblings` | hill climbing: siblings merged where that gains |
+| `settle_levels` | the same paths, their levels optimised |
+| `tree_topics`, `describe_documents` | new documents: paths, levels, log p with a standard error |
+| `draw_corpus` | documents from the prior |
+"""
+
+from lvsearch.inference.trees.agglomerate import agglomerated_start
+from lvsearch.inference.trees.chain import (
+    TreeSampler,
+    TreeTrace,
+    draw_paths,
+    draw_start,
+    run_chain,
+    sample_tree,
+    settle_levels,
+)
+from lvsearch.inference.trees.climb import climb
+from lvsearch.inference.trees.density import Allocation, LogJoint, log_joint
+from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper, tree_hyper
+from lvsearch.inference.trees.merge import merge_siblings
+from lvsearch.inference.trees.predict import NEW, DocumentPaths, TreeTopics, describe_documents, tree_topics
+from lvsearch.inference.trees.simulate import draw_corpus
+from lvsearch.inference.trees.updates import TreePriors
+
+__all__ = [
+    "NEW",
+    "Allocation",
+    "DirichletLevels",
+    "DocumentPaths",
+    "GEMLevels",
+    "LogJoint",
+    "TreeHyper",
+    "TreePriors",
+    "TreeSampler",
+    "TreeTopics",
+    "TreeTrace",
+    "agglomerated_start",
+    "climb",
+    "describe_documents",
+    "draw_corpus",
+    "draw_paths",
+    "draw_start",
+    "log_joint",
+    "merge_siblings",
+    "run_chain",
+    "sample_tree",
+    "settle_levels",
+    "tree_hyper",
+    "tree_topics",
+]

@@ -1,0 +1,106 @@
+"""log p(words, levels, paths) of hierarchical LDA, topics and proportions integrated out: for anybody's tree.
+
+Source: Blei (2004), §6.2, as corrected here: the levels' prior is α_ℓ, and the words' Gamma ratio counts the document.
+
+    log p(c)       = Σ_restaurants [ m log γ + Σ_tables log Γ(n_table) + log Γ(γ) − log Γ(γ + n) ]     (§6.1)
+    log p(z)       = Σ_d log of the level prior's integral
+    log p(w | c,z) = Σ_nodes [ log Γ(Vη) − log Γ(n + Vη) + Σ_w log Γ(n_w + η) − log Γ(η) ]
+
+It is a density of the *partition* of documents by paths (node labels mean nothing) and of the ordered tokens of each
+document, so it depends on a word's copies only through how many are at each level: `level_counts`. Any sampler's state
+that gives paths and level counts can be scored, whoever drew it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+from jaxtyping import Float, Int
+from scipy.special import gammaln
+
+from lvsearch.inference.trees.hyper import TreeHyper
+
+
+class Allocation(NamedTuple):
+    """Where every token is.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `paths` | (docs, level) | node of each level on the document's path; any labels, distinct across levels |
+    | `level_counts` | (nonzeros, level) | of the copies of each stored cell of the counts, how many at each level |
+    """
+
+    paths: Int[np.ndarray, "docs level"]
+    level_counts: Int[np.ndarray, "nonzeros level"]
+
+
+class LogJoint(NamedTuple):
+    """Terms in nats; `total` is their sum."""
+
+    paths: float
+    levels: float
+    words: float
+
+    @property
+    def total(self) -> float:
+        return self.paths + self.levels + self.words
+
+
+def log_joint(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: TreeHyper) -> LogJoint:
+    """log p(c), log p(z) and log p(w | c, z) of one allocation, float64.
+
+    counts: (docs, V) whole numbers, sorted indices, no stored zeros; `allocation` refers to its stored cells in order.
+    Raises ValueError where the allocation does not fit the counts or its paths are no tree.
+    """
+    check_allocation(counts, allocation, hyper.depth)
+    document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    per_document = np.zeros((counts.shape[0], hyper.depth))
+    np.add.at(per_document, document, allocation.level_counts)
+    levels = float(hyper.levels.log_evidence(per_document).sum())
+    return LogJoint(log_paths(allocation.paths, hyper.branching), levels, log_words(counts, allocation, hyper.topics))
+
+
+def log_paths(paths: Int[np.ndarray, "docs level"], branching: float) -> float:
+    """log p(c) under the nested Chinese restaurant process, nats."""
+    total = 0.0
+    for level in range(paths.shape[1] - 1):
+        parents, at = np.unique(paths[:, level], return_inverse=True)
+        tables, sizes = np.unique(paths[:, level + 1], return_counts=True)
+        customers = np.bincount(at, minlength=len(parents))
+        total += len(tables) * np.log(branching) + gammaln(sizes).sum()
+        total += (gammaln(branching) - gammaln(branching + customers)).sum()
+    return float(total)
+
+
+def log_words(counts: scipy.sparse.csr_array, allocation: Allocation, topics: Float[np.ndarray, " level"]) -> float:
+    """log p(w | c, z), nats."""
+    n_docs, n_words = counts.shape[0], counts.shape[1]
+    document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
+    total = 0.0
+    for level, eta in enumerate(topics.tolist()):
+        _, node = np.unique(allocation.paths[:, level], return_inverse=True)
+        cells = scipy.sparse.coo_array(
+            (allocation.level_counts[:, level].astype(np.float64), (node[document], counts.indices)),
+            shape=(max(int(node.max(initial=-1)) + 1, 1), n_words),
+        ).tocsr()
+        cells.sum_duplicates()
+        total += (gammaln(cells.data + eta) - gammaln(eta)).sum()
+        total += (gammaln(n_words * eta) - gammaln(cells.sum(1) + n_words * eta)).sum()
+    return float(total)
+
+
+def check_allocation(counts: scipy.sparse.csr_array, allocation: Allocation, depth: int) -> None:
+    """ValueError where paths or level counts do not fit, or a node has two parents or two levels."""
+    paths, level_counts = allocation
+    if paths.shape != (counts.shape[0], depth):
+        raise ValueError(f"got paths of shape {paths.shape}, expected {(counts.shape[0], depth)}: a node per level")
+    if level_counts.shape != (len(counts.data), depth):
+        raise ValueError(f"got level_counts of shape {level_counts.shape}, expected {(len(counts.data), depth)}")
+    if np.any(level_counts < 0) or np.any(level_counts.sum(1) != counts.data):
+        raise ValueError("level_counts must be ≥ 0 and add up to the counts, cell by cell")
+    if len(set(paths[:, 0].tolist())) > 1:
+        raise ValueError("every path starts at the one root: the first column of paths must be constant")
+    for level in range(1, depth):
+        pairs = np.unique(paths[:, level - 1 : level + 1], axis=0)
+        if len(pairs) != len(np.unique(pairs[:, 1])):
+            raise ValueError(f"a node of level {level + 1} has two parents: the paths are no tree")

@@ -1,0 +1,112 @@
+"""The hyper-parameters of hierarchical LDA: how trees branch, how documents use levels, how sharp topics are.
+
+| field | letter | shape | meaning |
+|---|---|---|---|
+| `branching` | γ | () | concentration of the nested Chinese restaurant process: large values open new branches |
+| `levels` | α, or (m, π) | | prior of a document's level proportions: `DirichletLevels` or `GEMLevels` |
+| `topics` | η_ℓ | (level,) | symmetric Dirichlet of the topics at each level |
+
+Level proportions with a GEM prior are θ_ℓ = V_ℓ Π_{j<ℓ} (1 − V_j), V_ℓ ~ Beta(mπ, (1 − m)π), the last level taking what
+is left (Blei, Griffiths & Jordan 2010, §4); with a Dirichlet they are those of Blei (2004), §6.2.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import betaln, gammaln
+
+Levels = Float[np.ndarray, " level"]
+
+
+class DirichletLevels(NamedTuple):
+    """θ ~ Dirichlet(α); `alpha` (level,), one value per level from the root down."""
+
+    alpha: Levels
+
+    def log_evidence(self, counts: np.ndarray) -> Float[np.ndarray, " docs"]:
+        """log p(z of each document), θ integrated out, nats; counts (docs, level): tokens at each level."""
+        total = self.alpha.sum()
+        per_level = gammaln(counts + self.alpha) - gammaln(self.alpha)
+        return per_level.sum(-1) + gammaln(total) - gammaln(counts.sum(-1) + total)
+
+    def mean(self, counts: np.ndarray) -> np.ndarray:
+        """E[θ | z], (docs, level)."""
+        posterior = counts + self.alpha
+        return posterior / posterior.sum(-1, keepdims=True)
+
+
+class GEMLevels(NamedTuple):
+    """θ ~ GEM(m, π) cut at the depth. mean: m in (0, 1), the share a level takes of what is left; scale: π > 0."""
+
+    mean_share: float
+    scale: float
+    depth: int
+
+    def sticks(self) -> tuple[float, float]:
+        """The two parameters of each stick's Beta."""
+        return self.mean_share * self.scale, (1 - self.mean_share) * self.scale
+
+    def log_evidence(self, counts: np.ndarray) -> Float[np.ndarray, " docs"]:
+        """log p(z of each document), sticks integrated out, nats; counts (docs, level)."""
+        a, b = self.sticks()
+        deeper = counts[:, ::-1].cumsum(1)[:, ::-1] - counts
+        here, below = counts[:, :-1], deeper[:, :-1]  # the last level takes what is left, with certainty
+        return (betaln(a + here, b + below) - betaln(a, b)).sum(-1)
+
+    def mean(self, counts: np.ndarray) -> np.ndarray:
+        """E[θ | z], (docs, level)."""
+        a, b = self.sticks()
+        deeper = counts[:, ::-1].cumsum(1)[:, ::-1] - counts
+        share = (a + counts) / (a + b + counts + deeper)
+        share[:, -1] = 1.0
+        left = np.concatenate([np.ones((len(counts), 1)), np.cumprod(1 - share[:, :-1], axis=1)], axis=1)
+        return share * left
+
+
+class TreeHyper(NamedTuple):
+    """γ, the level prior and η; see the table above."""
+
+    branching: float
+    levels: DirichletLevels | GEMLevels
+    topics: Levels
+
+    @property
+    def depth(self) -> int:
+        return len(self.topics)
+
+
+def tree_hyper(
+    depth: int = 3,
+    branching: float | int = 1.0,
+    levels: object = 10.0,
+    topics: object = 0.1,
+) -> TreeHyper:
+    """Checked hyper-parameters of a tree of `depth` levels.
+
+    levels: one number for all levels, one per level (the Dirichlet α), or a `GEMLevels`. topics: one η for all levels,
+    or one per level. Raises ValueError for a depth below 1, and for anything that is not positive and finite.
+    """
+    if depth < 1:
+        raise ValueError(f"got depth={depth}, expected at least 1 level: the root")
+    eta = _per_level("topics", topics, depth)
+    if isinstance(levels, GEMLevels):
+        if levels.depth != depth or not 0 < levels.mean_share < 1 or not 0 < levels.scale < np.inf:
+            raise ValueError(f"got {levels}, expected 0 < mean_share < 1, scale > 0 and depth {depth}")
+        prior: DirichletLevels | GEMLevels = levels
+    else:
+        prior = DirichletLevels(_per_level("levels", levels, depth))
+    gamma = float(branching)
+    if not 0 < gamma < np.inf:
+        raise ValueError(f"got branching={branching!r}, expected a positive number; near 0 all documents share a path")
+    return TreeHyper(gamma, prior, eta)
+
+
+def _per_level(name: str, value: object, depth: int) -> np.ndarray:
+    array = np.asarray(value, np.float64)
+    if array.ndim > 1 or (array.ndim == 1 and len(array) != depth):
+        raise ValueError(f"got {name} of shape {array.shape}, expected one number or one for each of {depth} levels")
+    array = np.broadcast_to(array, (depth,)).copy()
+    if not np.all((array > 0) & np.isfinite(array)):
+        raise ValueError(f"got {name}={value!r}, expected positive finite numbers")
+    return array

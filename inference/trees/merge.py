@@ -1,0 +1,86 @@
+"""Hill climbing over trees by merging siblings: what single documents, moved one at a time, take very long to do.
+
+Gibbs sampling moves one document at a time, and two nodes with the same topic persist as long as neither loses all its
+documents. Merging them — the documents of one pass the other from then on, their children becoming siblings — changes
+log p(w, z, c), levels kept, by closed forms: for siblings a and b at level ℓ with n documents each,
+
+    words   f(n_a + n_b) − f(n_a) − f(n_b),     f the log Dirichlet-multinomial of a node's word counts
+    paths   log Γ(n_a + n_b) − log Γ(n_a) − log Γ(n_b) − log γ, and for inner nodes
+            log Γ(γ + n_a) + log Γ(γ + n_b) − log Γ(γ + n_a + n_b) − log Γ(γ)
+
+The best merge is made as long as one gains. This finds modes: it is no step of a chain that samples a posterior.
+"""
+
+from itertools import combinations
+
+import numpy as np
+import scipy.sparse
+from scipy.special import gammaln
+
+from lvsearch.inference.trees.density import Allocation
+from lvsearch.inference.trees.hyper import TreeHyper
+
+
+def merge_siblings(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: TreeHyper) -> Allocation:
+    """The allocation after all merges that gain, level by level from the root down; levels of tokens are kept.
+
+    counts as `log_joint` takes them. log p(w, z, c) never falls.
+    """
+    paths = allocation.paths.copy()
+    document = np.repeat(np.arange(len(paths)), np.diff(counts.indptr))
+    for level in range(1, hyper.depth):
+        labels, at = np.unique(paths[:, level], return_inverse=True)
+        table = np.zeros((len(labels), counts.shape[1]))
+        np.add.at(table, (at[document], counts.indices), allocation.level_counts[:, level])
+        words = dict(zip(labels.tolist(), table, strict=True))
+        for parent in np.unique(paths[:, level - 1]).tolist():
+            members = paths[:, level - 1] == parent
+            _merge_children(paths, members, level, words, hyper)
+    return allocation._replace(paths=paths)
+
+
+def _merge_children(
+    paths: np.ndarray, members: np.ndarray, level: int, words: dict[int, np.ndarray], hyper: TreeHyper
+) -> None:
+    """Merge children of one parent, best first, in place."""
+    children, sizes = np.unique(paths[members, level], return_counts=True)
+    size = dict(zip(children.tolist(), sizes.tolist(), strict=True))
+    single = {child: _log_words(words[child], hyper.topics[level]) for child in size}
+    gains = {pair: _gain(*pair, level, size, words, single, hyper) for pair in combinations(sorted(size), 2)}
+    while gains:
+        (kept, gone), gain = max(gains.items(), key=lambda item: item[1])
+        if gain <= 0:
+            return
+        paths[members & (paths[:, level] == gone), level] = kept
+        words[kept] = words[kept] + words.pop(gone)
+        size[kept] += size.pop(gone)
+        single[kept] = _log_words(words[kept], hyper.topics[level])
+        gains = {pair: g for pair, g in gains.items() if gone not in pair and kept not in pair}
+        for other in size:
+            if other != kept:
+                pair = (min(kept, other), max(kept, other))
+                gains[pair] = _gain(*pair, level, size, words, single, hyper)
+
+
+def _gain(
+    a: int,
+    b: int,
+    level: int,
+    size: dict[int, int],
+    words: dict[int, np.ndarray],
+    single: dict[int, float],
+    hyper: TreeHyper,
+) -> float:
+    gamma, n_a, n_b = hyper.branching, size[a], size[b]
+    gain = _log_words(words[a] + words[b], hyper.topics[level]) - single[a] - single[b]
+    gain += gammaln(n_a + n_b) - gammaln(n_a) - gammaln(n_b) - np.log(gamma)
+    if level < hyper.depth - 1:
+        gain += gammaln(gamma + n_a) + gammaln(gamma + n_b) - gammaln(gamma + n_a + n_b) - gammaln(gamma)
+    return float(gain)
+
+
+def _log_words(n: np.ndarray, eta: float) -> float:
+    """log Dirichlet-multinomial of a node's words, in order."""
+    some = n[n > 0]
+    mass = len(n) * eta
+    return float((gammaln(some + eta) - gammaln(eta)).sum() + gammaln(mass) - gammaln(n.sum() + mass))

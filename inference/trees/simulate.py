@@ -1,0 +1,52 @@
+"""Draws from the prior of hierarchical LDA: what a sampler is tested on."""
+
+import numpy as np
+import scipy.sparse
+
+from lvsearch.inference.trees.chain import draw_paths
+from lvsearch.inference.trees.density import Allocation
+from lvsearch.inference.trees.hyper import DirichletLevels, TreeHyper
+
+
+def draw_corpus(
+    rng: np.random.Generator, hyper: TreeHyper, lengths: np.ndarray, n_words: int
+) -> tuple[scipy.sparse.csr_array, Allocation]:
+    """(counts, the true allocation) of documents with `lengths` (docs,) tokens over a vocabulary of `n_words`.
+
+    In the order of the story (Blei 2004, §6.2): paths, proportions, levels, words; topics when first needed.
+    """
+    paths = draw_paths(rng, len(lengths), hyper.depth, hyper.branching)
+    per_level = [rng.multinomial(length, _proportions(rng, hyper)) for length in np.asarray(lengths).tolist()]
+    return draw_words(rng, hyper, paths, np.array(per_level), n_words)
+
+
+def draw_words(
+    rng: np.random.Generator, hyper: TreeHyper, paths: np.ndarray, per_level: np.ndarray, n_words: int
+) -> tuple[scipy.sparse.csr_array, Allocation]:
+    """Words given paths (docs, level) and how many tokens of each document are at each level (docs, level)."""
+    topics: dict[int, np.ndarray] = {}
+    counts = np.zeros((len(paths), n_words, hyper.depth), np.int64)
+    for d, path in enumerate(paths.tolist()):
+        for level, node in enumerate(path):
+            if node not in topics:
+                topics[node] = _sparse_dirichlet(rng, hyper.topics[level], n_words)
+            counts[d, :, level] = rng.multinomial(per_level[d, level], topics[node])
+    matrix = scipy.sparse.csr_array(counts.sum(-1))
+    matrix.sort_indices()
+    document = np.repeat(np.arange(len(paths)), np.diff(matrix.indptr))
+    return matrix, Allocation(paths, counts[document, matrix.indices])
+
+
+def _proportions(rng: np.random.Generator, hyper: TreeHyper) -> np.ndarray:
+    if isinstance(hyper.levels, DirichletLevels):
+        return rng.dirichlet(hyper.levels.alpha)
+    share = rng.beta(*hyper.levels.sticks(), size=hyper.depth)
+    share[-1] = 1.0
+    return share * np.concatenate([[1.0], np.cumprod(1 - share[:-1])])
+
+
+def _sparse_dirichlet(rng: np.random.Generator, eta: float, n: int) -> np.ndarray:
+    """A symmetric Dirichlet draw on the log scale: at η = 0.005 most Gamma draws underflow."""
+    log_gamma = np.log(rng.gamma(eta + 1, size=n)) + np.log1p(-rng.random(n)) / eta
+    weights = np.exp(log_gamma - log_gamma.max())
+    return weights / weights.sum()

@@ -1,0 +1,122 @@
+"""A tree and its documents as arrays of fixed shapes, for compiled sweeps.
+
+Nodes live in *places*. Places are dealt to levels in contiguous ranges (`Layout`); a place that no document passes is
+free. A layout is part of the compile key, and ranges grow by doubling, so a chain compiles O(log nodes) times.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+from jaxtyping import Array, Int
+
+from lvsearch.inference.trees.density import Allocation
+
+Layout = tuple[int, ...]
+"""First place of each level, and the number of places at the end: (0, 1, 17, 81) has 1, 16 and 64 places."""
+SMALLEST = 16
+
+
+class Tokens(NamedTuple):
+    """A corpus, token by token: `cell` is the stored cell of the count matrix that a token is a copy of.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `cell_word` | (cells,) | word of each stored cell |
+    | `doc_cells` | (docs + 1,) | first cell of each document |
+    | `word`, `cell` | (tokens,) | of each token |
+    | `doc_tokens` | (docs + 1,) | first token of each document |
+    """
+
+    cell_word: Int[np.ndarray, " cells"] | Array
+    doc_cells: Int[np.ndarray, " docs_and_one"] | Array
+    word: Int[np.ndarray, " tokens"] | Array
+    cell: Int[np.ndarray, " tokens"] | Array
+    doc_tokens: Int[np.ndarray, " docs_and_one"] | Array
+
+
+class TreeState(NamedTuple):
+    """What a sweep changes.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `levels` | (tokens,) | z: level of each token, 0 = root |
+    | `paths` | (docs, level) | c: place of each level on the path |
+    | `node_word` | (V, place) | tokens of each word at each place |
+    | `node_tokens` | (place,) | their sums |
+    | `documents` | (place,) | documents through each place; 0 = free |
+    | `parent` | (place,) | place of the parent; anything where free |
+    """
+
+    levels: Int[np.ndarray, " tokens"] | Array
+    paths: Int[np.ndarray, "docs level"] | Array
+    node_word: Int[np.ndarray, "word place"] | Array
+    node_tokens: Int[np.ndarray, " place"] | Array
+    documents: Int[np.ndarray, " place"] | Array
+    parent: Int[np.ndarray, " place"] | Array
+
+
+def tokens_of(counts: scipy.sparse.csr_array) -> Tokens:
+    """The tokens of (docs, V) whole counts, in the order of the stored cells."""
+    copies = np.asarray(counts.data, np.int64)
+    cell = np.repeat(np.arange(len(copies)), copies)
+    return Tokens(
+        counts.indices.astype(np.int32),
+        counts.indptr.astype(np.int32),
+        counts.indices[cell].astype(np.int32),
+        cell.astype(np.int32),
+        np.concatenate([[0], np.cumsum(copies)])[counts.indptr].astype(np.int32),
+    )
+
+
+def state_of(
+    tokens: Tokens,
+    n_words: int,
+    levels: Int[np.ndarray, " tokens"],
+    paths: Int[np.ndarray, "docs level"],
+    least: Layout | None = None,
+) -> tuple[TreeState, Layout]:
+    """Arrays from levels and paths (arbitrary node labels), every level's range at least half free, or as `least`."""
+    depth, places, layout = paths.shape[1], [], [0]
+    for level in range(depth):
+        labels, place = np.unique(paths[:, level], return_inverse=True)
+        wanted = 1 if level == 0 else max(SMALLEST, 1 << (2 * len(labels) - 1).bit_length())
+        if least is not None:
+            wanted = max(wanted if 2 * len(labels) > _length(least, level) else 0, _length(least, level))
+        places.append(layout[-1] + place)
+        layout.append(layout[-1] + wanted)
+    at = np.stack(places, axis=1).astype(np.int32)
+    n_places = layout[-1]
+    parent = np.zeros(n_places, np.int32)
+    for level in range(1, depth):
+        parent[at[:, level]] = at[:, level - 1]
+    document = np.repeat(np.arange(len(paths)), np.diff(tokens.doc_tokens))
+    node_word = np.zeros((n_words, n_places), np.int32)
+    np.add.at(node_word, (tokens.word, at[document, levels]), 1)
+    state = TreeState(
+        np.asarray(levels, np.int32),
+        at,
+        node_word,
+        node_word.sum(0, dtype=np.int32),
+        np.bincount(at.ravel(), minlength=n_places).astype(np.int32),
+        parent,
+    )
+    return state, tuple(layout)
+
+
+def _length(layout: Layout, level: int) -> int:
+    return layout[level + 1] - layout[level]
+
+
+def allocation_of(tokens: Tokens, state: TreeState) -> Allocation:
+    """The state as `log_joint` takes it."""
+    paths = np.asarray(state.paths)
+    level_counts = np.zeros((len(tokens.cell_word), paths.shape[1]), np.int64)
+    np.add.at(level_counts, (np.asarray(tokens.cell), np.asarray(state.levels)), 1)
+    return Allocation(paths.astype(np.int64), level_counts)
+
+
+def levels_of(counts: scipy.sparse.csr_array, level_counts: Int[np.ndarray, "nonzeros level"]) -> np.ndarray:
+    """Levels token by token, copies of one cell from the root down: the inverse of counting."""
+    depth = level_counts.shape[1]
+    return np.repeat(np.tile(np.arange(depth), len(counts.data)), level_counts.ravel()).astype(np.int32)

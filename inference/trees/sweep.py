@@ -1,0 +1,293 @@
+"""One sweep of the collapsed Gibbs sampler over documents, compiled: path as a block, then the level of every token.
+
+Source: Blei (2004), §6.2.1, corrected: for each document in turn, with n the counts of all others,
+
+    p(c_d = path | rest) ∝ p(path | c_−d) Π_ℓ Γ(n_ℓ + Vη) / Γ(n_ℓ + m_ℓ + Vη) · Π_w Γ(n_ℓw + m_ℓw + η) / Γ(n_ℓw + η)
+    p(z_dn = ℓ  | rest) ∝ p(ℓ | z_d,−n) (n_ℓw + η) / (n_ℓ + Vη)
+
+m: the document's own tokens. Paths are those to every existing leaf, and below every existing inner node one that is
+new from there on (a new restaurant's first customer opens its first table with probability 1).
+
+How it is made fast. The loop is sequential, as Gibbs sampling is, but compiled whole. Three rules keep its inner loops
+tight on a CPU, where XLA emits a small loop as straight machine code: they hold scalars and slices only; every array is
+updated before it is read again, or only read, or only written (else it is copied); and a drawn level passes an
+optimization barrier (else each update draws it anew). log Γ at whole counts comes from tables. Scores of a level are
+sums over the document's words that are at this level, eight words × all places at a time. float64 throughout.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array
+from scipy.special import gammaln
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.trees.hyper import DirichletLevels, TreeHyper
+from lvsearch.inference.trees.state import Layout, Tokens, TreeState
+
+WORDS = 8
+"""Words whose scores are summed at a time."""
+
+
+class Tables(NamedTuple):
+    """What a sweep looks up; float64.
+
+    | field | shape | entry n |
+    |---|---|---|
+    | `word` | (level, counts) | log Γ(n + η_ℓ) |
+    | `total` | (level, counts) | log Γ(n + Vη_ℓ) |
+    | `customers`, `seats` | (docs + 1,) | log n; log(n + γ) |
+    | `topics`, `mass` | (level,) | η_ℓ; Vη_ℓ |
+    | `before`, `after` | (level,) | level prior: α_ℓ and what is unused (Dirichlet); the two parameters of the sticks |
+    | `log_branching` | () | log γ |
+    | `inverse_temperature` | () | 1 draws from the posterior; less flattens both conditionals |
+    """
+
+    word: Any
+    total: Any
+    customers: Any
+    seats: Any
+    topics: Any
+    mass: Any
+    before: Any
+    after: Any
+    log_branching: Any
+    inverse_temperature: Any
+
+
+def tables_of(
+    hyper: TreeHyper, n_words: int, n_docs: int, word_total: int, n_tokens: int, inverse_temperature: float = 1.0
+) -> Tables:
+    """word_total: the most tokens that one word has in the corpus."""
+    eta = hyper.topics[:, None]
+    if isinstance(hyper.levels, DirichletLevels):
+        before, after = hyper.levels.alpha, np.zeros(hyper.depth)
+    else:
+        a, b = hyper.levels.sticks()
+        before, after = np.full(hyper.depth, a), np.full(hyper.depth, b)
+    return Tables(
+        gammaln(np.arange(word_total + 1) + eta),
+        gammaln(np.arange(n_tokens + 1) + n_words * eta),
+        np.log(np.maximum(np.arange(n_docs + 1), 1)),
+        np.log(np.arange(n_docs + 1) + hyper.branching),
+        hyper.topics,
+        n_words * hyper.topics,
+        before,
+        after,
+        np.float64(np.log(hyper.branching)),
+        np.float64(inverse_temperature),
+    )
+
+
+def _get(array: Any, index: Any) -> Any:
+    return lax.dynamic_index_in_dim(array, index, 0, keepdims=False)
+
+
+def _put(array: Any, index: Any, value: Any) -> Any:
+    return lax.dynamic_update_index_in_dim(array, value, index, 0)
+
+
+def _look(table: Any, index: Any) -> Any:
+    return table.at[index].get(mode="promise_in_bounds")
+
+
+class _Randoms(NamedTuple):
+    path: Any
+    token: Any
+
+
+@partial(jax.jit, static_argnames=("layout", "longest", "most_tokens", "sticks", "tempered", "paths_fixed"))
+@counted
+def tree_sweep(
+    key: Array,
+    tokens: Tokens,
+    state: TreeState,
+    tables: Tables,
+    first: Any,
+    *,
+    layout: Layout,
+    longest: int,
+    most_tokens: int,
+    sticks: bool,
+    tempered: bool,
+    paths_fixed: bool = False,
+) -> tuple[TreeState, Array]:
+    """Documents from `first` on, and the document before which the loop stopped for want of a free place (else D).
+
+    longest, most_tokens: at least the most distinct words, and tokens, of a document. sticks: GEM levels instead of
+    Dirichlet. paths_fixed: draw levels only.
+    A sweep that stopped goes on with the same key and a roomier layout: random numbers are a document's and a token's.
+    """
+    n_docs, depth = state.paths.shape
+    n_words, n_places = state.node_word.shape
+    key_path, key_token = jax.random.split(key)
+    uniform = _Randoms(
+        jax.random.uniform(key_path, (n_docs,), jnp.float64),
+        jax.random.uniform(key_token, (state.levels.shape[0] + 1,), jnp.float64),
+    )
+    width = -(-longest // WORDS) * WORDS + WORDS
+    corpus = Tokens(
+        jnp.pad(jnp.asarray(tokens.cell_word), (0, width)),
+        jnp.asarray(tokens.doc_cells),
+        jnp.pad(jnp.asarray(tokens.word), (0, 1)),
+        jnp.pad(jnp.asarray(tokens.cell), (0, 1)),
+        jnp.asarray(tokens.doc_tokens),
+    )
+    of_level = [slice(layout[level], layout[level + 1]) for level in range(depth)]
+    each_level = jnp.arange(depth, dtype=jnp.int32)
+    zeros = jnp.zeros(width, jnp.int32)
+
+    def remove(d: Any, z: Any, path: Any, node_word: Any) -> tuple[Any, Any]:
+        """Without the document; and its own (cell, level) counts, flat."""
+        begin = corpus.doc_cells[d]
+
+        def one(t: Any, carry: Any) -> Any:
+            node_word, own = carry
+            level = _get(z, t)
+            at = _get(corpus.word, t) * n_places + _get(path, level)
+            cell = (_get(corpus.cell, t) - begin) * depth + level
+            return _put(node_word, at, _get(node_word, at) - 1), _put(own, cell, _get(own, cell) + 1)
+
+        own = jnp.zeros(width * depth, jnp.int32)
+        return lax.fori_loop(corpus.doc_tokens[d], corpus.doc_tokens[d + 1], one, (node_word, own))
+
+    def word_scores(d: Any, own: Any, node_word: Any, level: int) -> tuple[Any, Any]:
+        """Σ_w log Γ(n_w + m_w + η) − log Γ(n_w + η) of each place of the level; of a new node."""
+        begin, n_cells = corpus.doc_cells[d], corpus.doc_cells[d + 1] - corpus.doc_cells[d]
+
+        def pick(cell: Any, carry: Any) -> Any:
+            word, copies, n = carry
+            here = _get(own, cell * depth + level)
+            return (
+                _put(word, n, _get(corpus.cell_word, begin + cell)),
+                _put(copies, n, here),
+                n + (here > 0).astype(jnp.int32),
+            )
+
+        word, copies, n = lax.fori_loop(jnp.int32(0), n_cells, pick, (zeros, zeros, jnp.int32(0)))
+        n_here = layout[level + 1] - layout[level]
+        dims = lax.GatherDimensionNumbers((1,), (0,), (0, 1))
+        table, grid = tables.word[level], node_word.reshape(n_words, n_places)
+
+        def some(i: Any, total: Any) -> Any:
+            w = lax.dynamic_slice_in_dim(word, i * WORDS, WORDS)
+            m = lax.dynamic_slice_in_dim(copies, i * WORDS, WORDS)[:, None]
+            corner = jnp.stack([w, jnp.full_like(w, layout[level])], 1)
+            n_w = lax.gather(grid, corner, dims, (1, n_here), mode="promise_in_bounds")
+            return total + (_look(table, n_w + m) - _look(table, n_w)).sum(0)
+
+        scores = lax.fori_loop(jnp.int32(0), (n + WORDS - 1) // WORDS, some, jnp.zeros(n_here, jnp.float64))
+        return scores, (_look(table, copies) - table[0]).sum()
+
+    def draw_path(d: Any, own: Any, m: Any, node_word: Any, node_tokens: Any, documents: Any, parent: Any) -> Any:
+        """The place of the last existing node on the path; where it is no leaf, the path is new below it."""
+        customers, seats = _look(tables.customers, documents), _look(tables.seats, documents)
+        reach, new = [jnp.zeros(1, jnp.float64)], [jnp.zeros((), jnp.float64)]
+        for level in range(1, depth):
+            here, total = of_level[level], tables.total[level]
+            scores, fresh = word_scores(d, own, node_word, level)
+            scores = scores - _look(total, node_tokens[here] + m[level]) + _look(total, node_tokens[here])
+            above = parent[here]
+            chosen = customers[here] - _look(seats, above) + _look(reach[-1], above - layout[level - 1])
+            reach.append(jnp.where(documents[here] > 0, scores + chosen, -jnp.inf))
+            new.append(fresh - _get(total, m[level]) + total[0])
+        options = []
+        for level in range(depth - 1):
+            opened = tables.log_branching - seats[of_level[level]] + sum(new[level + 1 :])
+            options.append(reach[level] + opened)
+        options = jnp.concatenate([*options, reach[-1]])
+        if tempered:
+            options = options * tables.inverse_temperature
+        weights = jnp.exp(options - options.max())
+
+        def further(carry: Any) -> Any:
+            place, left = carry
+            return place + 1, left - _get(weights, place + 1)
+
+        begin = (jnp.int32(0), uniform.path[d] * weights.sum() - weights[0])
+        drawn, _ = lax.while_loop(lambda c: (c[1] >= 0) & (c[0] < n_places - 1), further, begin)
+        # rounding of the sum may run past the last option: never onto a free place
+        return jnp.where(weights[drawn] > 0, drawn, jnp.argmax(weights).astype(jnp.int32))
+
+    def add(d: Any, z: Any, path: Any, node_word: Any) -> Any:
+        def one(t: Any, node_word: Any) -> Any:
+            at = _get(corpus.word, t) * n_places + _get(path, _get(z, t))
+            return _put(node_word, at, _get(node_word, at) + 1)
+
+        return lax.fori_loop(corpus.doc_tokens[d], corpus.doc_tokens[d + 1], one, node_word)
+
+    def draw_levels(d: Any, z: Any, path: Any, node_word: Any, others: Any, m: Any) -> tuple[Any, Any, Any]:
+        """others: tokens of other documents at each node of the path. Returns z, node_word and m."""
+        place = [path[level] for level in range(depth)]
+        mass = others + tables.mass
+
+        def one(t: Any, carry: Any) -> Any:
+            drawn_levels, node_word, m = carry
+            row, old = _get(corpus.word, t) * n_places, _get(z, t)
+            at = row + _get(path, old)
+            node_word = _put(node_word, at, _get(node_word, at) - 1)
+            m = m - (each_level == old)
+            total, cumulative, left = jnp.float64(0), [], jnp.float64(1)
+            for level in range(depth):
+                prior = tables.before[level] + m[level]
+                if sticks:
+                    deeper = sum((m[j] for j in range(level + 1, depth)), jnp.int32(0))
+                    both = prior + tables.after[level] + deeper
+                    prior, left = (left * prior / both, left * (tables.after[level] + deeper) / both)
+                    prior = prior if level < depth - 1 else prior + left
+                weight = prior * (_get(node_word, row + place[level]) + tables.topics[level]) / (mass[level] + m[level])
+                total = total + (weight**tables.inverse_temperature if tempered else weight)
+                cumulative.append(total)
+            x = _get(uniform.token, t) * total
+            drawn = sum(((x >= cumulative[level]).astype(jnp.int32) for level in range(depth - 1)), jnp.int32(0))
+            drawn = lax.optimization_barrier(drawn)
+            at = row + _get(path, drawn)
+            drawn_levels = _put(drawn_levels, t - begin, drawn)
+            return drawn_levels, _put(node_word, at, _get(node_word, at) + 1), m + (each_level == drawn)
+
+        begin, end = corpus.doc_tokens[d], corpus.doc_tokens[d + 1]
+        drawn_levels, node_word, m = lax.fori_loop(begin, end, one, (jnp.zeros(most_tokens, jnp.int32), node_word, m))
+        old = lax.dynamic_slice_in_dim(z, begin, most_tokens)
+        kept = jnp.where(jnp.arange(most_tokens) < end - begin, drawn_levels, old)
+        return lax.dynamic_update_slice_in_dim(z, kept, begin, 0), node_word, m
+
+    def document(carry: Any) -> Any:
+        z, paths, node_word, node_tokens, documents, parent, d, _ = carry
+        path = paths[d]
+        node_word, own = remove(d, z, path, node_word)
+        m = own.reshape(-1, depth).sum(0, dtype=jnp.int32)
+        node_tokens = node_tokens.at[path].add(-m)
+        documents = documents.at[path].add(-1)
+        last = path[depth - 1] if paths_fixed else draw_path(d, own, m, node_word, node_tokens, documents, parent)
+        nodes: list[Any] = [None] * depth
+        at = last
+        for level in range(depth - 1, -1, -1):
+            free = layout[level] + jnp.argmin(documents[of_level[level]]).astype(jnp.int32)
+            exists = last >= layout[level]
+            nodes[level] = jnp.where(exists, at, free)
+            at = jnp.where(exists, parent[at], at)
+        for level in range(1, depth):
+            parent = _put(parent, nodes[level], nodes[level - 1])
+        path = jnp.stack(nodes)
+        documents = documents.at[path].add(1)
+        node_word = add(d, z, path, node_word)
+        others = node_tokens[path]
+        z, node_word, m = draw_levels(d, z, path, node_word, others, m)
+        node_tokens = node_tokens.at[path].set(others + m)
+        crowded = [(documents[of_level[level]] > 0).all() for level in range(1, depth)]
+        full = jnp.stack(crowded).any() if crowded else jnp.asarray(False)
+        return z, _put(paths, d, path), node_word, node_tokens, documents, parent, d + 1, full
+
+    begin = (
+        jnp.pad(jnp.asarray(state.levels), (0, most_tokens)),
+        *(jnp.asarray(leaf) for leaf in (state.paths, jnp.reshape(state.node_word, -1))),
+        *(jnp.asarray(leaf) for leaf in state[3:]),
+        jnp.asarray(first, jnp.int32),
+        jnp.asarray(False),
+    )
+    z, paths, node_word, *rest, stopped, _ = lax.while_loop(lambda c: (c[-2] < n_docs) & ~c[-1], document, begin)
+    return TreeState(z[:-most_tokens], paths, node_word.reshape(n_words, n_places), *rest), stopped

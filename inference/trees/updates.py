@@ -1,0 +1,134 @@
+"""Draws of the hyper-parameters given a tree and its allocation, each by slice sampling on the log scale.
+
+γ | c: p(c | γ) of the nested process; α or (m, π) | z: the level prior's integral; η_ℓ | w, c, z: one value for the
+topics of each level. A Gamma prior for each positive number, a uniform one for m. Slice sampling needs no tuning: the
+interval steps out until the density falls below the slice, and shrinks towards the point that it came from (Neal 2003,
+Figs 3, 5).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from lvsearch.inference.trees.density import Allocation, log_paths, log_words
+from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper
+from lvsearch.models.hyperpriors import GammaPrior
+
+WIDTH, MOST_STEPS = 1.0, 50
+
+
+class TreePriors(NamedTuple):
+    """The prior of each kind of hyper-parameter that is to be drawn; None keeps it at its given value.
+
+    `levels` is the prior of each α_ℓ, or of the scale π (m is then uniform on (0, 1)); `topics` of each η_ℓ.
+    """
+
+    branching: GammaPrior | None = None
+    levels: GammaPrior | None = None
+    topics: GammaPrior | None = None
+
+
+FIXED = TreePriors()
+
+
+def slice_draw(rng: np.random.Generator, log_density: Callable[[float], float], at: float) -> float:
+    """One step from `at` on the line that leaves exp(log_density) in place."""
+    height = log_density(at) + np.log(rng.random())
+    low = at - WIDTH * rng.random()
+    high = low + WIDTH
+    for _ in range(MOST_STEPS):
+        if log_density(low) < height:
+            break
+        low -= WIDTH
+    for _ in range(MOST_STEPS):
+        if log_density(high) < height:
+            break
+        high += WIDTH
+    while True:
+        new = low + (high - low) * rng.random()
+        if log_density(new) >= height:
+            return new
+        low, high = (new, high) if new < at else (low, new)
+
+
+def positive_draw(
+    rng: np.random.Generator, log_likelihood: Callable[[float], float], at: float, prior: GammaPrior
+) -> float:
+    """A positive number with a Gamma prior, drawn on the log scale."""
+
+    def log_density(log_x: float) -> float:
+        if not -700 < log_x < 700:
+            return -np.inf
+        x = float(np.exp(log_x))
+        return log_likelihood(x) + float(prior.shape) * log_x - float(prior.rate) * x
+
+    return float(np.exp(slice_draw(rng, log_density, float(np.log(at)))))
+
+
+def draw_hyper(
+    rng: np.random.Generator,
+    counts: scipy.sparse.csr_array,
+    allocation: Allocation,
+    hyper: TreeHyper,
+    priors: TreePriors,
+) -> TreeHyper:
+    """Every hyper-parameter that has a prior, in turn."""
+    if priors.branching is not None:
+        gamma = positive_draw(rng, lambda g: log_paths(allocation.paths, g), hyper.branching, priors.branching)
+        hyper = hyper._replace(branching=gamma)
+    if priors.levels is not None:
+        hyper = hyper._replace(levels=_draw_levels(rng, counts, allocation, hyper.levels, priors.levels))
+    if priors.topics is not None:
+        topics = hyper.topics.copy()
+        for level in range(hyper.depth):
+            paths, at = allocation.paths[:, level : level + 1], allocation.level_counts[:, level : level + 1]
+            here = Allocation(paths, at)
+
+            def of_level(eta: float, here: Allocation = here) -> float:
+                return log_words(counts, here, np.array([eta]))
+
+            topics[level] = positive_draw(rng, of_level, float(topics[level]), priors.topics)
+        hyper = hyper._replace(topics=topics)
+    return hyper
+
+
+def _draw_levels(
+    rng: np.random.Generator,
+    counts: scipy.sparse.csr_array,
+    allocation: Allocation,
+    levels: DirichletLevels | GEMLevels,
+    prior: GammaPrior,
+) -> DirichletLevels | GEMLevels:
+    document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    m = np.zeros((counts.shape[0], allocation.level_counts.shape[1]))
+    np.add.at(m, document, allocation.level_counts)
+    if isinstance(levels, GEMLevels):
+        share = levels.mean_share
+
+        def of_log_odds(x: float) -> float:
+            if not -30 < x < 30:
+                return -np.inf
+            value = 1 / (1 + np.exp(-x))  # a uniform prior on m is m (1 − m) on its log-odds
+            likelihood = levels._replace(mean_share=value).log_evidence(m).sum()
+            return float(likelihood + np.log(value) + np.log1p(-value))
+
+        x = slice_draw(rng, of_log_odds, float(np.log(share) - np.log1p(-share)))
+        levels = levels._replace(mean_share=float(1 / (1 + np.exp(-x))))
+        moved = levels
+
+        def of_scale(scale: float) -> float:
+            return float(moved._replace(scale=scale).log_evidence(m).sum())
+
+        return levels._replace(scale=positive_draw(rng, of_scale, levels.scale, prior))
+    alpha = levels.alpha.copy()
+    for level in range(len(alpha)):
+
+        def of_alpha(value: float, level: int = level) -> float:
+            other = alpha.copy()
+            other[level] = value
+            return float(DirichletLevels(other).log_evidence(m).sum())
+
+        alpha[level] = positive_draw(rng, of_alpha, float(alpha[level]), prior)
+    return DirichletLevels(alpha)

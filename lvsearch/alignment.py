@@ -1,0 +1,84 @@
+"""Which component of one fit is which of another: across runs of one size, and across sizes, where components split.
+
+Components are matched by the units they share. With r and s the two fits' shares of each unit (rows summing to 1), the
+overlap of j and k is Σ_n r_nj s_nk units; matching maximises the total of overlap / (units of either) by the assignment
+problem, so that no component is used twice.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+SHARE = 0.15
+"""Of a component's units: a part smaller than this is no part of a split or merger."""
+
+
+@dataclass(frozen=True)
+class ComponentMap:
+    """How the components of two fits correspond.
+
+    | field | meaning |
+    |---|---|
+    | `overlap` | units shared: a row per component of the first fit, a column per component of the second |
+    | `matched` | (component of the first, component of the second), the best assignment |
+    | `parts` | component of the first -> those of the second that have at least 15 % of its units, largest first |
+    """
+
+    overlap: pd.DataFrame
+    matched: tuple[tuple[int, int], ...]
+    parts: dict[int, tuple[int, ...]]
+
+    @property
+    def splits(self) -> dict[int, tuple[int, ...]]:
+        """The components of the first fit that are several in the second."""
+        return {one: several for one, several in self.parts.items() if len(several) > 1}
+
+    @property
+    def merges(self) -> dict[int, tuple[int, ...]]:
+        """Component of the second fit -> those of the first, several, of which it has a part."""
+        sources: dict[int, list[int]] = {}
+        for one, several in self.parts.items():
+            for other in several:
+                sources.setdefault(other, []).append(one)
+        return {other: tuple(ones) for other, ones in sources.items() if len(ones) > 1}
+
+    def describe(self) -> str:
+        """Such as "0 → 2, 1 → 0 + 3 (61 %, 39 %), 2 → 1"."""
+        words = []
+        for one, several in self.parts.items():
+            total = float(self.overlap.loc[one].sum())
+            shares = ", ".join(f"{self.overlap.loc[one, other] / max(total, 1e-12):.0%}" for other in several)
+            words.append(f"{one} → {' + '.join(map(str, several))}{f' ({shares})' if len(several) > 1 else ''}")
+        return ", ".join(words)
+
+    def order(self) -> np.ndarray:
+        """The second fit's components in the order of the first's, those without a partner last."""
+        partner = [second for _, second in self.matched]
+        return np.array([*partner, *(k for k in range(self.overlap.shape[1]) if k not in partner)])
+
+
+def component_map(
+    first: Float[np.ndarray, "units component"], second: Float[np.ndarray, "units other"]
+) -> ComponentMap:
+    """Match the components of two fits by their shares of the same units, such as `transform` gives.
+
+    Raises ValueError for shares of other units, or that are negative or no numbers.
+    """
+    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    for name, shares in (("first", first), ("second", second)):
+        if shares.ndim != 2 or not np.all(shares >= 0):  # also for NaN
+            raise ValueError(f"got {name} of shape {shares.shape}, expected shares ≥ 0, (units, components)")
+    if len(first) != len(second):
+        raise ValueError(f"got shares of {len(first)} and of {len(second)} units, expected the same units in both")
+    from scipy.optimize import linear_sum_assignment  # a tenth of a second that only this needs
+
+    overlap = first.T @ second
+    either = first.sum(0)[:, None] + second.sum(0) - overlap
+    rows, columns = linear_sum_assignment(-overlap / np.maximum(either, 1e-12))
+    parts = {}
+    for one, shared in enumerate(overlap):
+        large = np.flatnonzero(shared >= SHARE * max(shared.sum(), 1e-12))
+        parts[one] = tuple(int(k) for k in large[np.argsort(-shared[large], kind="stable")])
+    return ComponentMap(pd.DataFrame(overlap), tuple(zip(rows.tolist(), columns.tolist(), strict=True)), parts)

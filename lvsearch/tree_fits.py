@@ -1,0 +1,240 @@
+"""`lv.fit_tree`: a tree of topics of a corpus, by collapsed Gibbs sampling; and the tree of a mean-field fit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from lvsearch.corpus import Corpus
+from lvsearch.fitted import FittedModel
+from lvsearch.inference.trees import (
+    NEW,
+    Allocation,
+    DocumentPaths,
+    TreeHyper,
+    TreePriors,
+    TreeTopics,
+    TreeTrace,
+    agglomerated_start,
+    describe_documents,
+    sample_tree,
+    tree_hyper,
+    tree_topics,
+)
+from lvsearch.inference.unit_scores import site_value
+from lvsearch.models.hlda import HLDA
+from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.topic_tree import TopicTree, TreeNode
+
+MOST_AGGLOMERATED = 4000
+"""Documents up to which the first chain starts from a dendrogram, whose distances are documents², 8 bytes each."""
+INFERRED = TreePriors(GammaPrior(1.0, 1.0), GammaPrior(1.0, 0.1), GammaPrior(1.0, 1.0))
+
+
+@dataclass(frozen=True)
+class FittedTree:
+    """The most probable tree that some chains visited, as people use it; scores in nats, higher is better.
+
+    New documents are a `Corpus` on the training vocabulary (`training.encode(texts)` makes one and reports unknown
+    words, which are left out), or counts over it; ValueError otherwise. They are described given this one tree, with
+    topics at their posterior means.
+
+    | field | meaning |
+    |---|---|
+    | `model` | as it was passed |
+    | `training` | the corpus |
+    | `traces` | one per chain, the best first |
+    """
+
+    model: HLDA
+    training: Corpus
+    traces: tuple[TreeTrace, ...]
+
+    @property
+    def allocation(self) -> Allocation:
+        """Paths of the training documents and levels of their tokens."""
+        return self.traces[0].best
+
+    @property
+    def hyper(self) -> TreeHyper:
+        """γ, α and η at this state."""
+        return self.traces[0].best_hyper
+
+    @property
+    def log_joint(self) -> float:
+        """log p(words, levels, paths) of this state, topics and proportions integrated out."""
+        return self.traces[0].best_log_joint
+
+    @property
+    def topics(self) -> TreeTopics:
+        """Topics at their posterior means, and the paths open to a new document."""
+        return tree_topics(self.training.counts, self.allocation, self.hyper)
+
+    def tree(self, n_words: int = 10, n_examples: int = 3) -> TopicTree:
+        """The tree with top words, document counts and example documents; `number` orders nodes as `transform` does."""
+        return TopicTree(tuple(node for node, _ in self._numbered(n_words, n_examples)))
+
+    def describe(self, data: Any, samples: int = 200, seed: int = 0) -> pd.DataFrame:
+        """A row per document: log_likelihood and its standard_error, the most probable path (numbers of `tree()`'s
+        nodes, "new" beyond them) and its probability, and the expected share of each level.
+        """
+        result, topics = self._documents(data, samples, seed)
+        number = {label: node.number for node, label in self._numbered(1, 0)} | {NEW: "new"}
+        best = result.posterior.argmax(1)
+        frame = pd.DataFrame(
+            {
+                "log_likelihood": result.log_likelihood,
+                "standard_error": result.standard_error,
+                "path": [" → ".join(str(number[node]) for node in topics.paths[p].tolist()) for p in best],
+                "probability": result.posterior[np.arange(len(best)), best],
+            }
+        )
+        for level in range(result.levels.shape[1]):
+            frame[f"level {level}"] = result.levels[:, level]
+        return frame
+
+    def path_posterior(self, data: Any, samples: int = 200, seed: int = 0) -> pd.DataFrame:
+        """p(path | document), a row per document, a column per path: each leaf, and below each inner node a new one."""
+        result, topics = self._documents(data, samples, seed)
+        number = {label: node.number for node, label in self._numbered(1, 0)} | {NEW: "new"}
+        names = [" → ".join(str(number[node]) for node in path) for path in topics.paths.tolist()]
+        return pd.DataFrame(result.posterior, columns=names)
+
+    def transform(self, data: Any, samples: int = 200, seed: int = 0) -> Float[np.ndarray, "docs node"]:
+        """p(the document's path passes each node of `tree()`); the root's column is 1, a level's sums to 1 less what
+        goes to new nodes."""
+        result, topics = self._documents(data, samples, seed)
+        labels = [label for _, label in self._numbered(1, 0)]
+        passes = np.array([[(path == label).any() for label in labels] for path in topics.paths], np.float64)
+        return result.posterior @ passes
+
+    def score_units(self, data: Any, samples: int = 200, seed: int = 0) -> Float[np.ndarray, " docs"]:
+        """log p(document | this tree), estimated, one per document; `describe` gives standard errors."""
+        return self._documents(data, samples, seed)[0].log_likelihood
+
+    def score(self, data: Any, samples: int = 200, seed: int = 0) -> float:
+        """The sum of `score_units`."""
+        return float(self.score_units(data, samples, seed).sum())
+
+    def _documents(self, data: Any, samples: int, seed: int) -> tuple[DocumentPaths, TreeTopics]:
+        counts, topics = self.training.like_this(data).counts, self.topics
+        return describe_documents(topics, self.hyper, counts, jax.random.key(seed), samples=samples), topics
+
+    def _numbered(self, n_words: int, n_examples: int) -> list[tuple[TreeNode, int]]:
+        """(node, its label in the allocation), the root first, siblings by documents."""
+        paths, level_counts = self.allocation
+        counts = self.training.counts
+        document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+        lengths = np.maximum(np.asarray(counts.sum(1)).ravel(), 1)
+        per_level = np.zeros((counts.shape[0], paths.shape[1]))
+        np.add.at(per_level, document, level_counts)
+        topics = self.topics
+        row = {label: i for i, label in enumerate(topics.nodes.tolist())}
+        vocabulary, names = np.asarray(self.training.vocabulary, dtype=object), self.training.document_names
+        found: list[tuple[TreeNode, int]] = []
+
+        def add(label: int, parent: int | None, level: int, members: np.ndarray) -> None:
+            beta = topics.topics[row[label]]
+            words = tuple((str(vocabulary[w]), float(beta[w])) for w in np.argsort(-beta, kind="stable")[:n_words])
+            share = per_level[members, level] / lengths[members]
+            chosen = members[np.argsort(-share, kind="stable")[:n_examples]]
+            examples = tuple(f"document {d}" if names is None else names[d] for d in chosen.tolist())
+            tokens = float(per_level[members, level].sum())
+            number = len(found)
+            found.append((TreeNode(number, parent, level, float(len(members)), tokens, words, examples), label))
+            if level + 1 < paths.shape[1]:
+                below, sizes = np.unique(paths[members, level + 1], return_counts=True)
+                for child in below[np.argsort(-sizes, kind="stable")].tolist():
+                    add(child, number, level + 1, members[paths[members, level + 1] == child])
+
+        add(int(paths[0, 0]), None, 0, np.arange(len(paths)))
+        return found
+
+
+def fit_tree(
+    model: HLDA,
+    data: Any,
+    *,
+    sweeps: int = 200,
+    chains: int = 1,
+    infer: bool = False,
+    temperatures: Sequence[float] = (),
+    seed: int = 0,
+) -> FittedTree:
+    """A tree of topics by collapsed Gibbs sampling: how many branches there are is part of the answer.
+
+    model: `lv.models.HLDA(depth=3, branching=…, levels=…, topics=…)`. data: a `Corpus`, or counts.
+    sweeps: of each of `chains` chains, the first from a dendrogram of the documents, the others from starts drawn from
+    the prior; the most probable state of all is kept. infer: draw γ, each α and each η too, under Gamma priors of means
+    1, 10 and 1. temperatures: of the first sweeps, above 1 anneals.
+
+    `lv.fit` and `lv.search` fit the same model by mean field on a truncated tree instead.
+    Raises ValueError for bad data and settings, and for a model whose paths have several lengths.
+    """
+    if not isinstance(model, HLDA):
+        raise ValueError(f"got {model!r}, expected a model such as lv.models.HLDA() (with its parentheses)")
+    if model.lengths != (model.depth,):
+        raise ValueError(
+            f"got paths of {', '.join(map(str, model.lengths))} levels; the sampler's all reach level {model.depth}: "
+            "leave lengths out, or use lv.fit"
+        )
+    training = data if isinstance(data, Corpus) else Corpus.of(data)
+    hyper = tree_hyper(model.depth, float(model.branching), model.levels, model.topics)
+    traces = sample_tree(
+        training.counts,
+        hyper,
+        jax.random.key(seed),
+        sweeps=sweeps,
+        chains=chains,
+        starts=(agglomerated_start(training.counts, hyper),) if len(training) <= MOST_AGGLOMERATED else (),
+        priors=INFERRED if infer else TreePriors(),
+        temperatures=temperatures,
+    )
+    return FittedTree(model, training, traces)
+
+
+def mean_field_tree(
+    fitted: FittedModel, n_words: int = 10, n_examples: int = 3, min_documents: float | int = 0.5
+) -> TopicTree:
+    """The tree of `lv.fit(lv.models.HLDA(…), …)`: nodes that at least `min_documents` documents are expected to pass.
+
+    Document counts are expected; tokens are not told apart by level and given as NaN. ValueError for another model.
+    """
+    model = fitted.model
+    if not isinstance(model, HLDA):
+        raise ValueError(f"got a fit of {type(model).__name__}, expected one of HLDA")
+    passes, begin = fitted.transform(fitted.training), 0
+    size = fitted.estimate.size
+    assert isinstance(fitted.training, Corpus)
+    names, vocabulary = fitted.training.document_names, np.asarray(fitted.training.vocabulary, dtype=object)
+    through = {n: np.zeros((len(passes), *size[: n - 1])) for n in range(1, model.depth + 1)}
+    for n in model.lengths:
+        width = int(np.prod(size[: n - 1]))
+        ends = passes[:, begin : begin + width].reshape(-1, *size[: n - 1])
+        begin += width
+        for level in range(1, n + 1):
+            through[level] = through[level] + ends.sum(axis=tuple(range(level, n)))
+    nodes: list[TreeNode] = []
+
+    def add(index: tuple[int, ...], parent: int | None) -> None:
+        level = len(index) + 1
+        weight = through[level][(slice(None), *index)]
+        if parent is not None and weight.sum() < min_documents:
+            return
+        beta = np.asarray(site_value(fitted.estimate, f"topic_word_{level}"))[index]
+        words = tuple((str(vocabulary[w]), float(beta[w])) for w in np.argsort(-beta, kind="stable")[:n_words])
+        chosen = np.argsort(-weight, kind="stable")[:n_examples]
+        examples = tuple(f"document {d}" if names is None else names[d] for d in chosen.tolist())
+        number = len(nodes)
+        nodes.append(TreeNode(number, parent, level - 1, float(weight.sum()), float("nan"), words, examples))
+        if level < model.depth:
+            below = through[level + 1].sum(0)[index]
+            for child in np.argsort(-below, kind="stable").tolist():
+                add((*index, child), number)
+
+    add((), None)
+    return TopicTree(tuple(nodes))

@@ -1,0 +1,27 @@
+"""What the components of a mixture can be; one kind a file, all with the face of `component.Component`."""
+
+from lvsearch.models.components.bernoulli import BernoulliComponents
+from lvsearch.models.components.component import (
+    Component,
+    log_likelihood,
+    log_normalisers,
+    log_predictive,
+    log_prior,
+)
+from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.components.full_covariance import FullCovarianceComponents
+from lvsearch.models.components.known_covariance import KnownCovarianceComponents
+from lvsearch.models.components.multinomial import MultinomialComponents
+
+__all__ = [
+    "BernoulliComponents",
+    "Component",
+    "DiagonalComponents",
+    "FullCovarianceComponents",
+    "KnownCovarianceComponents",
+    "MultinomialComponents",
+    "log_likelihood",
+    "log_normalisers",
+    "log_predictive",
+    "log_prior",
+]

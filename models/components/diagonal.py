@@ -1,0 +1,107 @@
+"""Gaussian components with independent columns, mean and precision of each integrated out."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.standard import (
+    location_and_scale,
+    location_parameter,
+    positive_parameter,
+    standardised,
+)
+from lvsearch.models.exponential.scalars import LOG_2PI
+from lvsearch.models.families import Family, NormalGamma, NormalGammaStatistics
+from lvsearch.models.units import Row
+
+
+class DiagonalComponents(Component):
+    """x_d = location_d + scale_d y_d, y_d ~ Normal(μ_d, 1/τ_d), μ_d | τ_d ~ Normal(0, 1/(κτ_d)), τ_d ~ Gamma(a, b).
+
+    location, scale: a number, or one per column; they only choose the unit in which the rest is said. The defaults
+        expect data of mean 0 and standard deviation 1; `scaled_to(values)` takes both from the data.
+    pseudo_count: κ; how many rows the prior of a mean is worth.
+    shape, rate: a and b; a component's variance is around rate/shape of scale².
+
+    Missing cells are left out.
+    """
+
+    location: np.ndarray
+    scale: np.ndarray
+    pseudo_count: np.ndarray
+    shape: np.ndarray
+    rate: np.ndarray
+
+    estimated: ClassVar[bool] = False
+    axes: ClassVar[tuple[str, ...]] = ("dim",)
+
+    def __init__(
+        self,
+        location: Any = 0.0,
+        scale: Any = 1.0,
+        pseudo_count: Any = 0.1,
+        shape: Any = 2.0,
+        rate: Any = 0.5,
+    ):
+        self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
+        self.pseudo_count = positive_parameter("pseudo_count", pseudo_count)
+        self.shape, self.rate = positive_parameter("shape", shape), positive_parameter("rate", rate)
+
+    @classmethod
+    def scaled_to(cls, values: Any, pseudo_count: Any = 0.1, shape: Any = 2.0, rate: Any = 0.5) -> "DiagonalComponents":
+        """With the columns' means and standard deviations as location and scale. values: (rows, columns), NaN missing.
+
+        Raises ValueError for a column that does not vary.
+        """
+        return cls(*location_and_scale(values), pseudo_count, shape, rate)
+
+    @property
+    def family(self) -> Family:
+        return self.prior_family
+
+    @property
+    def prior_family(self) -> Family:
+        return NormalGamma()
+
+    def describe(self) -> str:
+        return (
+            f"Gaussians with independent columns (location {words(self.location)}, scale {words(self.scale)}, "
+            f"pseudo_count {words(self.pseudo_count)}, precision ~ Gamma({words(self.shape)}, rate {words(self.rate)}))"
+        )
+
+    def check(self, units: Row) -> None:
+        """Any real cells will do."""
+
+    def prior(self, n_dims: int) -> NormalGammaStatistics:
+        zero = jnp.zeros(n_dims)
+        return NormalGammaStatistics(zero + (self.shape - 0.5), zero + self.rate, zero, zero + self.pseudo_count)
+
+    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
+        return standardised(unit, self.location, self.scale)
+
+    def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> NormalGammaStatistics:
+        seen = observed.astype(coordinates.dtype)
+        return NormalGammaStatistics(0.5 * seen, 0.5 * coordinates**2, coordinates, seen)
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        per_cell = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), coordinates.shape)
+        return jnp.where(observed, per_cell, 0.0).sum().astype(coordinates.dtype)
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """None: a component on one row, its variance shrinking, has a density without bound."""
+        return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
+
+    def plug_in(self) -> Component:
+        raise ValueError(
+            "Gaussian components of free variance have no plug-in form: the likelihood grows without bound as one of "
+            'them shrinks onto a row. Use evidence="marginal", or KnownCovarianceComponents'
+        )
+
+    def draw(self, key: Array, statistics: NormalGammaStatistics, unit: Row) -> Float[Array, " dim"]:
+        mean, precision = self.family.value(statistics)
+        noise = jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(precision)
+        return self.location + self.scale * (mean + noise)

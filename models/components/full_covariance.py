@@ -1,0 +1,115 @@
+"""Gaussian components with a covariance matrix of their own, mean and precision matrix integrated out."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components.component import Component, refuse_partial_rows, words
+from lvsearch.models.components.standard import (
+    location_and_scale,
+    location_parameter,
+    positive_parameter,
+    standardised,
+)
+from lvsearch.models.exponential.scalars import LOG_2PI
+from lvsearch.models.families import Family, NormalWishart, NormalWishartStatistics
+from lvsearch.models.units import Row
+
+
+class FullCovarianceComponents(Component):
+    """x = location + scale · y, y ~ Normal(μ, Λ⁻¹), Λ ~ Wishart(ν, (spread · I)⁻¹), μ | Λ ~ Normal(0, (κΛ)⁻¹).
+
+    location, scale: a number, or one per column, as in `DiagonalComponents`; `scaled_to(values)` takes both from data.
+    pseudo_count: κ; how many rows the prior of a mean is worth.
+    excess_degrees: ν − (D − 1) > 0, the same meaning in any number of columns; with 2 or less the covariance has no
+        prior mean.
+    spread: a component's covariance is around spread / (ν − D − 1) · I, in units of scale².
+
+    Rows must be whole.
+    """
+
+    location: np.ndarray
+    scale: np.ndarray
+    pseudo_count: np.ndarray
+    excess_degrees: np.ndarray
+    spread: np.ndarray
+
+    estimated: ClassVar[bool] = False
+    axes: ClassVar[tuple[str, ...]] = ("dim", "dim")
+
+    def __init__(
+        self,
+        location: Any = 0.0,
+        scale: Any = 1.0,
+        pseudo_count: Any = 0.1,
+        excess_degrees: Any = 4.0,
+        spread: Any = 0.5,
+    ):
+        self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
+        self.pseudo_count = positive_parameter("pseudo_count", pseudo_count)
+        self.excess_degrees = positive_parameter("excess_degrees", excess_degrees)
+        self.spread = positive_parameter("spread", spread)
+
+    @classmethod
+    def scaled_to(
+        cls, values: Any, pseudo_count: Any = 0.1, excess_degrees: Any = 4.0, spread: Any = 0.5
+    ) -> "FullCovarianceComponents":
+        """With the columns' means and standard deviations as location and scale. values: (rows, columns).
+
+        Raises ValueError for a column that does not vary.
+        """
+        return cls(*location_and_scale(values), pseudo_count, excess_degrees, spread)
+
+    @property
+    def family(self) -> Family:
+        return self.prior_family
+
+    @property
+    def prior_family(self) -> Family:
+        return NormalWishart()
+
+    def describe(self) -> str:
+        return (
+            f"Gaussians with full covariance (location {words(self.location)}, scale {words(self.scale)}, pseudo_count "
+            f"{words(self.pseudo_count)}, excess_degrees {words(self.excess_degrees)}, spread {words(self.spread)})"
+        )
+
+    def check(self, units: Row) -> None:
+        refuse_partial_rows(units, "columns depend on each other")
+
+    def prior(self, n_dims: int) -> NormalWishartStatistics:
+        zero = jnp.zeros(n_dims)
+        degrees, count = zero.sum() + (self.excess_degrees - 1), zero.sum() + self.pseudo_count
+        return NormalWishartStatistics(degrees, jnp.eye(n_dims) * self.spread, zero, count)
+
+    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
+        return standardised(unit, self.location, self.scale)
+
+    def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> NormalWishartStatistics:
+        whole = observed.all().astype(coordinates.dtype)
+        y = whole * coordinates
+        return NormalWishartStatistics(whole, y[:, None] * y, y, whole)
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        total = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), coordinates.shape).sum()
+        return jnp.where(observed.all(), total, 0.0).astype(coordinates.dtype)
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """None: a component on few rows has a density without bound."""
+        return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
+
+    def plug_in(self) -> Component:
+        raise ValueError(
+            "Gaussian components of free covariance have no plug-in form: the likelihood grows without bound as one of "
+            'them shrinks onto a row. Use evidence="marginal", or KnownCovarianceComponents'
+        )
+
+    def draw(self, key: Array, statistics: NormalWishartStatistics, unit: Row) -> Float[Array, " dim"]:
+        mean, precision = self.family.value(statistics)
+        factor = jnp.linalg.cholesky(precision)
+        noise = jax.random.normal(key, mean.shape, mean.dtype)
+        offset = jax.scipy.linalg.solve_triangular(factor, noise, trans=1, lower=True)
+        return self.location + self.scale * (mean + offset)

@@ -1,0 +1,82 @@
+"""Components of rows of counts: how a row's total falls to the columns."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float
+from scipy.special import gammaln as scipy_gammaln
+from scipy.special import xlogy
+
+from lvsearch.models.components.component import Component, refuse_partial_rows, words
+from lvsearch.models.components.standard import positive_parameter
+from lvsearch.models.families import Dirichlet, Family, PointSimplex
+from lvsearch.models.units import Row
+
+
+class MultinomialComponents(Component):
+    """x ~ Multinomial(n, θ), n = Σ_d x_d the row's total (given, not modelled), θ ~ Dirichlet(concentration, …).
+
+    concentration: pseudo-counts of every column, positive. Cells are whole numbers ≥ 0 and rows must be whole.
+    """
+
+    concentration: np.ndarray
+    estimated: bool = eqx.field(static=True)
+
+    axes: ClassVar[tuple[str, ...]] = ("dim",)
+
+    def __init__(self, concentration: Any = 0.5, estimated: bool = False):
+        self.concentration = positive_parameter("concentration", concentration)
+        self.estimated = estimated
+
+    @property
+    def family(self) -> Family:
+        return PointSimplex() if self.estimated else self.prior_family
+
+    @property
+    def prior_family(self) -> Family:
+        return Dirichlet()
+
+    def describe(self) -> str:
+        if self.estimated:
+            return "multinomial counts (probabilities estimated)"
+        return f"multinomial counts (probabilities ~ Dirichlet, {words(self.concentration)} per column)"
+
+    def check(self, units: Row) -> None:
+        refuse_partial_rows(units, "the counts of a row share its total")
+        values = np.asarray(units.value)[np.asarray(units.observed)]
+        wrong = values[(values < 0) | (values != np.floor(values))]
+        if wrong.size:
+            raise ValueError(
+                f"got a cell with {float(wrong[0])!r} for MultinomialComponents, expected whole numbers ≥ 0"
+            )
+
+    def prior(self, n_dims: int) -> Float[Array, " dim"]:
+        return jnp.zeros(n_dims) + (self.concentration - 1)
+
+    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
+        return jnp.where(jnp.asarray(unit.observed).all(), jnp.asarray(unit.value), 0.0)
+
+    def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, " dim"]:
+        return coordinates
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        return gammaln(coordinates.sum() + 1) - gammaln(coordinates + 1).sum()
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """The saturated model, θ_d = x_d / n (Gibbs' inequality)."""
+        x = np.where(np.asarray(units.observed).all(-1, keepdims=True), np.asarray(units.value, np.float64), 0.0)
+        n = x.sum(-1, keepdims=True)
+        coefficient = scipy_gammaln(n[:, 0] + 1) - scipy_gammaln(x + 1).sum(-1)
+        return coefficient + xlogy(x, x / np.where(n > 0, n, 1)).sum(-1)
+
+    def plug_in(self) -> "MultinomialComponents":
+        return MultinomialComponents(self.concentration, estimated=True)
+
+    def draw(self, key: Array, statistics: Float[Array, " dim"], unit: Row) -> Float[Array, " dim"]:
+        """With the total of `unit`."""
+        total = jnp.asarray(unit.value).sum()
+        return jax.random.multinomial(key, total, jnp.exp(statistics), dtype=statistics.dtype)

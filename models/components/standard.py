@@ -1,0 +1,60 @@
+"""Data shifted and scaled: the coordinates that Gaussian components share, and how they are chosen from data."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.models.contract import hyperparameter
+from lvsearch.models.units import Row
+
+
+def location_parameter(value: Any) -> np.ndarray:
+    """A number, or one per column."""
+    array = hyperparameter(value)
+    if array.ndim > 1:
+        raise ValueError(f"got location of shape {array.shape}, expected one number, or one per column")
+    return array
+
+
+def positive_parameter(name: str, value: Any, ndim: int = 0) -> np.ndarray:
+    """A positive number; with ndim 1, or one per column."""
+    array = hyperparameter(value)
+    if array.ndim > ndim or array.size == 0 or not np.all(array > 0):
+        wanted = "one positive number" + (", or one per column" if ndim else "")
+        raise ValueError(f"got {name}={value!r}, expected {wanted}")
+    return array
+
+
+def standardised(unit: Row, location: Any, scale: Any) -> Float[Array, " dim"]:
+    """(x − location) / scale, 0 where nothing was observed."""
+    return jnp.where(unit.observed, (jnp.asarray(unit.value) - location) / scale, 0.0)
+
+
+def location_and_scale(values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each column, (dim,) each, of the cells that are not NaN.
+
+    Raises ValueError for a matrix of another shape, and for a column that is constant or has fewer than two cells.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2:
+        raise ValueError(f"got data of shape {array.shape}, expected (rows, columns); pass points.values of lv.Points")
+    seen = ~np.isnan(array)
+    count = seen.sum(0)
+    if np.any(count < 2):
+        raise ValueError(
+            f"got column {int(np.argmin(count))} with {int(count.min())} cells, expected at least two to find its "
+            "scale; give location= and scale= yourself"
+        )
+    first = array[np.argmax(seen, axis=0), np.arange(array.shape[1])]
+    shifted = np.where(seen, array - first, 0.0)  # of data far from 0, differences are exact where squares are not
+    centre = shifted.sum(0) / count
+    scale = np.sqrt((np.where(seen, shifted - centre, 0.0) ** 2).sum(0) / count)
+    constant = np.flatnonzero(~(scale > 1e-12 * np.maximum(np.abs(first + centre), 1e-300)))
+    if constant.size:
+        raise ValueError(
+            f"got column {int(constant[0])}, whose cells are all equal, expected a column that varies: it has no "
+            "scale. Drop it, or give location= and scale= yourself"
+        )
+    return first + centre, scale

@@ -1,0 +1,139 @@
+"""Correspondence LDA: every caption word belongs to one region of its image and comes from that region's factor.
+
+Source: Blei (2004), §4.1.3. The generative story:
+
+    1. emissions    β_k, (μ_k, σ_k) ~ their priors            k = 1…K
+    2. proportions  θ_d ~ Dirichlet(α_1, …, α_K)              d = 1…D
+    3. region       z_dn ~ Categorical(θ_d),  r_dn ~ p(· | μ_{z_dn}, σ_{z_dn})              n = 1…N_d
+    4. word         y_dm ~ Uniform(1, …, N_d),  w_dm ~ Categorical(β_{z_{d, y_dm}})         m = 1…M_d
+
+| site | letter | shape | support |
+|---|---|---|---|
+| `assignment` | z_dn (its q is φ_n) | (region, factor) | one-hot |
+| `correspondence` | y_dm (its q is λ_m), a row for each *distinct* word of the caption | (caption, region) | one-hot |
+| `proportions` | log θ_d (its q is Dirichlet(γ)) | (factor,) | simplex |
+
+and the fields and sites of `AnnotatedModel`.
+
+Departures. The copies of one word share their indicator's q, as they would at the optimum. In the thesis' S_ni the last
+term has z_m where z_n is meant, and its p(w | r) lacks a factor 1/N without which it sums to N over the vocabulary.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.annotated import (
+    AnnotatedModel,
+    caption_words,
+    draw_log_weights,
+    positive_concentration,
+    region_emission,
+)
+from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.emissions import Emission, Multinomial
+from lvsearch.models.families import Categorical, Dirichlet
+from lvsearch.models.units import AnnotatedImage
+
+
+class CorrLDA(AnnotatedModel):
+    """Correspondence LDA with `size` factors.
+
+    concentration: total mass of the Dirichlet on an image's proportions, spread evenly, or one value per factor.
+    words: the emission of caption words (default `Multinomial(0.1)`). regions: of regions (default
+        `DiagonalGaussian()`; `Multinomial()` for tokens).
+
+    An image without regions has nothing that its caption could come from: the caption is left out, contributing 0. The
+    caption distribution of such an image is that of one region not seen, Σ_k E[θ_k] β_k.
+
+    `nested` (Proposition 1 for the plug-in form, with a free vector α): duplicate factor k and split α_k = (α_k − ε) +
+    ε. By Dirichlet aggregation a region falls into the pair as it fell into factor k, and what it and its words are
+    does not depend on which of the two: every image keeps its probability exactly.
+    """
+
+    concentration: np.ndarray
+    words: Multinomial
+    regions: Emission
+
+    nested: ClassVar[bool] = True
+    representation: ClassVar[str] = "proportions"
+    whole_images: ClassVar[bool] = False
+
+    def __init__(self, concentration: Any = 1.0, words: Multinomial | None = None, regions: Emission | None = None):
+        self.concentration = positive_concentration(concentration)
+        self.words, self.regions = caption_words(words), region_emission(regions)
+
+    def with_parts(self, concentration: Any, words: Multinomial, regions: Emission) -> "CorrLDA":
+        return CorrLDA(concentration, words, regions)
+
+    def globals(self) -> dict[str, Site]:
+        return self.emission_sites()
+
+    def locals(self) -> dict[str, Site]:
+        return {
+            "assignment": Site(Categorical(), ("region", "factor")),
+            "correspondence": Site(Categorical(), ("caption", "region"), copies=lambda unit: unit.counts),
+            "proportions": Site(Dirichlet(), ("factor",)),
+        }
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        return self.log_emissions_prior(g, on)
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
+    ) -> Float[Array, ""]:
+        z, y, log_theta = l["assignment"], l["correspondence"], l["proportions"]
+        present, counts = jnp.asarray(unit.present), jnp.asarray(unit.counts)
+        log_share = -jnp.log(jnp.maximum(present.sum(), 1).astype(counts.dtype))  # of each region in a word: 1/N
+        return (
+            self.log_weights_prior(log_theta, on)  # log p(θ | α)
+            + jnp.where(present[:, None], z * log_theta, 0).sum()  # Σ_n log p(z_n | θ)
+            + (z * self.log_regions(g, unit)).sum()  # Σ_n log p(r_n | z_n)
+            + (counts * y.sum(-1)).sum() * log_share  # Σ_m log p(y_m | N)
+            + (y * (self.log_words(g, unit) @ z.T)).sum()  # Σ_m log p(w_m | y_m, z)
+        )
+
+    def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
+        return jnp.where(jnp.asarray(unit.present)[:, None], l["assignment"], 0)
+
+    def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
+        """Of the word's region, averaged over which region it is."""
+        return l["correspondence"] @ l["assignment"]
+
+    def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
+        """(1/N) Σ_n φ_n; E[θ] for an image without regions."""
+        present = jnp.asarray(unit.present)
+        average = self.region_factor(point, unit).sum(0) / jnp.maximum(present.sum(), 1)
+        return jnp.where(present.any(), average, jnp.exp(point["proportions"]))
+
+    def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
+        """Those with regions."""
+        return np.asarray(np.any(units.present, axis=-1))
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
+        """Draw from the joint, one word a column of `units`; extents: {"word": V} and {"dim": D} or {"token": T}.
+
+        Words of images without regions are arbitrary.
+        """
+        key_emissions, key_theta, key_z, key_y, key_units = jax.random.split(key, 5)
+        (n_images, n_words), n_regions = units.words.shape, units.present.shape[1]
+        on = self.active(size, size)
+        g = self.draw_emissions(key_emissions, size, extents)
+        log_theta = draw_log_weights(key_theta, self.alpha(on), (n_images,))
+        present = jnp.asarray(units.present)
+        z = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_images, n_regions))
+        y = jax.random.categorical(key_y, jnp.where(present, 0.0, -jnp.inf)[:, None, :], shape=(n_images, n_words))
+        one_word = jnp.where(present.any(-1)[:, None, None], jax.nn.one_hot(y, n_regions), 0)
+        l = {
+            "assignment": jnp.where(present[..., None], jax.nn.one_hot(z, size[0]), 0),
+            "correspondence": one_word,
+            "proportions": log_theta,
+        }
+        keys = jax.random.split(key_units, n_images)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)

@@ -1,0 +1,121 @@
+"""The Dirichlet-process mixture, by stick breaking, its variational truncation a bound on the process itself.
+
+Source: Blei (2004), Eq. 5.8–5.11 and §5.3.3; Sethuraman (1994). The generative story:
+
+    1. concentration   α ~ Gamma(s₁, rate s₂)            or a given value
+    2. sticks          V_t ~ Beta(1, α)                  t = 1, 2, …
+    3. components      θ_t ~ G₀, the conjugate prior of their kind
+    4. assignment      p(z_n = t) = V_t Π_{j<t} (1 − V_j)
+    5. row             x_n ~ p(· | θ_{z_n})
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `components` | the kind of p(x | θ) and G₀ | | `lvsearch.models.components` |
+| `concentration` | α | () or a `GammaPrior` | > 0 |
+| site `concentration` | (log α, −α) | () | only with a prior |
+| site `sticks` | (log V_t, log(1 − V_t)) | (component,) | (0, 1) |
+| site `components` | statistics of θ_t | (component, …) | |
+| site `component` | z_n | (component,) | one-hot |
+
+Departure. The thesis truncates q by q(V_T = 1) = 1, which bounds the truncated model and can exceed the evidence of the
+process. Here V_T keeps its Beta(1, α) prior and only q(z_n > T) = 0: sticks and components beyond T have their prior as
+q and cancel, so the bound is one on the process, and rises with T. Hence E[log V_T] stands in the last weight, and α
+has shape s₁ + T."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float
+
+from lvsearch.models.components.component import Component
+from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.families import Beta, BetaStatistics, Gamma, GammaStatistics
+from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, given_or_prior, in_words
+from lvsearch.models.mixture import Mixture
+
+
+class DPMixture(Mixture):
+    """A Dirichlet-process mixture; `size` is the truncation T of q, not a size of the model.
+
+    components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.
+    concentration: α; a number fixes it, a `GammaPrior` makes it a site that is inferred.
+
+    How many components there are is read off a fit or a chain as a posterior over *occupied* components
+    (`FittedModel.occupied`). Every truncation bounds the same evidence from below. With α given, the best bound of a
+    larger one is never lower; with α inferred, q factorises each further stick from α, which costs some tenths of a
+    nat.
+    """
+
+    components: Component
+    concentration: np.ndarray | GammaPrior
+
+    size_names: ClassVar[tuple[str, ...]] = ("truncation",)
+    nested: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+
+    def __init__(self, components: Component | None = None, concentration: Any = UNIT_PRIOR):
+        self.components = DiagonalComponents() if components is None else components
+        if self.components.estimated:
+            raise ValueError("got estimated components, expected components with a prior: the process draws them")
+        self.concentration = given_or_prior("concentration", concentration)
+
+    def describe(self) -> str:
+        """Such as "DPMixture: Gaussians of known variance 1 (…); concentration ~ Gamma(1, rate 1)"."""
+        return f"DPMixture: {self.components.describe()}; concentration {in_words(self.concentration)}"
+
+    def weight_sites(self) -> dict[str, Site]:
+        sticks = {"sticks": Site(Beta(), ("component",))}
+        return {"concentration": Site(Gamma(), ()), **sticks} if isinstance(self.concentration, GammaPrior) else sticks
+
+    def log_and_value(self, g: Mapping[str, Statistics]) -> tuple[Any, Any]:
+        """(log α, α): of its site, or of the given value."""
+        if isinstance(self.concentration, GammaPrior):
+            return g["concentration"].log_value, -g["concentration"].negative_value
+        return jnp.log(self.concentration), jnp.asarray(self.concentration)
+
+    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
+        """log V_t + Σ_{j<t} log(1 − V_j)."""
+        passed = jnp.where(on["component"], g["sticks"].log_complement, 0.0)
+        return g["sticks"].log_value + jnp.cumsum(passed) - passed
+
+    def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        log_alpha, alpha = self.log_and_value(g)
+        sticks = log_alpha + (alpha - 1) * g["sticks"].log_complement
+        total = jnp.where(on["component"], sticks, 0.0).sum()
+        if not isinstance(self.concentration, GammaPrior):
+            return total
+        shape, rate = self.concentration
+        return total + shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * log_alpha - rate * alpha
+
+    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
+        """E[V_t] Π_{j<t} E[1 − V_j], and the mass of the components beyond the truncation."""
+        a, b = (np.asarray(leaf, np.float64) + 1 for leaf in natural["sticks"])
+        left = np.cumprod(b / (a + b))
+        return a / (a + b) * np.concatenate([[1.0], left[:-1]]), float(left[-1])
+
+    def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
+        key_alpha, key_sticks = jax.random.split(key)
+        g: dict[str, Statistics] = {}
+        if isinstance(self.concentration, GammaPrior):
+            shape, rate = self.concentration
+            g["concentration"] = Gamma().sample(key_alpha, GammaStatistics(jnp.asarray(shape) - 1, jnp.asarray(rate)))
+        _, alpha = self.log_and_value(g)
+        g["sticks"] = Beta().sample(
+            key_sticks, BetaStatistics(jnp.zeros(size), jnp.broadcast_to(jnp.asarray(alpha) - 1, size))
+        )
+        return g
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """0: sticks have an order, so that no relabelling of a fit is equally good."""
+        return 0.0
+
+    def plug_in(self) -> "DPMixture":
+        raise ValueError(
+            'DPMixture has no plug-in form, got evidence="plug-in": use evidence="marginal". With estimated '
+            "components, every row would be given one of its own"
+        )

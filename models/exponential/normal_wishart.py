@@ -1,0 +1,152 @@
+"""The Normal–Wishart: the conjugate prior of a multivariate Gaussian's mean and precision matrix."""
+
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import digamma, gammaln
+from jaxtyping import Array, Float
+
+from lvsearch.models.exponential.family import NumpyroDistribution, RandomKey, UnitCarrierFamily
+from lvsearch.models.exponential.scalars import LOG_2PI
+
+LOG_2, LOG_PI = 0.6931471805599453, 1.1447298858494002
+BISECTIONS = 90
+
+
+class NormalWishartStatistics(NamedTuple):
+    """(½ log|Λ|, −½Λ, Λμ, −½ μᵀΛμ), or the numbers that multiply them; elements leading, then (), (D, D), (D,), ()."""
+
+    half_log_determinant: Float[Array, "*element"]
+    negative_half_precision: Float[Array, "*element dim dim"]
+    precision_mean: Float[Array, "*element dim"]
+    negative_half_square: Float[Array, "*element"]
+
+
+class MeanAndPrecisionMatrix(NamedTuple):
+    """The mean μ (D,) and the precision matrix Λ (D, D) of a Gaussian."""
+
+    mean: Float[Array, "*element dim"]
+    precision: Float[Array, "*element dim dim"]
+
+
+class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
+    """Λ ~ Wishart(ν, B⁻¹), μ | Λ ~ Gaussian(m, precision κΛ): E[Λ] = νB⁻¹, ν > D − 1.
+
+    p(μ, Λ | η) = exp(η₁ ½ log|Λ| + ⟨η₂, −½Λ⟩ + η₃ᵀΛμ + η₄ (−½ μᵀΛμ) − A(η)), η = (ν − D, B + κmmᵀ, κm, κ).
+    A(η) = ½νD log 2 + log Γ_D(ν/2) − ½ν log|B| + ½D log 2π − ½D log κ.
+    E[t] = (½(Σ_i ψ((ν + 1 − i)/2) + D log 2 − log|B|), −½νB⁻¹, νB⁻¹m, −½(D/κ + ν mᵀB⁻¹m)).
+
+    One observation x adds (1, xxᵀ, x, 1) to η. The event is a matrix: `event_ndim` is 2, and fields differ in how many
+    of its axes they have. Reference: Bishop (2006), §10.2.1 and appendix B.
+    """
+
+    event_ndim: ClassVar[int] = 2
+    statistics_type: ClassVar[type | None] = NormalWishartStatistics
+    field_event_ndims: ClassVar[tuple[int, ...] | None] = (0, 2, 1, 0)
+
+    def log_normaliser(self, natural: NormalWishartStatistics, event_mask: None = None) -> Float[Array, "*element"]:
+        degrees, factor, _, count = _parameters(natural)
+        n_dims = factor.shape[-1]
+        log_gamma = gammaln(_halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
+        wishart = 0.5 * degrees * (n_dims * LOG_2 - _log_determinant(factor)) + log_gamma
+        return wishart + 0.5 * n_dims * (LOG_2PI - jnp.log(count))
+
+    def mean(self, natural: NormalWishartStatistics, event_mask: None = None) -> NormalWishartStatistics:
+        degrees, factor, centre, count = _parameters(natural)
+        n_dims = factor.shape[-1]
+        inverse = solve_triangular(
+            factor, jnp.broadcast_to(jnp.eye(n_dims, dtype=factor.dtype), factor.shape), lower=True
+        )
+        precision = degrees[..., None, None] * jnp.einsum("...ki,...kj->...ij", inverse, inverse)
+        log_determinant = digamma(_halves(degrees, n_dims)).sum(-1) + n_dims * LOG_2 - _log_determinant(factor)
+        linear = jnp.einsum("...ij,...j->...i", precision, centre)
+        square = n_dims / count + (linear * centre).sum(-1)
+        return NormalWishartStatistics(0.5 * log_determinant, -0.5 * precision, linear, -0.5 * square)
+
+    def natural(self, mean: NormalWishartStatistics, event_mask: None = None) -> NormalWishartStatistics:
+        precision = -2 * mean.negative_half_precision
+        n_dims = precision.shape[-1]
+        centre = jnp.linalg.solve(precision, mean.precision_mean[..., None])[..., 0]
+        count = n_dims / (-2 * mean.negative_half_square - (centre * mean.precision_mean).sum(-1))
+        gap = 2 * mean.half_log_determinant - _log_determinant(jnp.linalg.cholesky(precision))
+        degrees = _degrees(gap, n_dims)
+        scale = degrees[..., None, None] * jnp.linalg.inv(precision)
+        outer = count[..., None, None] * centre[..., :, None] * centre[..., None, :]
+        return NormalWishartStatistics(degrees - n_dims, scale + outer, count[..., None] * centre, count)
+
+    def sample(
+        self, key: RandomKey, natural: NormalWishartStatistics, event_mask: None = None
+    ) -> NormalWishartStatistics:
+        """Bartlett's decomposition: Λ = FFᵀ, F = C⁻ᵀA, with B = CCᵀ and A lower triangular, its diagonal drawn as χ."""
+        key_diagonal, key_below, key_mean = jax.random.split(key, 3)
+        degrees, factor, centre, count = _parameters(natural)
+        n_dims, dtype = factor.shape[-1], factor.dtype
+        log_diagonal = 0.5 * (jax.random.loggamma(key_diagonal, _halves(degrees, n_dims), dtype=dtype) + LOG_2)
+        below = jnp.tril(jax.random.normal(key_below, factor.shape, dtype), -1)
+        bartlett = below + jnp.exp(log_diagonal)[..., None] * jnp.eye(n_dims, dtype=dtype)
+        noise = jax.random.normal(key_mean, centre.shape, dtype)[..., None]
+        offset = (factor @ solve_triangular(bartlett, noise, trans=1, lower=True))[..., 0]
+        half_log_determinant = log_diagonal.sum(-1) - 0.5 * _log_determinant(factor)
+        root = solve_triangular(factor, bartlett, trans=1, lower=True)
+        return _statistics(centre + offset / jnp.sqrt(count)[..., None], root, half_log_determinant)
+
+    def point(self, natural: NormalWishartStatistics, event_mask: None = None) -> NormalWishartStatistics:
+        degrees, factor, centre, _ = _parameters(natural)
+        n_dims = factor.shape[-1]
+        eye = jnp.broadcast_to(jnp.eye(n_dims, dtype=factor.dtype), factor.shape)
+        root = jnp.sqrt(degrees)[..., None, None] * solve_triangular(factor, eye, trans=1, lower=True)
+        half_log_determinant = 0.5 * (n_dims * jnp.log(degrees) - _log_determinant(factor))
+        return _statistics(centre, root, half_log_determinant)
+
+    def value(self, statistics: NormalWishartStatistics, event_mask: None = None) -> MeanAndPrecisionMatrix:
+        precision = -2 * statistics.negative_half_precision
+        mean = jnp.linalg.solve(precision, statistics.precision_mean[..., None])[..., 0]
+        return MeanAndPrecisionMatrix(mean, precision)
+
+    def to_numpyro(self, natural: NormalWishartStatistics) -> NumpyroDistribution:
+        """Over arrays (…, D + 1, D): the mean in the first row, the precision below. NUTS cannot run on it."""
+        from lvsearch.models.exponential.normal_wishart_numpyro import NormalWishartDistribution
+
+        degrees, factor, centre, count = _parameters(natural)
+        return NormalWishartDistribution(degrees, factor @ jnp.swapaxes(factor, -1, -2), centre, count)
+
+
+def _parameters(natural: NormalWishartStatistics) -> tuple[Array, Array, Array, Array]:
+    """(ν, the Cholesky factor of B, m, κ) from η."""
+    count = natural.negative_half_square
+    centre = natural.precision_mean / count[..., None]
+    scale = natural.negative_half_precision - natural.precision_mean[..., :, None] * centre[..., None, :]
+    return natural.half_log_determinant + centre.shape[-1], jnp.linalg.cholesky(scale), centre, count
+
+
+def _log_determinant(factor: Any) -> Array:
+    return 2 * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
+
+
+def _halves(degrees: Any, n_dims: int) -> Array:
+    """(ν + 1 − i)/2 for i = 1…D."""
+    return 0.5 * (degrees[..., None] - jnp.arange(n_dims, dtype=degrees.dtype))
+
+
+def _degrees(gap: Any, n_dims: int) -> Array:
+    """The ν with Σ_i ψ((ν + 1 − i)/2) − D log(ν/2) = gap, rising from −∞ at D − 1 to 0: bisected in log(ν − D + 1)."""
+
+    def halve(_, ends):
+        low, high = ends
+        middle = 0.5 * (low + high)
+        degrees = n_dims - 1 + jnp.exp(middle)
+        below = digamma(_halves(degrees, n_dims)).sum(-1) - n_dims * jnp.log(0.5 * degrees) < gap
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+    ends = jax.lax.fori_loop(0, BISECTIONS, halve, (jnp.full_like(gap, -25.0), jnp.full_like(gap, 25.0)))
+    return n_dims - 1 + jnp.exp(0.5 * (ends[0] + ends[1]))
+
+
+def _statistics(mean: Array, root: Array, half_log_determinant: Array) -> NormalWishartStatistics:
+    """t at μ and Λ = root · rootᵀ."""
+    along = jnp.einsum("...ij,...i->...j", root, mean)
+    precision = root @ jnp.swapaxes(root, -1, -2)
+    linear = jnp.einsum("...ij,...j->...i", root, along)
+    return NormalWishartStatistics(half_log_determinant, -0.5 * precision, linear, -0.5 * (along**2).sum(-1))

@@ -1,0 +1,105 @@
+"""Finite mixtures: rows from `size` components with free weights.
+
+Source: Richardson & Green (1997) for the question and the prior on weights; Bishop (2006), §10.2. The story:
+
+    1. weights      π ~ Dirichlet(a, …, a)            (absent in the plug-in form)
+    2. components   θ_k ~ the conjugate prior of their kind,   k = 1…K   (absent in the plug-in form)
+    3. assignment   z_n ~ Categorical(π)              n = 1…N
+    4. row          x_n ~ p(· | θ_{z_n})
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `components` | the kind of p(x | θ) and its prior | | `lvsearch.models.components` |
+| `concentration` | a | () | > 0; None where weights have no prior |
+| site `weights` | log π | (component,) | simplex |
+| site `components` | statistics of θ_k | (component, …) | |
+| site `component` | z_n | (component,) | one-hot |
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float
+
+from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.components.standard import positive_parameter
+from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.families import Dirichlet, PointSimplex
+from lvsearch.models.mixture import Mixture, component_rows
+from lvsearch.models.relabelling import log_relabellings
+
+
+class FiniteMixture(Mixture):
+    """A mixture of `size` components of one kind.
+
+    components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.
+    concentration: of the symmetric Dirichlet on the weights, *per component*: with 1, the default, every division of
+        the rows over K components is as probable as any other, and larger K pays for components it does not need.
+        None (with estimated components) for weights that are parameters: the plug-in form.
+
+    `nested` (Proposition 1 for the plug-in form, whose weights are free). Given π and θ at size K, put at size K + 1
+    θ'_{K+1} = θ_k for any k, π'_{K+1} = ε, π'_k = π_k − ε: every row keeps its density exactly.
+    """
+
+    components: Component
+    concentration: np.ndarray | None
+
+    size_names: ClassVar[tuple[str, ...]] = ("components",)
+    nested: ClassVar[bool] = True
+    ordered: ClassVar[bool] = False
+
+    def __init__(self, components: Component | None = None, concentration: Any = 1.0):
+        self.components = DiagonalComponents() if components is None else components
+        if (concentration is None) != self.components.estimated:
+            raise ValueError(
+                f"got concentration={concentration!r} with components whose parameters are "
+                f"{'' if self.components.estimated else 'not '}estimated, expected None exactly where they are: leave "
+                "both to plug_in()"
+            )
+        self.concentration = None if concentration is None else positive_parameter("concentration", concentration)
+
+    def describe(self) -> str:
+        """Such as "FiniteMixture: Gaussians of known variance 1 (…); weights ~ Dirichlet, 1 per component"."""
+        weights = (
+            "weights estimated"
+            if self.concentration is None
+            else f"weights ~ Dirichlet, {words(self.concentration)} per component"
+        )
+        return f"FiniteMixture: {self.components.describe()}; {weights}"
+
+    def weight_sites(self) -> dict[str, Site]:
+        family = PointSimplex() if self.concentration is None else Dirichlet()
+        return {"weights": Site(family, ("component",))}
+
+    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
+        return g["weights"]
+
+    def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        exists, log_weights = on["component"], g["weights"]
+        if self.concentration is None:
+            return jnp.zeros((), log_weights.dtype)
+        a, n = jnp.asarray(self.concentration, log_weights.dtype), exists.sum().astype(log_weights.dtype)
+        return gammaln(n * a) - n * gammaln(a) + jnp.where(exists, (a - 1) * log_weights, 0.0).sum()
+
+    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
+        """The mean of the Dirichlet, or the estimate; nothing is left over."""
+        family = self.weight_sites()["weights"].family
+        log = np.asarray(family.point(jnp.asarray(natural["weights"])), np.float64)
+        return np.exp(log) / np.exp(log).sum(), 0.0
+
+    def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
+        if self.concentration is None:
+            raise ValueError("cannot draw weights that have no prior: simulate the model before plug_in()")
+        return {"weights": Dirichlet().sample(key, jnp.broadcast_to(jnp.asarray(self.concentration - 1), size))}
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j!), m_j the sizes of groups of identical components (those without rows, above all)."""
+        return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
+
+    def plug_in(self) -> "FiniteMixture":
+        """Weights and components as maximum-likelihood points. ValueError for kinds whose likelihood has no maximum."""
+        return self if self.concentration is None else FiniteMixture(self.components.plug_in(), None)

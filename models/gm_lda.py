@@ -1,0 +1,124 @@
+"""GM-LDA: a factor of its own for every region and every caption word, all from the image's proportions.
+
+Source: Blei (2004), §4.1.2. The generative story, with the equations that define it:
+
+    1. emissions    β_k, (μ_k, σ_k) ~ their priors       k = 1…K
+    2. proportions  θ_d ~ Dirichlet(α_1, …, α_K)         d = 1…D
+    3. region       z_dn ~ Categorical(θ_d),  r_dn ~ p(· | μ_{z_dn}, σ_{z_dn})    n = 1…N_d
+    4. word         v_dm ~ Categorical(θ_d),  w_dm ~ Categorical(β_{v_dm})        m = 1…M_d
+
+| site | letter | shape | support |
+|---|---|---|---|
+| `region_assignment` | z_dn | (region, factor) | one-hot |
+| `word_assignment` | v_dm, one row for each *distinct* word of the caption | (caption, factor) | one-hot |
+| `proportions` | log θ_d | (factor,) | simplex |
+
+and the fields and sites of `AnnotatedModel`. With token regions it is LDA on two vocabularies at once.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.annotated import (
+    AnnotatedModel,
+    caption_words,
+    draw_log_weights,
+    positive_concentration,
+    region_emission,
+)
+from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.emissions import Emission, Multinomial
+from lvsearch.models.families import Categorical, Dirichlet
+from lvsearch.models.units import AnnotatedImage
+
+
+class GMLDA(AnnotatedModel):
+    """Gaussian–multinomial LDA with `size` factors.
+
+    concentration: total mass of the Dirichlet on an image's proportions, spread evenly, or one value per factor.
+    words: the emission of caption words (default `Multinomial(0.1)`). regions: of regions (default
+        `DiagonalGaussian()`; `Multinomial()` for tokens).
+
+    `nested` (Proposition 1 for the plug-in form, with a free vector α): duplicate factor k and split α_k = (α_k − ε) +
+    ε. By Dirichlet aggregation the pair's share is distributed as factor k's was, and regions and words depend on the
+    proportions only through that sum: every image keeps its probability exactly.
+    """
+
+    concentration: np.ndarray
+    words: Multinomial
+    regions: Emission
+
+    nested: ClassVar[bool] = True
+    representation: ClassVar[str] = "proportions"
+    whole_images: ClassVar[bool] = False
+
+    def __init__(self, concentration: Any = 1.0, words: Multinomial | None = None, regions: Emission | None = None):
+        self.concentration = positive_concentration(concentration)
+        self.words, self.regions = caption_words(words), region_emission(regions)
+
+    def with_parts(self, concentration: Any, words: Multinomial, regions: Emission) -> "GMLDA":
+        return GMLDA(concentration, words, regions)
+
+    def globals(self) -> dict[str, Site]:
+        return self.emission_sites()
+
+    def locals(self) -> dict[str, Site]:
+        return {
+            "region_assignment": Site(Categorical(), ("region", "factor")),
+            "word_assignment": Site(Categorical(), ("caption", "factor"), copies=lambda unit: unit.counts),
+            "proportions": Site(Dirichlet(), ("factor",)),
+        }
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        return self.log_emissions_prior(g, on)
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
+    ) -> Float[Array, ""]:
+        z, v, log_theta = l["region_assignment"], l["word_assignment"], l["proportions"]
+        present, counts = jnp.asarray(unit.present)[:, None], jnp.asarray(unit.counts)[:, None]
+        return (
+            self.log_weights_prior(log_theta, on)  # log p(θ | α)
+            + jnp.where(present, z * log_theta, 0).sum()  # Σ_n log p(z_n | θ)
+            + (z * self.log_regions(g, unit)).sum()  # Σ_n log p(r_n | z_n)
+            + (counts * v * log_theta).sum()  # Σ_m log p(v_m | θ)
+            + (v * self.log_words(g, unit)).sum()  # Σ_m log p(w_m | v_m)
+        )
+
+    def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
+        return jnp.where(jnp.asarray(unit.present)[:, None], l["region_assignment"], 0)
+
+    def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
+        return l["word_assignment"]
+
+    def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
+        """E[θ | r]: the variational Dirichlet's mean."""
+        return jnp.exp(point["proportions"])
+
+    def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
+        """All: a caption needs no regions here."""
+        return np.ones(len(units.counts), bool)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
+        """Draw from the joint, one word a column of `units`; extents: {"word": V} and {"dim": D} or {"token": T}."""
+        key_emissions, key_theta, key_z, key_v, key_units = jax.random.split(key, 5)
+        (n_images, n_words), n_regions = units.words.shape, units.present.shape[1]
+        on = self.active(size, size)
+        g = self.draw_emissions(key_emissions, size, extents)
+        log_theta = draw_log_weights(key_theta, self.alpha(on), (n_images,))
+        z = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_images, n_regions))
+        v = jax.random.categorical(key_v, log_theta[:, None, :], shape=(n_images, n_words))
+        l = {
+            "region_assignment": jnp.where(jnp.asarray(units.present)[..., None], jax.nn.one_hot(z, size[0]), 0),
+            "word_assignment": jax.nn.one_hot(v, size[0]),
+            "proportions": log_theta,
+        }
+        keys = jax.random.split(key_units, n_images)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)

@@ -1,0 +1,116 @@
+"""GM-mixture: one factor for a whole image and its caption.
+
+Source: Blei (2004), §4.1.1. The generative story, with the equations that define it:
+
+    1. weights    θ ~ Dirichlet(α_1, …, α_K)          (shared by all images; absent in the plug-in form)
+    2. emissions  β_k, (μ_k, σ_k) ~ their priors      k = 1…K
+    3. factor     z_d ~ Categorical(θ)                d = 1…D      (Eq. 4.1)
+    4. region     r_dn ~ p(· | μ_{z_d}, σ_{z_d})      n = 1…N_d    (Eq. 4.1)
+    5. word       w_dm ~ Categorical(β_{z_d})         m = 1…M_d    (Eq. 4.1)
+
+| site | letter | shape | support |
+|---|---|---|---|
+| `weights` | log θ | (factor,) | simplex |
+| `factor` | z_d | (factor,) | one-hot |
+
+and the fields and sites of `AnnotatedModel`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.annotated import (
+    AnnotatedModel,
+    caption_words,
+    draw_log_weights,
+    positive_concentration,
+    region_emission,
+)
+from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.emissions import Emission, Multinomial
+from lvsearch.models.families import Categorical, Dirichlet, PointSimplex
+from lvsearch.models.units import AnnotatedImage
+
+
+class GMMixture(AnnotatedModel):
+    """The Gaussian–multinomial mixture with `size` factors.
+
+    concentration: total mass of the Dirichlet on the factors' weights, spread evenly, or one value per factor.
+    words: the emission of caption words (default `Multinomial(0.1)`). regions: of regions (default
+        `DiagonalGaussian()`; `Multinomial()` for tokens).
+
+    `nested` (Proposition 1 for the plug-in form): duplicate factor k and split its weight θ_k = (θ_k − ε) + ε; every
+    image keeps its probability exactly.
+
+    It has no region labels: given the factor, which word goes with which region is not modelled (§4.1.1).
+    """
+
+    concentration: np.ndarray
+    words: Multinomial
+    regions: Emission
+
+    nested: ClassVar[bool] = True
+    representation: ClassVar[str] = "factor"
+    whole_images: ClassVar[bool] = True
+
+    def __init__(self, concentration: Any = 1.0, words: Multinomial | None = None, regions: Emission | None = None):
+        self.concentration = positive_concentration(concentration)
+        self.words, self.regions = caption_words(words), region_emission(regions)
+
+    def with_parts(self, concentration: Any, words: Multinomial, regions: Emission) -> "GMMixture":
+        return GMMixture(concentration, words, regions)
+
+    @property
+    def _weights_are_points(self) -> bool:
+        return self.words.concentration is None
+
+    def globals(self) -> dict[str, Site]:
+        family = PointSimplex() if self._weights_are_points else Dirichlet()
+        return {"weights": Site(family, ("factor",)), **self.emission_sites()}
+
+    def locals(self) -> dict[str, Site]:
+        return {"factor": Site(Categorical(), ("factor",))}
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        emissions = self.log_emissions_prior(g, on)
+        return emissions if self._weights_are_points else emissions + self.log_weights_prior(g["weights"], on)
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
+    ) -> Float[Array, ""]:
+        evidence = g["weights"] + self.log_regions(g, unit).sum(0) + self.log_words(g, unit).sum(0)  # (factor,)
+        return (l["factor"] * evidence).sum()  # log p(z) + Σ_n log p(r_n | z) + Σ_m log p(w_m | z)
+
+    def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
+        return jnp.where(jnp.asarray(unit.present)[:, None], l["factor"], 0)
+
+    def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
+        return jnp.broadcast_to(l["factor"], (unit.words.shape[-1], len(l["factor"])))
+
+    def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
+        """p(z | r): exact, given the parameters (§4.1.1)."""
+        return point["factor"]
+
+    def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
+        """All: a caption needs no regions here."""
+        return np.ones(len(units.counts), bool)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
+        """Draw from the joint, one word a column of `units`; extents: {"word": V} and {"dim": D} or {"token": T}."""
+        key_weights, key_emissions, key_z, key_units = jax.random.split(key, 4)
+        n_images, on = units.words.shape[0], self.active(size, size)
+        g = {
+            "weights": draw_log_weights(key_weights, self.alpha(on), ()),
+            **self.draw_emissions(key_emissions, size, extents),
+        }
+        chosen = jax.random.categorical(key_z, g["weights"], shape=(n_images,))
+        l = {"factor": jax.nn.one_hot(chosen, size[0])}
+        keys = jax.random.split(key_units, n_images)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)

@@ -1,0 +1,296 @@
+"""Hierarchical latent Dirichlet allocation on a truncated tree, by nested stick-breaking.
+
+Source: Blei (2004), §6.1–6.2 and the nested Dirichlet process of §6.2; paths of different lengths are its §6.4. The
+generative story:
+
+    1. sticks            V_c ~ Beta(1, γ)                    for every node c below the root
+    2. topics            β_c ~ Dirichlet(η_ℓ, …, η_ℓ)        for every node, ℓ its level
+    3. path lengths      λ ~ Dirichlet(1, …, 1)              over the lengths allowed; only where there are several
+    4. path              c_d: length ~ Categorical(λ), then at each node the i-th child with probability
+                         V_i Π_{j<i} (1 − V_j)
+    5. proportions       θ_d ~ Dirichlet(α_1, …, α_ℓ)        over the ℓ levels of the path
+    6. level             z_dn ~ Categorical(θ_d)
+    7. word              w_dn ~ Categorical(β of the node at level z_dn of c_d)
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `branching` | γ | () | > 0 |
+| `levels` | α | (level,) | > 0 |
+| `topics` | η | (level,) | > 0 |
+| `depth`, `lengths` | L, and the lengths of paths | static | |
+| site `sticks_ℓ` | (log V, log(1 − V)) | (branch_2, …, branch_ℓ) | (0, 1) |
+| site `topic_word_ℓ` | log β | (branch_2, …, branch_ℓ, word) | simplex |
+| site `lengths` | log λ | (length,) | simplex; only where there are several |
+| site `path` | c_d, over the nodes at which a path may end | (path,) | one-hot |
+| site `proportions_ℓ` | log θ_d, were the path to end at this node | (end_ℓ, level_ℓ) | simplex |
+| site `assignment_ℓ` | z_dn likewise, one for each *distinct* word | (token, end_ℓ, level_ℓ) | one-hot |
+
+Departures. Every document has proportions and levels for *each* end that its path could have: those of the path that it
+takes are the θ and z of the story, the others follow their priors — for levels not taken, the uniform distribution —
+and no word depends on them. They integrate to one, so the evidence is the story's, and mean field gains what it lacks
+otherwise: proportions and levels that are specific to the path, q(c) q(θ | c) q(z | c).
+The last stick keeps its prior and q gives no mass to branches beyond the truncation: those sticks and topics have their
+prior as q and cancel. So the bound is one on the infinite tree's evidence, and a wider truncation only a better one.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.contract import Masks, Model, Site, Statistics, first, hyperparameter
+from lvsearch.models.families import Beta, BetaStatistics, Categorical, Dirichlet
+from lvsearch.models.units import BagOfWords
+
+
+class HLDA(Model):
+    """Hierarchical LDA; `size` is how many branches there are at most below a node of each level, root first.
+
+    depth: levels of the tree, root included; at least 2 for mean field (depth 1 is one topic), any for `lv.fit_tree`.
+    branching: γ, the concentration of the nested process. levels: α, one number or one per level. topics: η, likewise.
+    lengths: how many levels paths may have, such as (2, 3); by default every path reaches a leaf.
+
+    `size` (4, 3) at depth 3 is a tree of 1 + 4 + 12 nodes. It truncates q and is no size of the model, whose tree is
+    infinite: every truncation bounds the same evidence from below, and a search finds where wider ones stop helping.
+    """
+
+    branching: np.ndarray
+    levels: np.ndarray
+    topics: np.ndarray
+    depth: int = eqx.field(static=True)
+    lengths: tuple[int, ...] = eqx.field(static=True)
+    size_names: tuple[str, ...] = eqx.field(static=True)
+
+    nested = False
+    unit_type = BagOfWords
+    representation = "path"
+
+    def __init__(
+        self,
+        depth: int = 3,
+        branching: Any = 1.0,
+        levels: Any = 10.0,
+        topics: Any = 0.1,
+        lengths: tuple[int, ...] | None = None,
+    ):
+        if depth < 1:
+            raise ValueError(f"got depth={depth}, expected at least 1 level: the root")
+        self.depth = int(depth)
+        self.branching = hyperparameter(branching)
+        if self.branching.ndim or not self.branching > 0:
+            raise ValueError(f"branching must be one positive number, got {branching!r}")
+        self.levels, self.topics = _per_level("levels", levels, depth), _per_level("topics", topics, depth)
+        self.lengths = (self.depth,) if lengths is None else tuple(sorted({int(n) for n in lengths}))
+        if not self.lengths or not 1 <= self.lengths[0] <= self.lengths[-1] <= self.depth:
+            raise ValueError(f"got lengths={lengths!r}, expected numbers of levels from 1 to the depth, {depth}")
+        self.size_names = tuple(f"branches at level {level}" for level in range(1, self.depth))
+
+    def describe(self) -> str:
+        """Such as "HLDA: 3 levels; branching 1; levels (10, 10, 10); topics (0.1, 0.1, 0.1)"."""
+
+        def values(array: np.ndarray) -> str:
+            return f"({', '.join(f'{x:g}' for x in array.tolist())})"
+
+        several = "" if len(self.lengths) == 1 else f"; paths of {', '.join(map(str, self.lengths))} levels"
+        return (
+            f"HLDA: {self.depth} levels; branching {float(self.branching):g}; levels {values(self.levels)}; "
+            f"topics {values(self.topics)}{several}"
+        )
+
+    # ── sites ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def globals(self) -> dict[str, Site]:
+        sites = {f"sticks_{n}": Site(Beta(), _branches(n)) for n in range(2, self.depth + 1)}
+        sites |= {f"topic_word_{n}": Site(Dirichlet(), (*_branches(n), "word")) for n in range(1, self.depth + 1)}
+        return {**sites, "lengths": Site(Dirichlet(), ("length",))} if len(self.lengths) > 1 else sites
+
+    def locals(self) -> dict[str, Site]:
+        sites = {}
+        for n in self.lengths:
+            axes = (f"end_{n}", f"level_{n}")
+            sites[f"assignment_{n}"] = Site(Categorical(), ("token", *axes), copies=_copies)
+            sites[f"proportions_{n}"] = Site(Dirichlet(), axes)
+        return {**sites, "path": Site(Categorical(), ("path",))}
+
+    def extents(self, unit: BagOfWords) -> dict[str, int]:
+        return {"token": unit.words.shape[-1], **{f"level_{n}": n for n in self.lengths}}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        branch = {f"branch_{i + 2}": first(n, capacity[i]) for i, n in enumerate(size)}
+        ends = {f"end_{n}": _outer([branch[axis] for axis in _branches(n)]) for n in self.lengths}
+        masks = {**branch, **ends, "path": jnp.concatenate(list(ends.values()))}
+        return {**masks, "length": jnp.ones(len(self.lengths), bool)} if len(self.lengths) > 1 else masks
+
+    # ── the log-joint ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        total = jnp.zeros((), g["topic_word_1"].dtype)
+        for n in range(1, self.depth + 1):
+            exists = _outer([on[axis] for axis in _branches(n)])
+            log_beta = g[f"topic_word_{n}"].reshape(len(exists), -1)
+            eta, n_words = jnp.asarray(self.topics[n - 1], log_beta.dtype), log_beta.shape[-1]
+            per_node = gammaln(n_words * eta) - n_words * gammaln(eta) + ((eta - 1) * log_beta).sum(-1)
+            if n > 1:
+                complement = g[f"sticks_{n}"].log_complement.reshape(-1)
+                per_node = per_node + jnp.log(self.branching) + (self.branching - 1) * complement
+            total = total + jnp.where(exists, per_node, 0.0).sum()
+        if len(self.lengths) > 1:
+            total = total + gammaln(jnp.asarray(float(len(self.lengths)), total.dtype))  # a flat Dirichlet
+        return total
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
+    ) -> Float[Array, ""]:
+        total, begin = jnp.zeros((), g["topic_word_1"].dtype), 0
+        for position, n in enumerate(self.lengths):
+            exists, log_theta = on[f"end_{n}"], l[f"proportions_{n}"]
+            path = l["path"][begin : begin + len(exists)]
+            begin += len(exists)
+            weighted = unit.counts[:, None, None] * l[f"assignment_{n}"]  # (token, end, level)
+            taken = (weighted * (log_theta + self._log_words(g, unit, on, n))).sum((0, 2))
+            idle = -jnp.log(float(n)) * weighted.sum((0, 2))
+            log_path = self._log_weights(g, on, n)
+            if len(self.lengths) > 1:
+                log_path = log_path + g["lengths"][position]
+            per_end = path * (log_path + taken - idle) + idle + self._log_proportions(log_theta)
+            total = total + jnp.where(exists, per_end, 0.0).sum()
+        return total
+
+    def _log_words(
+        self, g: Mapping[str, Statistics], unit: BagOfWords, on: Masks, n: int
+    ) -> Float[Array, "token end level"]:
+        """log β of each word at each level of the path to each end."""
+        shape = tuple(len(on[axis]) for axis in _branches(n))
+        of_level = []
+        for level in range(1, n + 1):
+            log_beta = g[f"topic_word_{level}"][..., unit.words]  # (branch_2, …, branch_level, token)
+            spread = log_beta.reshape(*shape[: level - 1], *(1,) * (n - level), -1)
+            of_level.append(jnp.broadcast_to(spread, (*shape, len(unit.words))).reshape(prod(shape), -1).T)
+        return jnp.stack(of_level, axis=-1)
+
+    def _log_weights(self, g: Mapping[str, Statistics], on: Masks, n: int) -> Float[Array, " end"]:
+        """log p(path to each end | its length): Σ_levels log V_i + Σ_{j<i} log(1 − V_j)."""
+        total = jnp.zeros(())
+        for level in range(2, n + 1):
+            mask = _outer([on[axis] for axis in _branches(level)]).reshape([len(on[a]) for a in _branches(level)])
+            sticks = jax.tree.map(lambda leaf, mask=mask: jnp.where(mask, leaf, 0.0), g[f"sticks_{level}"])
+            total = total[..., None] + log_stick_weights(sticks)
+        return total.reshape(-1)
+
+    def _log_proportions(self, log_theta: Float[Array, "end level"]) -> Float[Array, " end"]:
+        alpha = jnp.asarray(self.levels[: log_theta.shape[-1]], log_theta.dtype)
+        return gammaln(alpha.sum()) - gammaln(alpha).sum() + ((alpha - 1) * log_theta).sum(-1)
+
+    # ── the rest of the contract ────────────────────────────────────────────────────────────────────────────────────
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """0: sticks have an order, so that no relabelling of a fit is equally good."""
+        return 0.0
+
+    def ceiling(self, units: BagOfWords) -> float:
+        """Σ_d Σ_w n_dw log(n_dw / N_d): the saturated model.
+
+        Proof: given topics, path and proportions every token of document d has one distribution over words, and
+        Σ_w n_w log p_w over the simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average is at most the
+        maximum.
+        """
+        counts = np.asarray(units.counts, np.float64)
+        return float(_xlogx(counts).sum() - _xlogx(counts.sum(-1)).sum())
+
+    def plug_in(self) -> "HLDA":
+        raise ValueError(
+            'HLDA has no plug-in form, got evidence="plug-in": use evidence="marginal". With estimated topics, every '
+            "document would be given a leaf of its own"
+        )
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
+    ) -> BagOfWords:
+        """Draw a word for every token; needs one token a column (counts 0 or 1), since copies may differ."""
+        grid = BagOfWords(jnp.arange(g["topic_word_1"].shape[-1]), unit.counts)
+        logits, begin = jnp.zeros(()), 0
+        for n in self.lengths:
+            log_beta = self._log_words(g, grid, on, n)  # (word, end, level)
+            path = l["path"][begin : begin + log_beta.shape[1]]
+            begin += log_beta.shape[1]
+            logits = logits + jnp.einsum("tel,e,wel->tw", l[f"assignment_{n}"], path, log_beta)
+        return BagOfWords(jax.random.categorical(key, logits).astype(unit.words.dtype), unit.counts)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}.
+
+        Paths that leave the truncation are drawn again: the truncated tree.
+        """
+        keys = iter(jax.random.split(key, 2 * self.depth + 2 * len(self.lengths) + 3))
+        n_docs, length = units.words.shape
+        on, g, l = self.active(size, size), {}, {}
+        for n in range(2, self.depth + 1):
+            shape = tuple(size[: n - 1])
+            natural = BetaStatistics(jnp.zeros(shape), jnp.broadcast_to(jnp.asarray(self.branching) - 1, shape))
+            g[f"sticks_{n}"] = Beta().sample(next(keys), natural)
+        for n in range(1, self.depth + 1):
+            eta = jnp.broadcast_to(jnp.asarray(self.topics[n - 1]), (*size[: n - 1], extents["word"]))
+            g[f"topic_word_{n}"] = Dirichlet().sample(next(keys), eta - 1)
+        several = len(self.lengths) > 1
+        if several:
+            g["lengths"] = Dirichlet().sample(next(keys), jnp.zeros(len(self.lengths)))
+        log_paths = [
+            self._log_weights(g, on, n) + (g["lengths"][i] if several else 0.0) for i, n in enumerate(self.lengths)
+        ]
+        chosen = jax.random.categorical(next(keys), jnp.concatenate(log_paths), shape=(n_docs,))
+        l["path"] = jax.nn.one_hot(chosen, sum(len(x) for x in log_paths))
+        begin = 0
+        for n, log_path in zip(self.lengths, log_paths, strict=True):
+            ends = len(log_path)
+            alpha = jnp.broadcast_to(jnp.asarray(self.levels[:n]), (n_docs, ends, n))
+            log_theta = Dirichlet().sample(next(keys), alpha - 1)
+            taken = l["path"][:, begin : begin + ends, None] > 0
+            begin += ends
+            logits = jnp.where(taken, log_theta, 0.0)[:, None]  # levels of ends that are not taken: uniform
+            drawn = jax.random.categorical(next(keys), logits, shape=(n_docs, length, ends))
+            l[f"assignment_{n}"], l[f"proportions_{n}"] = jax.nn.one_hot(drawn, n), log_theta
+        word_keys = jax.random.split(next(keys), n_docs)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(word_keys, l, units)
+
+
+def log_stick_weights(sticks: BetaStatistics) -> Float[Array, "..."]:
+    """log V_i + Σ_{j<i} log(1 − V_j) along the last axis, linear in the sticks' statistics."""
+    return sticks.log_value + jnp.cumsum(sticks.log_complement, -1) - sticks.log_complement
+
+
+def _branches(n: int) -> tuple[str, ...]:
+    """The axes of the nodes at level n: a branch at each level from the second on."""
+    return tuple(f"branch_{level}" for level in range(2, n + 1))
+
+
+def _outer(masks: list[Any]) -> Bool[Array, " nodes"]:
+    """Which nodes exist, flattened with the last branch fastest: all of whose branches do."""
+    nodes = jnp.ones(1, bool)
+    for mask in masks:
+        nodes = (nodes[:, None] & mask).reshape(-1)
+    return nodes
+
+
+def _copies(unit: BagOfWords) -> Any:
+    return unit.counts[:, None]
+
+
+def _per_level(name: str, value: Any, depth: int) -> np.ndarray:
+    array = hyperparameter(value)
+    if array.ndim > 1 or (array.ndim == 1 and len(array) != depth):
+        raise ValueError(f"got {name} of shape {array.shape}, expected one number or one for each of {depth} levels")
+    if not np.all(array > 0):
+        raise ValueError(f"{name} must be positive, got {value!r}")
+    return np.broadcast_to(array, (depth,)).copy()
+
+
+def _xlogx(x: np.ndarray) -> np.ndarray:
+    return x * np.log(np.where(x > 0, x, 1.0))

@@ -1,0 +1,125 @@
+"""What all mixtures share: every unit comes from one component, components are of one kind.
+
+    log p(z, x | globals) = Σ_k z_k (log π_k + log p(x | θ_k)),      log p(globals) = log p(weights) + Σ_k log p(θ_k)
+
+A subclass says how the weights arise; the kind of component is a part (`models.components`).
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components.component import Component, log_likelihood, log_prior
+from lvsearch.models.contract import Masks, Model, Site, Statistics, first
+from lvsearch.models.families import Categorical
+from lvsearch.models.units import Row
+
+
+class Mixture(Model):
+    """A mixture of rows.
+
+    `components`: their kind, with its hyper-parameters. `ordered`: components are not exchangeable but have an order,
+    as sticks do, and do best in order of size."""
+
+    components: eqx.AbstractVar[Component]
+    ordered: eqx.AbstractClassVar[bool]
+
+    unit_type: ClassVar[type] = Row
+    representation: ClassVar[str] = "component"
+
+    @abstractmethod
+    def weight_sites(self) -> dict[str, Site]:
+        """The global sites besides `components`."""
+
+    @abstractmethod
+    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
+        """log π_k, linear in the statistics of the weight sites."""
+
+    @abstractmethod
+    def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """log p(weight sites), nats."""
+
+    @abstractmethod
+    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
+        """(E[π_k] of the components there are, the expected mass left over for others): they sum to 1.
+
+        natural: of the globals, existing components only.
+        """
+
+    @abstractmethod
+    def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
+        """Draw the weight sites from their prior."""
+
+    def globals(self) -> dict[str, Site]:
+        components = Site(self.components.family, ("component", *self.components.axes))
+        return {**self.weight_sites(), "components": components}
+
+    def locals(self) -> dict[str, Site]:
+        return {"component": Site(Categorical(), ("component",))}
+
+    def extents(self, unit: Row) -> dict[str, int]:
+        return {}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {"component": first(size[0], capacity[0])}
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        per_component = log_prior(self.components, g["components"])
+        return self.log_weights_prior(g, on) + jnp.where(on["component"], per_component, 0.0).sum()
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Float[Array, ""]:
+        each = self.log_weights(g, on) + log_likelihood(self.components, g["components"], unit)
+        return jnp.where(on["component"], l["component"] * each, 0.0).sum()
+
+    def ceiling(self, units: Row) -> float:
+        """The sum of each row's greatest density under any one component; `inf` where components of free variance have
+        none.
+
+        Proof: given parameters, a row's density is an average of its components', at most the greatest; averaging over
+        parameters or assignments keeps it. Raises ValueError for rows without a density.
+        """
+        self.components.check(units)
+        return float(self.components.log_ceiling(units).sum())
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Row:
+        chosen = jnp.argmax(l["component"])
+        parameters = jax.tree.map(lambda leaf: leaf[chosen], g["components"])
+        return Row(self.components.draw(key, parameters, unit), unit.observed)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}.
+
+        Weights that leave some mass over are drawn again in proportion: the truncated model.
+        """
+        if self.components.estimated:
+            raise ValueError("cannot draw components that have no prior: simulate the model before plug_in()")
+        key_weights, key_components, key_z, key_data = jax.random.split(key, 4)
+        n_rows, on = np.shape(units.value)[0], self.active(size, size)
+        one = self.components.prior(extents["dim"])
+        prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*size, *jnp.shape(leaf))), one)
+        g = self.draw_weights(key_weights, size)
+        g["components"] = self.components.family.sample(key_components, prior)
+        chosen = jax.random.categorical(key_z, self.log_weights(g, on), shape=(n_rows,))
+        l = {"component": jax.nn.one_hot(chosen, size[0])}
+        keys = jax.random.split(key_data, n_rows)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+
+
+def component_rows(
+    size: int, natural: Mapping[str, Statistics], names: tuple[str, ...]
+) -> Float[np.ndarray, "k numbers"]:
+    """The natural parameters of the named sites, one component a row."""
+    leaves = jax.tree.leaves([natural[name] for name in names])
+    return np.concatenate([np.asarray(leaf)[:size].reshape(size, -1) for leaf in leaves], axis=1)

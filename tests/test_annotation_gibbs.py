@@ -1,0 +1,119 @@
+"""The Gibbs sampler of images with captions: the generic one on these models, by Geweke's joint-distribution test.
+
+False alarms: |z| < 4.5 for at most 30 numbers a test has a chance below 3e-4, at fixed keys.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from annotation_cases import GAUSSIAN_PRIOR
+
+from lvsearch.inference.data import Batch
+from lvsearch.inference.gibbs import GibbsState, gibbs_sweep
+from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, DiagonalGaussian, GMMixture, Multinomial
+
+Z_LIMIT, SIZE, ALPHA, N_WORDS = 4.5, (2,), np.array([0.6, 1.1]), 3
+LONG = {"n_chains": 6000, "sweeps": 30}
+"""What it takes to see the planted bugs clearly: at 1,500 chains of 12 sweeps their |z| are 4.4 and 4.7."""
+PRESENT = np.array([[1, 1, 0], [1, 1, 1], [0, 0, 0]], bool)
+
+
+class WordsTwice(CorrLDA):
+    """The planted bug: the caption enters the log-joint twice."""
+
+    def log_unit(self, g: Any, l: Any, unit: Any, on: Any) -> Any:
+        words = (l["correspondence"] * (self.log_words(g, unit) @ l["assignment"].T)).sum()
+        return super().log_unit(g, l, unit, on) + words
+
+
+class PaddingCounts(CorrLDA):
+    """The other planted bug: regions that are not there can have words."""
+
+    def extents(self, unit: Any) -> Any:
+        return {"region": unit.present.shape[-1], "caption": unit.words.shape[-1]}
+
+
+def moments(kind: Any, g: Any, l: Any, units: Any) -> Any:
+    """First and second moments, and where parameters meet data."""
+    beta, value = jnp.exp(g["factor_word"]), g["factor_region"]
+    mean = value.precision_mean / -value.negative_precision
+    first = (units.words == 0).mean((0, 1))
+    here = units.present[..., None]
+    regions = jnp.where(here, units.regions, 0).sum((0, 1)) / here.sum()
+    share = l["factor"][:2] if "factor" in l else jnp.exp(l["proportions"])[:2]
+    weights = [jnp.exp(g["weights"])] if "weights" in g else []
+    return jnp.concatenate(
+        [
+            beta[:, 0],
+            beta[:, 0] ** 2,
+            jnp.tanh(mean).ravel(),
+            jnp.clip(value.log_precision, -5, 5).ravel(),
+            share.mean(0),
+            (share**2).mean(0),
+            (beta[:, 0] * first),
+            jnp.tanh(mean[:, 0]) * jnp.tanh(regions[0]),
+            jnp.tanh(mean[:, 0]) * first,
+            *weights,
+        ]
+    )
+
+
+@partial(jax.jit, static_argnames=("kind", "planted", "n_chains", "sweeps"))
+def draws(kind: Any, planted: Any, key: Any, n_chains: int, sweeps: int) -> tuple[Any, Any]:
+    """(joint draws, averages of chains that start from one and alternate sampler and data): (chain, function) each."""
+    parts = (ALPHA, Multinomial(0.4), DiagonalGaussian(GAUSSIAN_PRIOR))
+    truth, sampler = kind(*parts), planted(*parts)
+    on, ids = truth.active(SIZE, SIZE), jnp.arange(3)
+    like = AnnotatedImage(jnp.zeros((3, 3, 2)), jnp.asarray(PRESENT), jnp.zeros((3, 2), jnp.int32), jnp.ones((3, 2)))
+
+    def joint(k: Any) -> Any:
+        return truth.simulate(k, SIZE, like, {"word": N_WORDS, "dim": 2})
+
+    def successive(k: Any) -> Any:
+        g, l, drawn = joint(k)
+
+        def step(carry: Any, step_key: Any) -> Any:
+            state, units = carry
+            key_sweep, key_units = jax.random.split(step_key)
+            state = gibbs_sweep(sampler, key_sweep, state, (Batch(units, jnp.ones(3)),), (ids,), SIZE, capacity=SIZE)
+            keys = jax.random.split(key_units, 3)
+            units = jax.vmap(lambda kk, lu, u: truth.draw_unit(kk, state.globals, lu, u, on))(
+                keys, state.locals[0], units
+            )
+            return (state, units), moments(kind, state.globals, state.locals[0], units)
+
+        start = (GibbsState(g, (l,)), drawn)
+        return jax.lax.scan(step, start, jax.random.split(jax.random.fold_in(k, 1), sweeps))[1].mean(0)
+
+    keys = jax.random.split(key, (2, n_chains))
+    return jax.vmap(lambda k: moments(kind, *joint(k)))(keys[0]), jax.vmap(successive)(keys[1])
+
+
+def largest_z(kind: Any, planted: Any, n_chains: int = 1500, sweeps: int = 12) -> float:
+    marginal, successive = (
+        np.asarray(x, np.float64) for x in draws(kind, planted, jax.random.key(0), n_chains, sweeps)
+    )
+    error = np.sqrt(marginal.var(0, ddof=1) / n_chains + successive.var(0, ddof=1) / n_chains)
+    return float((np.abs(marginal.mean(0) - successive.mean(0)) / error).max())
+
+
+def test_geweke():
+    """Joint draws made forwards and by Corr-LDA's sampler agree, with a ragged image and one without regions."""
+    assert largest_z(CorrLDA, CorrLDA) < Z_LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [CorrLDA, GMLDA, GMMixture])
+def test_geweke_of_longer_chains(kind):
+    assert largest_z(kind, kind, **LONG) < Z_LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", [WordsTwice, PaddingCounts])
+def test_geweke_finds_planted_bugs(planted):
+    """The same test, the same chains, a wrong sampler: it must fail, and clearly."""
+    assert largest_z(CorrLDA, planted, **LONG) > 1.5 * Z_LIMIT

@@ -1,0 +1,342 @@
+"""Finite mixtures: exact evidence by enumeration, the compiled kernel against the generic engine, proposals, edges."""
+
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import mixture_cases as cases
+import numpy as np
+import partition_oracles as exact
+import pytest
+
+import lvsearch as lv
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.estimator import capacity_of, estimator, pad_axes
+from lvsearch.inference.meanfield import batch_statistics, bound, cast, fit_locals, resident_sweep, scattered_start
+from lvsearch.inference.mixtures import MixtureEstimator, MixtureFit, MixtureSettings, predictive_log_density
+from lvsearch.inference.mixtures.estimator import recorded_bound
+from lvsearch.inference.mixtures.kernel import ascend_rows, row_sums
+from lvsearch.inference.mixtures.packing import layout_of, pack_increment, pack_statistics, unpack_sums
+from lvsearch.inference.mixtures.rows import cast_tiles, prepare
+from lvsearch.models.components import log_likelihood, log_predictive
+from lvsearch.models.dp_mixture import DPMixture
+from lvsearch.models.finite_mixture import FiniteMixture
+from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.units import Row
+
+SIZE = (3,)
+by_kind = pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name)
+
+
+def dataset(rows: Any) -> Dataset:
+    return lv.Points.from_array(rows, missing="nan").dataset()
+
+
+def unit(row: np.ndarray) -> Row:
+    return Row(np.nan_to_num(row), ~np.isnan(row))
+
+
+@cache
+def clusters() -> np.ndarray:
+    """Three well separated groups of unequal size, 41 rows."""
+    rng = np.random.default_rng(3)
+    centres = np.array([[0, 0], [4, 1], [-3, 3.0]])
+    return centres[np.repeat([0, 1, 2], [20, 14, 7])] + 0.4 * rng.standard_normal((41, 2))
+
+
+@cache
+def history() -> MixtureFit:
+    """One fit, from a start that proposals can better."""
+    settings = MixtureSettings(starts=1, start_sweeps=1)
+    model = FiniteMixture(lv.models.DiagonalComponents.scaled_to(clusters()))
+    return MixtureEstimator(model, dataset(clusters()), settings).fit_with_history((4,), jax.random.key(1))
+
+
+# ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@by_kind
+def test_predictive_density_is_a_ratio_of_marginals(kind, float64):
+    """Eq. 5.13 at the posterior of four rows, against SciPy: p(five rows) / p(four rows)."""
+    component, rows = kind.component, kind.rows
+    increments = [component.increment(component.coordinates(unit(r)), jnp.asarray(unit(r).observed)) for r in rows[:4]]
+    natural = jax.tree.map(lambda prior, *s: (prior + sum(s))[None], component.prior(rows.shape[1]), *increments)
+    ours = float(log_predictive(component, natural, unit(rows[4]))[0])
+    assert ours == pytest.approx(kind.log_marginal(rows[:5]) - kind.log_marginal(rows[:4]), abs=1e-9)
+
+
+@by_kind
+def test_likelihood_is_below_its_ceiling_and_linear(kind, float64):
+    component, n_dims = kind.component, kind.rows.shape[1]
+    one = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (50, *jnp.shape(leaf))) * 1.0, component.prior(n_dims))
+    statistics = component.prior_family.sample(jax.random.key(0), one)
+    for row in kind.rows:
+        ceiling = component.log_ceiling(jax.tree.map(lambda leaf: leaf[None], unit(row)))[0]
+        assert np.all(np.asarray(log_likelihood(component, statistics, unit(row))) <= ceiling + 1e-9)
+    twice = jax.tree.map(lambda leaf: 2 * leaf, statistics)
+    zero = jax.tree.map(jnp.zeros_like, statistics)
+    at = [np.asarray(log_likelihood(component, t, unit(kind.rows[0]))) for t in (zero, statistics, twice)]
+    np.testing.assert_allclose(at[2] - at[1], at[1] - at[0], rtol=1e-9, atol=1e-9)
+
+
+@by_kind
+def test_packing_is_the_inner_product(kind, float64):
+    component, n_dims = kind.component, kind.rows.shape[1]
+    one = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (3, *jnp.shape(leaf))) * 1.0, component.prior(n_dims))
+    statistics = component.prior_family.sample(jax.random.key(0), one)
+    row = unit(kind.rows[0])
+    y, observed = component.coordinates(row), jnp.asarray(row.observed)
+    packed = pack_increment(component, y, observed)
+    ours = pack_statistics(component, statistics) @ packed + component.log_carrier(y, observed)
+    np.testing.assert_allclose(ours, log_likelihood(component, statistics, row), rtol=1e-12)
+    back = unpack_sums(component, jnp.stack([packed] * 3), one)
+    jax.tree.map(
+        partial(np.testing.assert_allclose, rtol=1e-12),
+        back,
+        jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), component.increment(y, observed)),
+    )
+    layout = layout_of(component, n_dims, complete=True)
+    assert sorted([*layout.varying, *(c for c, _ in layout.constants)]) == list(range(len(packed)))
+
+
+# ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@by_kind
+def test_kernel_is_the_generic_engine(kind, float64):
+    """Bound, sums and one sweep, at a random state: a DP with a Gamma prior, so that every weight site is there."""
+    model, data = DPMixture(kind.component, GammaPrior(2.0, 1.5)), dataset(kind.rows)
+    capacity, prepared = (4,), prepare(model, data)
+    start = scattered_start(model, jax.random.key(2), cast(data, np.float64), SIZE, capacity, np.float64)
+    (batch,) = cast(data, np.float64).batches
+    tiles, on = cast_tiles(prepared.tiles, np.float64), model.active(SIZE, capacity)
+    l = fit_locals(model, start.beliefs.mean, batch, start.locals[0], SIZE, capacity=capacity, sweeps=1)
+    generic = bound(model, (batch,), start.beliefs, (l,), SIZE, capacity=capacity)
+    trace = ascend_rows(model, start.beliefs, tiles, SIZE, np.inf, 1, layout=prepared.layout, capacity=capacity)
+    assert float(trace.bounds[0]) + prepared.log_carrier == pytest.approx(generic, abs=1e-9)
+    sums = row_sums(model, start.beliefs.mean, tiles, prepared.layout, on)
+    ours = unpack_sums(model.components, sums.increments, start.beliefs.natural["components"])
+    theirs = batch_statistics(model, start.beliefs.mean, batch, l.mean, SIZE, capacity=capacity)["components"]
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9), ours, theirs)
+    stepped = resident_sweep(model, start.beliefs, (batch,), (l.mean,), SIZE, capacity=capacity)
+    close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
+    jax.tree.map(close, trace.beliefs.natural["components"], stepped.natural["components"])
+
+
+def test_kernel_in_several_tiles_and_single_precision(monkeypatch):
+    """The same fit whatever the tile, and float32 within rounding."""
+    model, data = FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(clusters())), dataset(clusters())
+    whole = MixtureEstimator(model, data).fit(SIZE, jax.random.key(0), None)
+    monkeypatch.setattr("lvsearch.inference.mixtures.rows.TILE", 16)
+    tiled = MixtureEstimator(model, data)
+    assert tiled.prepared.tiles.weight.shape == (3, 16)
+    assert recorded_bound(model, tiled.prepared, whole.natural, SIZE) == pytest.approx(whole.log_lower, abs=1e-9)
+    single = MixtureEstimator(model, data, MixtureSettings(double_below=0.0)).fit(SIZE, jax.random.key(0), None)
+    assert single.log_lower == pytest.approx(whole.log_lower, abs=1e-3)
+
+
+def test_recorded_evidence_is_that_of_the_state():
+    model, data = FiniteMixture(lv.models.DiagonalComponents.scaled_to(clusters())), dataset(clusters())
+    found = estimator(model, data)
+    assert isinstance(found, MixtureEstimator)
+    estimate = found.fit(SIZE, jax.random.key(0), None)
+    assert recorded_bound(model, found.prepared, estimate.natural, SIZE) == estimate.log_lower
+    with jax.enable_x64(True):
+        capacity, wide = capacity_of(SIZE), cast(data, np.float64)
+        start = scattered_start(model, jax.random.key(0), wide, SIZE, capacity, np.float64)
+        natural = pad_axes(model, estimate.natural, SIZE, capacity)
+        assert jax.tree.structure(natural) == jax.tree.structure(start.beliefs.natural)
+
+
+# ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@by_kind
+@pytest.mark.parametrize("size", [1, 2])
+def test_bound_is_below_the_exact_evidence(kind, size):
+    """All partitions of six rows; with one component nothing is latent but parameters, and the bound is exact."""
+    rows = kind.rows[:6]
+    prior = partial(exact.log_finite_prior, n_components=size, concentration=0.8)
+    truth = exact.log_evidence(rows, kind.log_marginal, prior)
+    estimate = estimator(FiniteMixture(kind.component, 0.8), dataset(rows)).fit((size,), jax.random.key(0), None)
+    if size == 1:
+        assert estimate.log_lower == pytest.approx(truth, abs=1e-5)
+    else:
+        assert truth - 4 < estimate.log_lower <= truth + 1e-9
+
+
+def test_relabellings_correct_the_bound():
+    """Separate groups: the bound sits in one of K! labellings, and with log K! it is the evidence, nearly."""
+    rows = np.array([[-4.0], [-4.2], [0.1], [-0.1], [4.1], [3.9]])
+    component = lv.models.KnownCovarianceComponents(0.04, 0.0, 0.01)
+    model = FiniteMixture(component, 1.0)
+    estimate = estimator(model, dataset(rows)).fit(SIZE, jax.random.key(0), None)
+    prior = partial(exact.log_finite_prior, n_components=3, concentration=1.0)
+    truth = exact.log_evidence(rows, exact.known_marginal(np.array([[0.04]]), np.zeros(1), 0.01), prior)
+    assert estimate.log_lower + model.log_symmetry(SIZE, estimate.natural) == pytest.approx(truth, abs=0.02)
+    assert truth - estimate.log_lower == pytest.approx(np.log(6), abs=0.02)
+
+
+def test_plug_in_evidence_is_exact_and_certified():
+    """Σ_n log Σ_k π_k p(x_n | θ_k) written out; nested, under a ceiling."""
+    rows, variance = clusters(), 0.16
+    result = lv.search(
+        FiniteMixture(lv.models.KnownCovarianceComponents(variance)),
+        rows,
+        prior=lv.sizes.Geometric(0.3),
+        max_size=4,
+        evidence="plug-in",
+        progress=False,
+    )
+    fit = result.fit(3)
+    weights = fit.table("weights").to_numpy()[:, 0]
+    means = fit.table("components").to_numpy() * np.sqrt(variance)
+    square = ((rows[:, None] - means) ** 2).sum(-1) / variance
+    each = np.log(weights) - 0.5 * square - np.log(2 * np.pi * variance)
+    assert fit.evidence.lower == pytest.approx(np.logaddexp.reduce(each, axis=1).sum(), abs=1e-4)
+    assert fit.evidence.upper - fit.evidence.lower < 1e-5
+    lower = [visit.evidence.lower for visit in sorted(result.visits, key=lambda visit: visit.size)]
+    assert np.all(np.diff(lower) >= 0)
+    certified = result.posterior("certified")
+    assert np.isfinite(certified.log_evidence_upper.iloc[-1])
+    assert certified.probability_upper.iloc[1] < 0.01  # two components for three groups
+
+
+def test_no_certificate_where_there_is_none():
+    component = lv.models.DiagonalComponents()
+    assert FiniteMixture(component).ceiling(unit(clusters())) == np.inf
+    for kind in (lv.models.DiagonalComponents(), lv.models.FullCovarianceComponents()):
+        with pytest.raises(ValueError, match="no plug-in form"):
+            FiniteMixture(kind).plug_in()
+
+
+def test_search_finds_the_planted_number():
+    model = FiniteMixture(lv.models.DiagonalComponents.scaled_to(clusters()))
+    result = lv.search(model, clusters(), prior=lv.sizes.Poisson(2), max_size=5, seed=1, progress=False)
+    assert result.best_size == (3,)
+    assert result.best.transform(clusters()).argmax(1).tolist().count(0) in (20, 14, 7)
+    assert np.isinf(result.certified().log_upper)
+
+
+def test_search_over_mixtures_is_stored(tmp_path):
+    model = FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(clusters()))
+    result = lv.search(model, clusters(), prior=lv.sizes.Poisson(2), max_size=2, starts=1, progress=False)
+    result.save(tmp_path / "run")
+    loaded = lv.load(tmp_path / "run")
+    assert loaded.evaluator.model.describe() == model.describe()
+    np.testing.assert_array_equal(loaded.best.transform(clusters()), result.best.transform(clusters()))
+
+
+# ── predictive density ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["DiagonalComponents", "FullCovarianceComponents", "KnownCovarianceComponents"])
+@pytest.mark.parametrize("process", [False, True])
+def test_predictive_density_integrates_to_one(name, process):
+    """By the trapezium rule over the line, mapped by sinh so that tails count: finite and Dirichlet-process."""
+    rows = clusters()[:, :1]
+    component = getattr(lv.models, name)(*([0.2] if name.startswith("Known") else []))
+    model = DPMixture(component, 1.3) if process else FiniteMixture(component)
+    estimate = estimator(model, dataset(rows)).fit((2,), jax.random.key(0), None)
+    t = np.linspace(-14, 14, 4001)
+    density = np.exp(predictive_log_density(estimate, dataset(np.sinh(t)[:, None])))
+    assert np.trapezoid(density * np.cosh(t), t) == pytest.approx(1, abs=2e-3)
+
+
+# ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_proposal_is_recorded_with_its_gain():
+    record = history().proposals
+    assert {proposal.kind for proposal in record} >= {"merge", "delete", "birth"}
+    for proposal in record:
+        assert proposal.gain == pytest.approx(sum(proposal.terms.values()), abs=1e-9)
+        assert set(proposal.terms) == {"rows", "log prior", "entropy of weights", "entropy of components"}
+        assert not proposal.accepted or proposal.gain > 0
+
+
+def test_bound_rises_along_the_ascent_and_by_accepted_proposals():
+    fit = history()
+    assert np.diff(fit.bounds).min() >= -1e-9
+    gained = sum(proposal.gain for proposal in fit.proposals if proposal.accepted)
+    assert fit.estimate.log_lower >= fit.bounds[-1] + gained - 1e-4
+
+
+def test_proposals_leave_a_bad_optimum():
+    """Two groups in one component and one cut in two: a coordinate step cannot leave it, merge and birth can."""
+    rows = np.concatenate([clusters(), clusters() + np.array([9, -9])])
+    model = DPMixture(lv.models.DiagonalComponents.scaled_to(rows), 1.0)
+    stuck = MixtureEstimator(model, dataset(rows), MixtureSettings(starts=1, rounds=0))
+    free = MixtureEstimator(model, dataset(rows), MixtureSettings(starts=1))
+    keys = [jax.random.key(seed) for seed in range(4)]
+    before = np.array([stuck.fit((8,), key, None).log_lower for key in keys])
+    after = np.array([free.fit((8,), key, None).log_lower for key in keys])
+    assert np.all(after >= before - 1e-3)
+    assert np.ptp(after) < 0.2 * np.ptp(before)
+
+
+def test_grown_fits_keep_what_they_start_from():
+    model = FiniteMixture(lv.models.KnownCovarianceComponents(0.16)).plug_in()
+    found = estimator(model, dataset(clusters()))
+    small = found.fit((2,), jax.random.key(0), None)
+    assert found.fit((3,), jax.random.key(5), small).log_lower > small.log_lower
+
+
+# ── edges ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def edge_rows() -> dict[str, np.ndarray]:
+    rows = clusters()[:12]
+    return {
+        "one row": rows[:1],
+        "duplicates": np.repeat(rows[:3], 4, axis=0),
+        "constant column": np.stack([rows[:, 0], np.full(12, 0.7)], axis=1),
+        "all equal": np.full((12, 2), 1.3),
+        "nothing observed": np.where(np.arange(12)[:, None] == 4, np.nan, rows),
+    }
+
+
+@pytest.mark.parametrize("name", edge_rows())
+def test_odd_rows_give_finite_bounds(name):
+    """For every kind with a prior of its own; below the ceiling where there is one."""
+    rows = edge_rows()[name]
+    for component in (
+        lv.models.DiagonalComponents(),
+        lv.models.FullCovarianceComponents(),
+        lv.models.KnownCovarianceComponents([[0.5, 0.1], [0.1, 0.4]]),
+    ):
+        for model in (FiniteMixture(component), DPMixture(component)):
+            for size in (1, 3):
+                estimate = estimator(model, dataset(rows)).fit((size,), jax.random.key(0), None)
+                assert np.isfinite(estimate.log_lower)
+                assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(estimate.natural))
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1e6, 1e9), (1e-6, 0.0), (1e-3, 2000.0), (1e12, 0.0)])
+def test_scale_and_origin_change_nothing(scale, offset):
+    """Data in another unit: the same components, and the evidence less log scale per cell."""
+    rows = clusters()
+    plain = estimator(FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(rows)), dataset(rows))
+    moved = offset + scale * rows
+    other = estimator(FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(moved)), dataset(moved))
+    a, b = (e.fit(SIZE, jax.random.key(0), None) for e in (plain, other))
+    assert b.log_lower + rows.size * np.log(scale) == pytest.approx(a.log_lower, abs=2e-3)
+
+
+def test_data_without_a_density_are_refused():
+    holed = np.where(np.arange(82).reshape(41, 2) == 5, np.nan, clusters())
+    with pytest.raises(ValueError, match="rows with missing cells"):
+        lv.fit(FiniteMixture(lv.models.FullCovarianceComponents()), lv.Points.from_array(holed, missing="nan"), size=2)
+    with pytest.raises(ValueError, match="expected 0 or 1"):
+        lv.fit(FiniteMixture(lv.models.BernoulliComponents()), clusters(), size=2)
+    with pytest.raises(ValueError, match="whole numbers"):
+        lv.fit(FiniteMixture(lv.models.MultinomialComponents()), clusters(), size=2)
+    with pytest.raises(ValueError, match="expected 2, as in the data"):
+        lv.fit(FiniteMixture(lv.models.KnownCovarianceComponents(np.eye(3))), clusters(), size=2)
+    with pytest.raises(ValueError, match="whose cells are all equal"):
+        lv.models.DiagonalComponents.scaled_to(edge_rows()["constant column"])
+    with pytest.raises(ValueError, match="not symmetric positive definite"):
+        lv.models.KnownCovarianceComponents([[1.0, 2.0], [2.0, 1.0]])
+    with pytest.raises(ValueError, match="one positive number"):
+        lv.models.DiagonalComponents(rate=0.0)
