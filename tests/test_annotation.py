@@ -350,6 +350,7 @@ def test_caption_scores_add_up():
     assert scores.perplexity < np.exp(scipy.stats.entropy(unigram))  # the regions inform the captions
 
 
+@pytest.mark.slow
 def test_an_unseen_word_is_positive_when_smoothed_and_reported_when_not():
     corpus = small().corpus
     vocabulary = (*corpus.vocabulary, "never")

@@ -32,7 +32,10 @@ N_DRAWS = 4000
 
 
 @pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("concentration", [2.0, GammaPrior(2.0, 1.5)], ids=["given", "Gamma"])
+@pytest.mark.parametrize(
+    "concentration",
+    [pytest.param(2.0, id="given"), pytest.param(GammaPrior(2.0, 1.5), id="Gamma", marks=pytest.mark.slow)],
+)
 def test_bound_rises_with_truncation_and_stays_below_the_process(kind, concentration):
     """All partitions of seven rows, α on a grid: at T = 1, 2, 4, 8 the best of two fits from scratch and of the smaller
     truncation's fit, grown."""

@@ -74,6 +74,7 @@ def test_the_chain_has_the_exact_posterior():
     assert chain_z(60).max() < Z_LIMIT
 
 
+@pytest.mark.slow
 def test_the_exact_posterior_finds_tables_that_are_tokens(monkeypatch):
     """The planted bug: corpus weights from words instead of tables."""
 
@@ -206,6 +207,7 @@ def test_a_sample_scores_documents(data, sample):
     np.testing.assert_allclose(found.log_likelihood, np.log(shares @ sample.topics())[:3], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_more_topics_than_places_are_found_places(monkeypatch, data):
     """A sweep that runs out of places is made again with more."""
     monkeypatch.setattr(gibbs, "FIRST_CAPACITY", 2)

@@ -60,6 +60,7 @@ def test_a_tree_of_one_path_is_a_topic_model_of_its_levels(wide):
     assert bound_of(model, counts, (1,), starts=4) == pytest.approx(topics + stick, abs=0.05)
 
 
+@pytest.mark.slow
 def test_paths_of_several_lengths(wide):
     """Lengths get a posterior of their own, and the bound stays below the saturated ceiling."""
     model = HLDA(3, **HYPER, lengths=(2, 3))

@@ -287,6 +287,7 @@ def test_calibration_finds_planted_bugs(sampler):
 # ── chains as people run them ───────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_capacity_changes_no_draw(monkeypatch):
     """A chain that had to grow is the chain that had room from the start."""
     data = lv.Points.from_array(np.arange(12.0)[:, None] * 4).dataset()

@@ -297,7 +297,10 @@ def edge_rows() -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("name", edge_rows())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in ("one row", "all equal") else pytest.mark.slow) for name in edge_rows()],
+)
 def test_odd_rows_give_finite_bounds(name):
     """For every kind with a prior of its own; below the ceiling where there is one."""
     rows = edge_rows()[name]

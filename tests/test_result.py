@@ -22,6 +22,8 @@ OTHER = lv.sizes.Geometric(0.35)
 
 @pytest.fixture
 def no_fitting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for evidence in KINDS:
+        searched(evidence)  # made once a process: not while it is forbidden
     monkeypatch.setattr(ModelEvaluator, "evaluate", lambda *_: pytest.fail("something was fitted"))
 
 

@@ -223,6 +223,7 @@ def test_extreme_branching(branching, leaves):
     assert np.isfinite(trace.log_joint).all()
 
 
+@pytest.mark.slow
 def test_slice_draws_have_their_density():
     """γ given a tree, against its density on a grid."""
     rng, paths = np.random.default_rng(0), np.array([[0, 1, 2], [0, 1, 3], [0, 1, 3], [0, 4, 5]])

@@ -30,6 +30,7 @@ class Packed(NamedTuple):
 
 
 def packed_documents(documents: PackedDocuments) -> Packed:
+    """The tiles with which slots hold a document, and how many tokens it has."""
     return Packed(documents, documents.documents >= 0, documents.lengths)
 
 

@@ -45,6 +45,7 @@ def starting_weights(model: HDP, n_topics: int) -> CorpusWeights:
 
 
 def prior_mean(value: np.ndarray | GammaPrior) -> float:
+    """A given value itself; the mean of a prior."""
     return float(value.shape / value.rate) if isinstance(value, GammaPrior) else float(value)
 
 

@@ -20,10 +20,11 @@ from lvsearch.inference.mixture_samplers.chain import (
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import Beta, BetaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.mixture import Mixture
 
 
 def blocked_gibbs(
-    model: DPMixture, data: Dataset, *, key: Array, sweeps: int, truncation: int, keep: int = 1, start: Any = None
+    model: Mixture, data: Dataset, *, key: Array, sweeps: int, truncation: int, keep: int = 1, start: Any = None
 ) -> MixtureTrace:
     """A chain over assignments to `truncation` sticks, the last of which takes all that is left.
 

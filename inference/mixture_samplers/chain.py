@@ -20,6 +20,7 @@ from lvsearch.inference.mixtures.predictive import weighted_predictive
 from lvsearch.inference.mixtures.rows import rows_of
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.mixture import Mixture
 
 BLOCK = 50
 """Sweeps of one compiled call."""
@@ -201,7 +202,7 @@ def _run_block(
 def run_chain(
     sweep: Sweep,
     weights: Weights,
-    model: DPMixture,
+    model: Mixture,
     data: Dataset,
     key: Array,
     sweeps: int,

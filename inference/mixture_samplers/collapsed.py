@@ -23,10 +23,11 @@ from lvsearch.inference.mixture_samplers.chain import (
 )
 from lvsearch.models.components import log_normalisers
 from lvsearch.models.dp_mixture import DPMixture
+from lvsearch.models.mixture import Mixture
 
 
 def collapsed_gibbs(
-    model: DPMixture, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
+    model: Mixture, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
 ) -> MixtureTrace:
     """A chain over partitions under the Dirichlet process itself.
 

@@ -23,10 +23,11 @@ from lvsearch.inference.mixture_samplers.chain import (
 from lvsearch.inference.mixtures.packing import pack_statistics
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import Beta, BetaStatistics
+from lvsearch.models.mixture import Mixture
 
 
 def slice_sampler(
-    model: DPMixture, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
+    model: Mixture, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
 ) -> MixtureTrace:
     """A chain over assignments to the sticks of the process itself, without truncation.
 

@@ -131,8 +131,9 @@ class _Run:
         self.passes, self.work = 0, work
 
     def fit(self, key: Array, start: Estimate | None) -> tuple[Standing, int, np.ndarray, tuple[Proposal, ...]]:
-        beliefs = self._sequential(key) if start is None else self._grown(start)
-        beliefs, bounds = self._ascend(beliefs, self.settings.sweeps)
+        begins = [self._sequential(key)] if start is None else self._grown(start)
+        climbed = [self._ascend(beliefs, self.settings.sweeps) for beliefs in begins]
+        beliefs, bounds = max(climbed, key=lambda each: each[1][-1])
         if not self.settings.rounds:
             return self._standing(beliefs), self.passes, bounds, ()
         most = 2 * self.passes + self.settings.proposal_work / self.work
@@ -189,7 +190,9 @@ class _Run:
         shares = jax.nn.one_hot(labels, self.capacity[0], dtype=self.dtype)[None]
         return beliefs_from(self.model, shares, tile, self.size, **self.static)
 
-    def _grown(self, start: Estimate) -> Beliefs:
+    def _grown(self, start: Estimate) -> list[Beliefs]:
+        """The largest components split into the new ones; and, where components have an order, the new ones left
+        empty: sticks that no row reaches keep their prior, so that a process' bound is no lower than at the start."""
         old = capacity_of(start.size)
         natural = pad_axes(self.model, start.natural, start.size, old)
         natural = jax.tree.map(lambda leaf: np.asarray(leaf, self.dtype), natural)
@@ -198,10 +201,11 @@ class _Run:
         shares = np.asarray(seen.shares, np.float64).reshape(-1, old[0])[:, : start.size[0]]
         shares = np.pad(shares, ((0, 0), (0, self.capacity[0] - start.size[0])))
         weight = self.prepared.tiles.weight.reshape(-1)
+        split = shares
         for child in range(start.size[0], self.size[0]):
-            parent = int(np.argmax(weight @ shares))
-            shares = split_along_spread(shares * (weight > 0)[:, None], self._coordinates, parent, child)
-        return self._from_shares(shares)
+            parent = int(np.argmax(weight @ split))
+            split = split_along_spread(split * (weight > 0)[:, None], self._coordinates, parent, child)
+        return [self._from_shares(each) for each in ([split, shares] if self.model.ordered else [split])]
 
     # ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
