@@ -420,6 +420,7 @@ def test_models_without_captions_say_so():
 
 
 @pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.slow
 def test_images_without_regions_or_captions(kind):
     """Both are kept; Corr-LDA leaves the captions of images without regions out, the others use them."""
     data = feature_images()

@@ -124,6 +124,7 @@ def test_kernel_is_the_generic_engine(kind, float64):
     jax.tree.map(close, trace.beliefs.natural["components"], stepped.natural["components"])
 
 
+@pytest.mark.slow
 def test_kernel_in_several_tiles_and_single_precision(monkeypatch):
     """The same fit whatever the tile, and float32 within rounding."""
     model, data = FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(clusters())), dataset(clusters())
@@ -263,6 +264,7 @@ def test_bound_rises_along_the_ascent_and_by_accepted_proposals():
     assert fit.estimate.log_lower >= fit.bounds[-1] + gained - 1e-4
 
 
+@pytest.mark.slow
 def test_proposals_leave_a_bad_optimum():
     """Two groups in one component and one cut in two: a coordinate step cannot leave it, merge and birth can."""
     rows = np.concatenate([clusters(), clusters() + np.array([9, -9])])
