@@ -4,6 +4,7 @@ Tests run with x64 off, as production does; float64 oracles take the `float64` f
 in `lvsearch` are checked (`--jaxtyping-packages` in pyproject.toml; `test_structure.py` holds the canary).
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def single_precision() -> None:
     """The session runs as production does."""
     assert not jax.config.jax_enable_x64, "unset JAX_ENABLE_X64: the tests run with x64 off, as production does"  # pyright: ignore
+
+
+@pytest.fixture(scope="module", autouse=True)
+def released_programs() -> Iterator[None]:
+    """Compiled programs go when they near what a process may hold.
+
+    Each is a handful of memory maps. Linux gives a process 65,530, and XLA crashes on the next.
+    """
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 30_000:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

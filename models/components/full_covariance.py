@@ -14,6 +14,7 @@ from lvsearch.models.components.standard import (
     positive_parameter,
     standardised,
 )
+from lvsearch.models.exponential.matrices import cholesky, solve_lower
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, NormalWishart, NormalWishartStatistics
 from lvsearch.models.units import Row
@@ -109,7 +110,6 @@ class FullCovarianceComponents(Component):
 
     def draw(self, key: Array, statistics: NormalWishartStatistics, unit: Row) -> Float[Array, " dim"]:
         mean, precision = self.family.value(statistics)
-        factor = jnp.linalg.cholesky(precision)
-        noise = jax.random.normal(key, mean.shape, mean.dtype)
-        offset = jax.scipy.linalg.solve_triangular(factor, noise, trans=1, lower=True)
+        noise = jax.random.normal(key, mean.shape, mean.dtype)[..., None]
+        offset = solve_lower(cholesky(precision), noise, transposed=True)[..., 0]
         return self.location + self.scale * (mean + offset)

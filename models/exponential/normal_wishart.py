@@ -4,11 +4,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float
 
 from lvsearch.models.exponential.family import NumpyroDistribution, RandomKey, UnitCarrierFamily
+from lvsearch.models.exponential.matrices import cholesky, inverse_from, log_determinant, solve_lower
 from lvsearch.models.exponential.scalars import LOG_2PI
 
 LOG_2, LOG_PI = 0.6931471805599453, 1.1447298858494002
@@ -50,29 +50,28 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         degrees, factor, _, count = _parameters(natural)
         n_dims = factor.shape[-1]
         log_gamma = gammaln(_halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
-        wishart = 0.5 * degrees * (n_dims * LOG_2 - _log_determinant(factor)) + log_gamma
+        wishart = 0.5 * degrees * (n_dims * LOG_2 - log_determinant(factor)) + log_gamma
         return wishart + 0.5 * n_dims * (LOG_2PI - jnp.log(count))
 
     def mean(self, natural: NormalWishartStatistics, event_mask: None = None) -> NormalWishartStatistics:
         degrees, factor, centre, count = _parameters(natural)
         n_dims = factor.shape[-1]
-        inverse = solve_triangular(
-            factor, jnp.broadcast_to(jnp.eye(n_dims, dtype=factor.dtype), factor.shape), lower=True
-        )
-        precision = degrees[..., None, None] * jnp.einsum("...ki,...kj->...ij", inverse, inverse)
-        log_determinant = digamma(_halves(degrees, n_dims)).sum(-1) + n_dims * LOG_2 - _log_determinant(factor)
+        precision = degrees[..., None, None] * inverse_from(factor)
+        expected_log = digamma(_halves(degrees, n_dims)).sum(-1) + n_dims * LOG_2 - log_determinant(factor)
         linear = jnp.einsum("...ij,...j->...i", precision, centre)
         square = n_dims / count + (linear * centre).sum(-1)
-        return NormalWishartStatistics(0.5 * log_determinant, -0.5 * precision, linear, -0.5 * square)
+        return NormalWishartStatistics(0.5 * expected_log, -0.5 * precision, linear, -0.5 * square)
 
     def natural(self, mean: NormalWishartStatistics, event_mask: None = None) -> NormalWishartStatistics:
         precision = -2 * mean.negative_half_precision
         n_dims = precision.shape[-1]
-        centre = jnp.linalg.solve(precision, mean.precision_mean[..., None])[..., 0]
+        factor = cholesky(precision)
+        inverse = inverse_from(factor)
+        centre = (inverse @ mean.precision_mean[..., None])[..., 0]
         count = n_dims / (-2 * mean.negative_half_square - (centre * mean.precision_mean).sum(-1))
-        gap = 2 * mean.half_log_determinant - _log_determinant(jnp.linalg.cholesky(precision))
+        gap = 2 * mean.half_log_determinant - log_determinant(factor)
         degrees = _degrees(gap, n_dims)
-        scale = degrees[..., None, None] * jnp.linalg.inv(precision)
+        scale = degrees[..., None, None] * inverse
         outer = count[..., None, None] * centre[..., :, None] * centre[..., None, :]
         return NormalWishartStatistics(degrees - n_dims, scale + outer, count[..., None] * centre, count)
 
@@ -87,22 +86,24 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         below = jnp.tril(jax.random.normal(key_below, factor.shape, dtype), -1)
         bartlett = below + jnp.exp(log_diagonal)[..., None] * jnp.eye(n_dims, dtype=dtype)
         noise = jax.random.normal(key_mean, centre.shape, dtype)[..., None]
-        offset = (factor @ solve_triangular(bartlett, noise, trans=1, lower=True))[..., 0]
-        half_log_determinant = log_diagonal.sum(-1) - 0.5 * _log_determinant(factor)
-        root = solve_triangular(factor, bartlett, trans=1, lower=True)
+        offset = (factor @ solve_lower(bartlett, noise, transposed=True))[..., 0]
+        half_log_determinant = log_diagonal.sum(-1) - 0.5 * log_determinant(factor)
+        root = solve_lower(factor, bartlett, transposed=True)
         return _statistics(centre + offset / jnp.sqrt(count)[..., None], root, half_log_determinant)
 
     def point(self, natural: NormalWishartStatistics, event_mask: None = None) -> NormalWishartStatistics:
         degrees, factor, centre, _ = _parameters(natural)
         n_dims = factor.shape[-1]
         eye = jnp.broadcast_to(jnp.eye(n_dims, dtype=factor.dtype), factor.shape)
-        root = jnp.sqrt(degrees)[..., None, None] * solve_triangular(factor, eye, trans=1, lower=True)
-        half_log_determinant = 0.5 * (n_dims * jnp.log(degrees) - _log_determinant(factor))
+        root = jnp.sqrt(degrees)[..., None, None] * solve_lower(factor, eye, transposed=True)
+        half_log_determinant = 0.5 * (n_dims * jnp.log(degrees) - log_determinant(factor))
         return _statistics(centre, root, half_log_determinant)
 
     def value(self, statistics: NormalWishartStatistics, event_mask: None = None) -> MeanAndPrecisionMatrix:
         precision = -2 * statistics.negative_half_precision
-        mean = jnp.linalg.solve(precision, statistics.precision_mean[..., None])[..., 0]
+        factor = cholesky(precision)
+        halfway = solve_lower(factor, statistics.precision_mean[..., None])
+        mean = solve_lower(factor, halfway, transposed=True)[..., 0]
         return MeanAndPrecisionMatrix(mean, precision)
 
     def to_numpyro(self, natural: NormalWishartStatistics) -> NumpyroDistribution:
@@ -118,11 +119,7 @@ def _parameters(natural: NormalWishartStatistics) -> tuple[Array, Array, Array, 
     count = natural.negative_half_square
     centre = natural.precision_mean / count[..., None]
     scale = natural.negative_half_precision - natural.precision_mean[..., :, None] * centre[..., None, :]
-    return natural.half_log_determinant + centre.shape[-1], jnp.linalg.cholesky(scale), centre, count
-
-
-def _log_determinant(factor: Any) -> Array:
-    return 2 * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
+    return natural.half_log_determinant + centre.shape[-1], cholesky(scale), centre, count
 
 
 def _halves(degrees: Any, n_dims: int) -> Array:

@@ -1,0 +1,55 @@
+"""Cholesky factors and triangular systems of many small matrices, in plain array operations.
+
+`jax.scipy.linalg` hands a batch of matrices to LAPACK in pieces, on the threads that run the program. Where a program
+holds as many such calls as there are threads (two, on two cores) and nothing orders them, each waits for pieces that no
+thread is left to do, and the program never ends (jaxlib up to 0.10; gone in 0.11). A loop over the columns cannot.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+@jax.jit
+def cholesky(matrix: Float[Array, "*element dim dim"]) -> Float[Array, "*element dim dim"]:
+    """The lower L with LLᵀ = matrix, symmetric; NaN where the matrix is not positive definite."""
+    matrix = 0.5 * (matrix + jnp.swapaxes(matrix, -1, -2))  # so that gradients are symmetric too
+    rows = jnp.arange(matrix.shape[-1])
+
+    def column(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, factor = state
+        below = jnp.where(rows >= j, rest[..., :, j], 0) / jnp.sqrt(rest[..., j, j])[..., None]
+        return rest - below[..., :, None] * below[..., None, :], factor.at[..., :, j].set(below)
+
+    return jax.lax.fori_loop(0, len(rows), column, (matrix, jnp.zeros_like(matrix)))[1]
+
+
+@partial(jax.jit, static_argnames="transposed")
+def solve_lower(
+    factor: Float[Array, "*element dim dim"], right: Float[Array, "*element dim column"], transposed: bool = False
+) -> Float[Array, "*element dim column"]:
+    """The X of L X = right, or of Lᵀ X = right. factor: L, zero above its diagonal."""
+    n_dims = factor.shape[-1]
+    columns = jnp.swapaxes(factor, -1, -2) if transposed else factor
+
+    def row(i: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, solution = state
+        j = n_dims - 1 - i if transposed else i
+        found = rest[..., j, :] / factor[..., j, j][..., None]
+        return rest - columns[..., :, j][..., None] * found[..., None, :], solution.at[..., j, :].set(found)
+
+    return jax.lax.fori_loop(0, n_dims, row, (right, jnp.zeros_like(right)))[1]
+
+
+def inverse_from(factor: Float[Array, "*element dim dim"]) -> Float[Array, "*element dim dim"]:
+    """(LLᵀ)⁻¹, symmetric."""
+    eye = jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
+    inverse = solve_lower(factor, eye)
+    return jnp.swapaxes(inverse, -1, -2) @ inverse
+
+
+def log_determinant(factor: Float[Array, "*element dim dim"]) -> Float[Array, "*element"]:
+    """log |LLᵀ|."""
+    return 2 * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
