@@ -38,12 +38,11 @@ class TopicSettings:
     """How hard to try. Tolerances: nats per token and pass; tokens of a document and sweep."""
 
     collapsed_passes: int = 60
-    warm_collapsed_passes: int = 5
+    warm_collapsed_passes: int = 10
     collapsed_sweeps: int = 3
     collapsed_topic_concentration: float = 0.1  # at least: see `_collapsed`
     tolerance: float = 2e-5
     mean_field_passes: int = 8
-    warm_mean_field_passes: int = 4
     mean_field_sweeps: int = 2
     momentum: float = 0.9
     final_sweeps: int = 5
@@ -114,7 +113,7 @@ class TopicEstimator:
         alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         warm = start is not None
         state, passes = self._collapsed(self._start_counts(n_topics, capacity, key, start, eta), alpha, eta, warm)
-        wanted = self.settings.warm_mean_field_passes if warm else self.settings.mean_field_passes
+        wanted = self.settings.mean_field_passes
         for each in [1] * wanted if self.empirical_bayes else [wanted]:
             state, _, _ = kernels.memoized_passes(
                 self.packed.tiles,

@@ -5,8 +5,9 @@ it had not been.
 
 Nested evidence (plug-in): the witness algorithm of Chiang & Poole; a size starts from its best witness.
 Other evidence (marginal): a doubling ladder first; then, around the sizes that cannot be told from the best, repeated
-fits (`starts` each) and unvisited neighbours, until there is nothing left to settle there; with `exhaustive` all the
-other sizes up to `max_size` follow, nearest to the best first.
+fits (`starts` each) and unvisited neighbours, then a second fit of the sizes just outside, until there is nothing left
+to settle there; with `exhaustive` all the other sizes up to `max_size` follow, nearest to the best first, or, where
+fits shrink, come before that, each from the fit of the next larger one.
 """
 
 import math
@@ -17,7 +18,17 @@ from dataclasses import dataclass, field, replace
 from tqdm.auto import tqdm
 
 from lvsearch.fit import Evaluator, Fit
-from lvsearch.ledger import Trial, Visit, enclosed, largest_unvisited, near_mode, record_of, scaled, unvisited_neighbour
+from lvsearch.ledger import (
+    Trial,
+    Visit,
+    bordering,
+    enclosed,
+    largest_unvisited,
+    near_mode,
+    record_of,
+    scaled,
+    unvisited_neighbour,
+)
 from lvsearch.sizes import Size, SizePrior
 from lvsearch.witness import WitnessSearch
 
@@ -65,6 +76,9 @@ class Budget:
     width: float | None = None
 
 
+SECOND_LOOK = 2
+"""Fits that a size gets before it ends a search at the edge of those near the mode."""
+
 NEAR = 20
 """A fit may be merged from one that is larger by a twentieth, or by one."""
 
@@ -74,7 +88,7 @@ class Task:
     """The next thing to do: one or several trials of one size, the first numbered `trial`.
 
     warm: trial 0 begins from another size's fit, where there is one. Where fits shrink, only those of sizes that are
-    filled in do: they are cheaper and a little lower, and near the mode the fits of all sizes are to be alike.
+    filled in do: a chain of them comes cheap, but each resembles the one before it.
     """
 
     size: Size
@@ -107,6 +121,10 @@ def next_task(
     if search.on_ladder:
         size = search.next_size()
         return None if size is None else Task(size, 0, 1, warm=not evaluator.shrinks)
+    if settings.exhaustive and evaluator.shrinks and settings.max_size is not None:
+        size = largest_unvisited(settings.max_size, state.visits)
+        if size is not None:
+            return Task(size, 0, 1)
     near = near_mode(state.visits, prior, starts, evaluator.scale, evaluator.repeatable)
     if near and len(near[0].trials) < starts:
         return Task(near[0].size, len(near[0].trials), 1)
@@ -116,9 +134,12 @@ def next_task(
     for visit in (*near, *enclosed(near, state.visits)):
         if len(visit.trials) < starts:
             return Task(visit.size, len(visit.trials), 1)
+    for visit in bordering(near, state.visits):
+        if len(visit.trials) < min(SECOND_LOOK, starts):
+            return Task(visit.size, len(visit.trials), 1)
     if not settings.exhaustive or settings.max_size is None:
         return None
-    size = largest_unvisited(settings.max_size, state.visits) if evaluator.shrinks else search.next_size()
+    size = search.next_size()
     return None if size is None else Task(size, 0, 1)
 
 

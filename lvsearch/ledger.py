@@ -177,6 +177,16 @@ def enclosed(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...
     return tuple(sorted((v for v in visits if v.size not in sizes and between(v.size)), key=lambda v: len(v.trials)))
 
 
+def bordering(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
+    """Visits one step from a size near the mode that are not near it themselves, fewest trials first.
+
+    They are where a search ends, and each may have ended it by one unlucky fit.
+    """
+    sizes = {visit.size for visit in near}
+    borders = {step for visit in near for step in _steps(visit.size)} - sizes
+    return tuple(sorted((v for v in visits if v.size in borders), key=lambda v: len(v.trials)))
+
+
 def largest_unvisited(max_size: Size, visits: Sequence[Visit]) -> Size | None:
     """The unvisited size up to `max_size` with most components in all; None when every one was visited."""
     visited = {visit.size for visit in visits}
@@ -195,15 +205,10 @@ def unvisited_neighbour(
         return None
     visited = {visit.size for visit in visits}
     best = near[0].size
-    steps = [
-        (*visit.size[:axis], visit.size[axis] + by, *visit.size[axis + 1 :])
-        for visit in near
-        for axis in range(len(best))
-        for by in (-1, 1)
-    ]
     open_steps = [
         step
-        for step in steps
+        for visit in near
+        for step in _steps(visit.size)
         if min(step) >= 1
         and step not in visited
         and (max_size is None or all(map(int.__le__, step, max_size)))
@@ -214,3 +219,8 @@ def unvisited_neighbour(
         key=lambda step: (sum(abs(a - b) for a, b in zip(step, best, strict=True)), sum(step), step),
         default=None,
     )
+
+
+def _steps(size: Size) -> list[Size]:
+    """The sizes one step away, along each variable in turn; one of them may be 0."""
+    return [(*size[:axis], size[axis] + by, *size[axis + 1 :]) for axis in range(len(size)) for by in (-1, 1)]

@@ -67,16 +67,16 @@ def test_nested_order_is_that_of_the_witness_algorithm(prior: lv.sizes.SizePrior
 
 def test_where_fits_shrink_sizes_are_filled_in_from_a_slightly_larger_one():
     evaluator = Fake(peaked, nested=False, shrinks=True)
-    result, _ = fake_search(evaluator, FLAT12, settings((12,), exhaustive=True))
+    result, _ = fake_search(evaluator, FLAT12, settings((12,), exhaustive=True, starts=2))
     assert {visit.size for visit in result.visits} == {(size,) for size in range(1, 13)}
     starts = {size: start for size, start, trial in evaluator.calls if trial == 0}
     begun = {size: start for size, start in starts.items() if start is not None}
     assert len(begun) >= 3
     assert all(start == (size[0] + 1,) for size, start in begun.items())  # a twentieth of less than 40 is none
+    ladder, filled_in = [1, 2, 4, 8, 12], [11, 10, 9, 7, 6, 5, 3]
+    assert [size[0] for size in starts] == ladder + filled_in
     near = {visit.size for visit in lv.ledger.near_mode(result.visits, FLAT12, 3, 1.0, repeatable=True)}
-    assert all(starts[size] is None for size in near)  # alike
-    last = [visit.size for visit in result.visits][-2:]
-    assert last == sorted(last, reverse=True)  # each from the one before
+    assert near <= {size for size, start, trial in evaluator.calls if trial > 0 and start is None}
 
 
 def test_without_growing_every_fit_is_from_scratch():
@@ -165,6 +165,7 @@ SETTLING = [  # the best is repeated, then its neighbours are tried, then the ne
     ((5,), None, 1),
     ((5,), None, 2),
     ((6,), (5,), 0),
+    ((6,), None, 1),  # a size just outside is fitted twice; 4 has been
 ]
 
 
@@ -222,6 +223,14 @@ def test_every_size_that_cannot_be_told_apart_is_fitted_equally_often():
     assert_monotone(result, history)
 
 
+def test_one_unlucky_fit_at_the_edge_does_not_end_the_search():
+    """The first fit of the best size is poor, and the sizes before it are better than that."""
+    curve = {4: -20.0, 5: -10.0, 6: 0.0, 7: -15.0}
+    evaluator = Fake(lambda s, t: curve.get(s[0], -50.0) - (60.0 if (s, t) == ((6,), 0) else 0.0), nested=False)
+    result, _ = fake_search(evaluator, FLAT12, settings((12,), starts=2))
+    assert result.best_size == (6,)
+
+
 def test_a_repeat_that_improves_a_size_raises_only_the_lower_bound():
     evaluator = Fake(lambda s, t: lv.Evidence(peaked(s) - 40.0 + 8.0 * t, 0.0), nested=False)
     result, history = fake_search(evaluator, FLAT12, settings((12,), starts=3))
@@ -229,7 +238,9 @@ def test_a_repeat_that_improves_a_size_raises_only_the_lower_bound():
     repeats = [step for step, (_, _, trial) in enumerate(evaluator.calls) if trial > 0]
     assert repeats
     for step in repeats:
-        assert certified[step].log_lower > certified[step - 1].log_lower
+        gain = certified[step].log_lower - certified[step - 1].log_lower
+        far_below = evaluator.calls[step][0] != (5,)  # 8 nats there are less than the rounding of the sum
+        assert gain >= 0 if far_below else gain > 0
         assert certified[step].log_upper == certified[step - 1].log_upper
     assert_monotone(result, history)
     best = result.state.kept[result.best_size]

@@ -11,6 +11,7 @@ from lvsearch.ledger import (
     SD_OF_BEST,
     Trial,
     Visit,
+    bordering,
     enclosed,
     near_mode,
     pooled_spread,
@@ -186,6 +187,16 @@ def test_a_further_trial_counts_only_where_it_is_better():
     assert visit(2, math.nan).failed
     assert not visit(2, math.nan, replaced_by=(1,)).failed
     assert not visit(2, math.nan, 1.0).failed
+
+
+def test_sizes_one_step_outside_border_on_those_near_the_mode():
+    visits = [visit(n, 0.0) for n in (1, 3, 4, 5, 6, 8)]
+    assert [v.size for v in bordering([visits[2], visits[3]], visits)] == [(3,), (6,)]
+    twice = [visits[0], visit(3, 0.0, 1.0), *visits[2:]]
+    assert [v.size for v in bordering([visits[2], visits[3]], twice)] == [(6,), (3,)]
+    grid = [visit((a, b), 0.0) for a in (1, 2, 3) for b in (1, 2, 3)]
+    assert {v.size for v in bordering([grid[0]], grid)} == {(1, 2), (2, 1)}
+    assert bordering([], grid) == ()
 
 
 def test_sizes_between_two_near_the_mode_are_enclosed():

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
@@ -15,7 +15,7 @@ from lvsearch.inference.meanfield import Beliefs
 from lvsearch.inference.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
 from lvsearch.inference.mixtures.kernel import ascend_rows, beliefs_from, survey
 from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve
-from lvsearch.inference.mixtures.rows import PreparedRows, Tiles, cast_tiles, prepare, rows_of
+from lvsearch.inference.mixtures.rows import PreparedRows, Tiles, cast_tiles, chosen_rows, prepare, rows_of
 from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
 from lvsearch.models.mixture import Mixture
 
@@ -28,6 +28,7 @@ class MixtureSettings:
     |---|---|
     | `starts` | sequential passes, of which the best after `start_sweeps` sweeps goes on |
     | `start_rows` | rows that a sequential pass goes over, drawn at random where there are more |
+    | `sample_rows` | with more than twice as many rows, so many of them, drawn at random, are fitted first |
     | `sweeps`, `tolerance` | of the ascent |
     | `rounds`, `proposals` | rounds of proposals, and how many of each kind a round tries; 0 rounds for none |
     | `proposal_work` | rows × components × statistics that proposals may go over beyond what the ascent did |
@@ -37,6 +38,7 @@ class MixtureSettings:
 
     starts: int = 3
     start_rows: int = 1000
+    sample_rows: int = 8192
     start_sweeps: int = 6
     sweeps: int = 1000
     tolerance: float = 1e-6
@@ -102,16 +104,21 @@ class MixtureEstimator:
         """From sequential passes, or from another size's components, the largest of them split into the new ones."""
         return self.fit_with_history(size, key, start).estimate
 
-    def _work(self, size: tuple[int, ...]) -> float:
+    def work(self, size: tuple[int, ...]) -> float:
         """Rows × components × statistics of one pass."""
         return float(self.prepared.n_rows) * size[0] * (len(self.prepared.layout.varying) + 1)
 
+    def on_rows(self, chosen: Int[np.ndarray, " row"]) -> "MixtureEstimator":
+        """The same model on some of the rows: its fits are for starting from."""
+        other = copy(self)
+        other.prepared = chosen_rows(self.prepared, chosen)
+        return other
+
     def fit_with_history(self, size: tuple[int, ...], key: Array, start: Estimate | None = None) -> MixtureFit:
         """As `fit`, with the bound along the way and every proposal."""
-        double = self._work(size) <= self.settings.double_below
+        double = self.work(size) <= self.settings.double_below
         with jax.enable_x64(double):
-            run = _Run(self, size, np.float64 if double else np.float32, self._work(size))
-            found = run.fit(key, start)
+            found = _Run(self, size, np.float64 if double else np.float32).fit(key, start)
         natural = cut_axes(self.model, found[0].beliefs.natural, size, run.capacity)
         natural = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), natural)
         lower = recorded_bound(self.model, self.prepared, natural, size)
@@ -123,20 +130,20 @@ class MixtureEstimator:
 class _Run:
     """One fit at one size in one precision."""
 
-    def __init__(self, owner: MixtureEstimator, size: tuple[int, ...], dtype: Any, work: float):
-        self.model, self.settings, self.prepared = owner.model, owner.settings, owner.prepared
+    def __init__(self, owner: MixtureEstimator, size: tuple[int, ...], dtype: Any):
+        self.owner, self.model, self.settings, self.prepared = owner, owner.model, owner.settings, owner.prepared
         self.size, self.capacity, self.dtype = size, capacity_of(size), dtype
         self.tiles: Tiles = jax.tree.map(jax.device_put, cast_tiles(self.prepared.tiles, dtype))
         self.static = {"layout": self.prepared.layout, "capacity": self.capacity}
-        self.passes, self.work = 0, work
+        self.passes = 0
 
     def fit(self, key: Array, start: Estimate | None) -> tuple[Standing, int, np.ndarray, tuple[Proposal, ...]]:
-        begins = [self._sequential(key)] if start is None else self._grown(start)
+        begins = [self._first(key)] if start is None else self._grown(start)
         climbed = [self._ascend(beliefs, self.settings.sweeps) for beliefs in begins]
         beliefs, bounds = max(climbed, key=lambda each: each[1][-1])
         if not self.settings.rounds:
             return self._standing(beliefs), self.passes, bounds, ()
-        most = 2 * self.passes + self.settings.proposal_work / self.work
+        most = 2 * self.passes + self.settings.proposal_work / self.owner.work(self.size)
         standing, record = improve(
             self._standing(beliefs),
             self._ideas,
@@ -160,6 +167,16 @@ class _Run:
         return trace.beliefs, np.asarray(trace.bounds, np.float64)[:n] + self.prepared.log_carrier
 
     # ── starts ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _first(self, key: Array) -> Beliefs:
+        """From nothing; where rows are many, from some of them, proposals included: a component that is missing shows
+        there too, and costs less to find."""
+        few, n_rows = self.settings.sample_rows, self.prepared.n_rows
+        if n_rows <= 2 * few:
+            return self._sequential(key)
+        key_rows, key_fit = jax.random.split(key)
+        chosen = np.sort(np.asarray(jax.random.permutation(key_rows, n_rows))[:few])
+        return _Run(self.owner.on_rows(chosen), self.size, self.dtype).fit(key_fit, None)[0].beliefs
 
     def _sequential(self, key: Array) -> Beliefs:
         """The best of several random orders, each climbed a little."""

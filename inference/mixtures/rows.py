@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.mixtures.packing import Layout, layout_of
@@ -56,6 +56,17 @@ def prepare(model: Mixture, data: Dataset) -> PreparedRows:
         coordinates = np.asarray(jax.vmap(component.coordinates)(units))
         carriers = np.asarray(jax.vmap(component.log_carrier)(jnp.asarray(coordinates), jnp.asarray(units.observed)))
         layout = layout_of(component, coordinates.shape[1], bool(np.all(units.observed)))
+    tiles = _tiled(coordinates, np.asarray(units.observed), weight)
+    return PreparedRows(tiles, layout, float(weight @ carriers), len(weight))
+
+
+def chosen_rows(prepared: PreparedRows, chosen: Int[np.ndarray, " row"]) -> PreparedRows:
+    """These rows by themselves, without their carriers: for fits that only begin another one."""
+    flat = [leaf.reshape(-1, *leaf.shape[2:])[chosen] for leaf in map(np.asarray, prepared.tiles)]
+    return PreparedRows(_tiled(*flat), prepared.layout, 0.0, len(chosen))
+
+
+def _tiled(coordinates: np.ndarray, observed: np.ndarray, weight: np.ndarray) -> Tiles:
     length = min(TILE, -(-len(weight) // 8) * 8)
     n_tiles = -(-len(weight) // length)
     pad = n_tiles * length - len(weight)
@@ -63,8 +74,7 @@ def prepare(model: Mixture, data: Dataset) -> PreparedRows:
     def tiled(leaf: np.ndarray) -> np.ndarray:
         return np.pad(leaf, [(0, pad)] + [(0, 0)] * (leaf.ndim - 1)).reshape(n_tiles, length, *leaf.shape[1:])
 
-    tiles = Tiles(tiled(coordinates), tiled(np.asarray(units.observed)), tiled(weight))
-    return PreparedRows(tiles, layout, float(weight @ carriers), len(weight))
+    return Tiles(tiled(coordinates), tiled(observed), tiled(weight))
 
 
 def cast_tiles(tiles: Tiles, dtype: Any) -> Tiles:
