@@ -173,9 +173,10 @@ def fit_locals(
     return jax.lax.while_loop(lambda c: (c[0] < sweeps) & (c[2] > tolerance), body, first)[1]
 
 
-def _batch_log_joint(
+def batch_log_joint(
     model: Model, g: Mapping[str, Statistics], batch: Batch, l: dict[str, Statistics], on: Masks
 ) -> Array:
+    """What the units of a batch add to the log-joint, weighted, in nats."""
     per_unit = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, on))(batch.units, l)
     return jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
 
@@ -193,7 +194,7 @@ def batch_statistics(
 ) -> dict[str, Statistics]:
     """What a batch adds to the natural parameters of the globals: ∂ (its weighted part of the log-joint) / ∂ E[t]."""
     on = model.active(size, capacity)
-    return jax.grad(lambda m: _batch_log_joint(model, m, batch, l, on))(dict(g))
+    return jax.grad(lambda m: batch_log_joint(model, m, batch, l, on))(dict(g))
 
 
 @partial(jax.jit, static_argnames=("capacity",))
@@ -258,7 +259,7 @@ def resident_sweep(
     on = model.active(size, capacity)
 
     def log_joint(g: dict[str, Statistics]) -> Array:
-        parts = [_batch_log_joint(model, g, batch, lb, on) for batch, lb in zip(batches, l, strict=True)]
+        parts = [batch_log_joint(model, g, batch, lb, on) for batch, lb in zip(batches, l, strict=True)]
         return model.log_prior(g, on) + sum(parts)
 
     for name, site in model.globals().items():

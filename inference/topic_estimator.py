@@ -38,7 +38,7 @@ class TopicSettings:
     """How hard to try. Tolerances: nats per token and pass; tokens of a document and sweep."""
 
     collapsed_passes: int = 60
-    warm_collapsed_passes: int = 10
+    warm_collapsed_passes: int = 20
     collapsed_sweeps: int = 3
     collapsed_topic_concentration: float = 0.1  # at least: see `_collapsed`
     tolerance: float = 2e-5

@@ -29,6 +29,11 @@ REDUCED = {
         "STRENGTHS, BACKGROUNDS, DENSITIES, ANIMAL_FEATURES, ANIMAL_REFINE = (0.75,), (0.1,), (0.3,), 4, 1",
         pictures=6,
     ),
+    "hlda": Reduced(
+        "SETS, DOCUMENTS, ORDERS, ABSTRACTS, SWEEPS, INFER_SWEEPS = 2, 15, 1, 60, 5, 2\n"
+        "SMALL, MAX_BRANCHES = 6, (1, 1)",
+        pictures=2,
+    ),
 }
 
 

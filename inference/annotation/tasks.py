@@ -1,6 +1,6 @@
 """What models of images and captions are asked: captions of images, labels of regions, which images fit some words.
 
-All with the parameters at their posterior means (plug-in: at the estimate), the locals fitted to what is known:
+All with the parameters at their posterior means (plug-in: at the estimate), given what is known (`describing`):
 
     p(w | r) = Σ_k p(factor k of one more word | r) β_kw                    (Corr-LDA: (1/N) Σ_n φ_n; §4.1.1–4.1.3)
     p(w | r, r_n) = Σ_k φ_nk β_kw                                           (region labelling)
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from jaxtyping import Float
 
-from lvsearch.inference.annotation.estimator import about_images
-from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.annotation.describing import about_images, images_alone
+from lvsearch.inference.data import Dataset
 from lvsearch.inference.estimator import Estimate
 from lvsearch.inference.tiled import gather
 from lvsearch.inference.unit_scores import site_value
@@ -23,8 +23,8 @@ from lvsearch.models.annotated import AnnotatedModel
 
 def caption_distributions(estimate: Estimate, data: Dataset) -> Float[np.ndarray, "images word"]:
     """p(w | r) of every image, rows summing to 1; the images' own captions are not looked at."""
-    tiles, about = zip(*about_images(estimate, without_captions(data)), strict=True)
-    return _words_of(estimate, gather(tiles, [a.next_word for a in about], data.n_units))
+    tiles, images = zip(*images_alone(estimate, data), strict=True)
+    return _words_of(estimate, gather(tiles, [image.next_word for image in images], data.n_units))
 
 
 def region_distributions(estimate: Estimate, data: Dataset) -> list[Float[np.ndarray, "regions word"]]:
@@ -32,17 +32,17 @@ def region_distributions(estimate: Estimate, data: Dataset) -> list[Float[np.nda
 
     Raises ValueError for a model in which regions have no words of their own.
     """
-    pairs = about_images(estimate, without_captions(data))
+    pairs = images_alone(estimate, data)
     if cast(AnnotatedModel, estimate.model).whole_images:
         raise ValueError(
             f"{type(estimate.model).__name__} has no region labels: one factor stands for the whole image (§4.1.1). "
             "Label regions with CorrLDA or GMLDA"
         )
     rows: list[Any] = [None] * data.n_units
-    for tile, about in pairs:
+    for tile, images in pairs:
         for row in np.flatnonzero(tile.unit_ids >= 0):
             present = tile.batch.units.present[row]
-            rows[tile.unit_ids[row]] = _words_of(estimate, about.regions[row][present])
+            rows[tile.unit_ids[row]] = _words_of(estimate, images.regions[row][present])
     return rows
 
 
@@ -67,15 +67,6 @@ def absent_factors(estimate: Estimate, data: Dataset) -> AbsentFactors:
         words += float(about.words[real].sum())
         absent += float(about.absent[real].sum())
     return AbsentFactors(words, absent)
-
-
-def without_captions(data: Dataset) -> Dataset:
-    """The images alone."""
-
-    def bare(batch: Batch) -> Batch:
-        return Batch(batch.units._replace(counts=np.zeros_like(batch.units.counts)), batch.weight)
-
-    return Dataset(tuple(map(bare, data.batches)), data.unit_ids, data.extents, data.n_units)
 
 
 def _words_of(estimate: Estimate, factors: np.ndarray) -> Float[np.ndarray, "things word"]:

@@ -118,7 +118,8 @@ class MixtureEstimator:
         """As `fit`, with the bound along the way and every proposal."""
         double = self.work(size) <= self.settings.double_below
         with jax.enable_x64(double):
-            found = _Run(self, size, np.float64 if double else np.float32).fit(key, start)
+            run = _Run(self, size, np.float64 if double else np.float32)
+            found = run.fit(key, start)
         natural = cut_axes(self.model, found[0].beliefs.natural, size, run.capacity)
         natural = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), natural)
         lower = recorded_bound(self.model, self.prepared, natural, size)

@@ -6,7 +6,7 @@
 | `sample_tree`, `run_chain` | chains over trees and allocations of the given counts |
 | `log_joint` | log p(w, z, c) of anybody's allocation |
 | `agglomerated_start` | a start without sampling, from a dendrogram of the documents |
-| `climb` | hill climbing, the levels optimised anew for every tree tried |
+| `climb` | a start by hill climbing, paths and levels together |
 | `merge_siblings` | hill climbing: siblings merged where that gains |
 | `settle_levels` | the same paths, their levels optimised |
 | `tree_topics`, `describe_documents` | new documents: paths, levels, log p with a standard error |

@@ -17,11 +17,10 @@ from scipy.spatial.distance import pdist
 from lvsearch.inference.trees.chain import canonical
 from lvsearch.inference.trees.density import Allocation, log_joint
 from lvsearch.inference.trees.hyper import TreeHyper
+from lvsearch.inference.trees.relevel import levels_by_share
 
 MOST_CUTS = 80
 PASSES = 12
-SHARE = 0.5
-"""A word is a node's where at least this share of its documents have it."""
 
 
 def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper) -> Allocation:
@@ -29,7 +28,7 @@ def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper) -> Allo
     counts = canonical(counts)
     n_docs = counts.shape[0]
     if n_docs == 1 or hyper.depth == 1:
-        return _allocation(counts, np.zeros((n_docs, hyper.depth), np.int64))
+        return levels_by_share(counts, np.zeros((n_docs, hyper.depth), np.int64))
     has = counts.astype(bool).astype(np.float64)
     frequency = np.asarray(has.sum(0)).ravel()
     weighted = np.sqrt(counts.toarray()) * np.log((1 + n_docs) / (1 + frequency))
@@ -41,7 +40,7 @@ def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper) -> Allo
     def attempt(cuts: tuple[int, ...]) -> float:
         if cuts not in tried:
             clusters = [np.zeros(n_docs, np.int64), *(fcluster(tree, k, criterion="maxclust") for k in cuts)]
-            allocation = _settled(counts, _allocation(counts, _nested(np.stack(clusters, axis=1))), hyper)
+            allocation = _settled(counts, levels_by_share(counts, _nested(np.stack(clusters, axis=1))), hyper)
             tried[cuts] = log_joint(counts, allocation, hyper).total, allocation
         return tried[cuts][0]
 
@@ -96,20 +95,3 @@ def _settled(counts: scipy.sparse.csr_array, begin: Allocation, hyper: TreeHyper
     level_counts = np.zeros(expected.shape, np.int64)
     level_counts[np.arange(len(expected)), expected.argmax(1)] = counts.data
     return Allocation(begin.paths, level_counts)
-
-
-def _allocation(counts: scipy.sparse.csr_array, paths: np.ndarray) -> Allocation:
-    document = np.repeat(np.arange(len(paths)), np.diff(counts.indptr))
-    depth = paths.shape[1]
-    level = np.full(len(counts.data), depth - 1)
-    for at in range(depth - 2, -1, -1):
-        nodes, node = np.unique(paths[:, at], return_inverse=True)
-        has = np.zeros((len(nodes), counts.shape[1]))
-        np.add.at(has, (node[document], counts.indices), 1.0)
-        share = has / np.bincount(node)[:, None]
-        below = [len(np.unique(paths[node == i, at + 1])) for i in range(len(nodes))]
-        branches = np.array(below)[node[document]] > 1  # a node with one child leaves its words to neither
-        level = np.where((share[node[document], counts.indices] >= SHARE) & (branches | (at == 0)), at, level)
-    level_counts = np.zeros((len(counts.data), depth), np.int64)
-    level_counts[np.arange(len(level)), level] = counts.data
-    return Allocation(paths, level_counts)

@@ -9,14 +9,17 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Array, Float
 
+from lvsearch.inference.trees.books import TreeBooks
 from lvsearch.inference.trees.density import Allocation, check_allocation, log_joint
 from lvsearch.inference.trees.hyper import GEMLevels, TreeHyper
 from lvsearch.inference.trees.merge import merge_siblings
+from lvsearch.inference.trees.relevel import relevel, relevel_anew
 from lvsearch.inference.trees.state import (
     Layout,
     TreeState,
     allocation_of,
     levels_of,
+    room,
     state_of,
     tokens_of,
 )
@@ -86,7 +89,9 @@ class TreeSampler:
             self._tables = jax.tree.map(jax.numpy.asarray, tables)
 
     def step(self, key: Array, *, paths_fixed: bool = False) -> None:
-        """One sweep over all documents (of their levels alone, if so); the layout grows where places run out."""
+        """One sweep over all documents (of their levels alone, if so); the layout grows where places run out, and
+        shrinks where half of them would do.
+        """
         first, n_docs = 0, self.counts.shape[0]
         with jax.enable_x64(True):
             while first < n_docs:
@@ -105,7 +110,10 @@ class TreeSampler:
                 )
                 self.state, first = state, int(stopped)
                 if first < n_docs:
-                    self.state, self.layout = self._roomier()
+                    self.state, self.layout = self._laid_out(self.layout)
+        lengths = [b - a for a, b in zip(self.layout[:-1], self.layout[1:], strict=True)]
+        if any(2 * room(n, level) <= lengths[level] for level, n in enumerate(self.nodes)):
+            self.state, self.layout = self._laid_out(None)
 
     def restart(self, allocation: Allocation) -> None:
         """Go on from another allocation of the same corpus."""
@@ -114,9 +122,9 @@ class TreeSampler:
             self.tokens, self.counts.shape[1], levels, allocation.paths, least=self.layout
         )
 
-    def _roomier(self) -> tuple[TreeState, Layout]:
+    def _laid_out(self, least: Layout | None) -> tuple[TreeState, Layout]:
         levels, paths = np.asarray(self.state.levels), np.asarray(self.state.paths)
-        return state_of(self.tokens, self.counts.shape[1], levels, paths, least=self.layout)
+        return state_of(self.tokens, self.counts.shape[1], levels, paths, least=least)
 
     @property
     def allocation(self) -> Allocation:
@@ -263,19 +271,27 @@ COOLING = (*np.linspace(1.0, 0.1, 10).tolist(), *(0.05,) * 5)
 def settle_levels(
     counts: scipy.sparse.csr_array, hyper: TreeHyper, allocation: Allocation, key: Array, passes: int = 4
 ) -> Allocation:
-    """The same paths with their levels optimised: sweeps of levels alone, cooled to almost no temperature, `passes`
-    times; the best state by its density. What two trees get alike before they are compared.
+    """The same paths with their levels optimised; the best state by its density. What two trees get alike before they
+    are compared.
+
+    Blocks of levels first (`relevel_anew`); then, `passes` times, sweeps of levels alone, cooled to almost no
+    temperature, and blocks again.
     """
     counts = canonical(counts)
-    sampler = TreeSampler(counts, hyper, allocation)
-    best = (log_joint(counts, allocation, hyper).total, allocation)
+    books = TreeBooks(counts, hyper, allocation)
+    relevel_anew(books)
+    best = max([allocation, books.allocation], key=lambda each: log_joint(counts, each, hyper).total)
+    score = log_joint(counts, best, hyper).total
+    sampler = TreeSampler(counts, hyper, best)
     for number in range(passes):
         for position, temperature in enumerate(COOLING):
             sampler.set_hyper(hyper, 1 / temperature)
             sampler.step(jax.random.fold_in(key, number * len(COOLING) + position), paths_fixed=True)
-        settled = sampler.allocation
-        best = max(best, (log_joint(counts, settled, hyper).total, settled), key=lambda pair: pair[0])
-    return best[1]
+        books.load(sampler.allocation)
+        relevel(books)
+        if books.score() > score:
+            best, score = books.allocation, books.score()
+    return best
 
 
 def sample_tree(

@@ -76,13 +76,13 @@ def state_of(
     paths: Int[np.ndarray, "docs level"],
     least: Layout | None = None,
 ) -> tuple[TreeState, Layout]:
-    """Arrays from levels and paths (arbitrary node labels), every level's range at least half free, or as `least`."""
+    """Arrays from levels and paths (arbitrary node labels); levels as long as in `least` where a place stays free."""
     depth, places, layout = paths.shape[1], [], [0]
     for level in range(depth):
         labels, place = np.unique(paths[:, level], return_inverse=True)
-        wanted = 1 if level == 0 else max(SMALLEST, 1 << (2 * len(labels) - 1).bit_length())
-        if least is not None:
-            wanted = max(wanted if 2 * len(labels) > _length(least, level) else 0, _length(least, level))
+        wanted = room(len(labels), level)
+        if least is not None and (level == 0 or len(labels) < _length(least, level)):
+            wanted = _length(least, level)
         places.append(layout[-1] + place)
         layout.append(layout[-1] + wanted)
     at = np.stack(places, axis=1).astype(np.int32)
@@ -102,6 +102,11 @@ def state_of(
         parent,
     )
     return state, tuple(layout)
+
+
+def room(n_nodes: int, level: int) -> int:
+    """Places for so many nodes: a power of two, at least a fifth of them free."""
+    return 1 if level == 0 else max(SMALLEST, 1 << (n_nodes + n_nodes // 4 + 3).bit_length())
 
 
 def _length(layout: Layout, level: int) -> int:
