@@ -146,6 +146,40 @@ def unit_bound(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: B
 # ── batches ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def sweep_units(model: Model, g: Mapping[str, Statistics], batch: Batch, beliefs: Beliefs, on: Masks) -> Beliefs:
+    """One coordinate step of each local site of every unit."""
+    return jax.vmap(lambda unit, b: sweep_unit(model, g, unit, b, on))(batch.units, beliefs)
+
+
+def settle_units(
+    model: Model,
+    g: Mapping[str, Statistics],
+    batch: Batch,
+    start: Beliefs,
+    on: Masks,
+    sweeps: int | Array,
+    tolerance: float | Array,
+) -> Beliefs:
+    """At most `sweeps` sweeps, until no statistic of a unit moves by `tolerance`."""
+
+    def body(carry: tuple[Array, Beliefs, Array]) -> tuple[Array, Beliefs, Array]:
+        n, b, _ = carry
+        new = sweep_units(model, g, batch, b, on)
+        moved = [jnp.abs(x - y).max() for x, y in zip(jax.tree.leaves(new.mean), jax.tree.leaves(b.mean), strict=True)]
+        return n + 1, new, jnp.stack(moved).max()
+
+    first = (jnp.asarray(0), start, jnp.asarray(jnp.inf, jax.tree.leaves(start)[0].dtype))
+    return jax.lax.while_loop(lambda c: (c[0] < sweeps) & (c[2] > tolerance), body, first)[1]
+
+
+def unit_bounds(
+    model: Model, g: Mapping[str, Statistics], batch: Batch, beliefs: Beliefs, on: Masks
+) -> Float[Array, " units"]:
+    """The bound of every unit, in nats, not weighted; 0 for padding."""
+    per_unit = jax.vmap(lambda unit, b: unit_bound(model, g, unit, b, on))(batch.units, beliefs)
+    return jnp.where(batch.weight > 0, per_unit, 0)
+
+
 @partial(jax.jit, static_argnames=("capacity", "sweeps"))
 @counted
 def fit_locals(
@@ -160,17 +194,7 @@ def fit_locals(
     tolerance: float | Array = 0.0,
 ) -> Beliefs:
     """Coordinate ascent on the locals of a batch: at most `sweeps` sweeps, until no statistic moves by `tolerance`."""
-    on = model.active(size, capacity)
-    sweep = jax.vmap(lambda unit, b: sweep_unit(model, g, unit, b, on))
-
-    def body(carry: tuple[Array, Beliefs, Array]) -> tuple[Array, Beliefs, Array]:
-        n, b, _ = carry
-        new = sweep(batch.units, b)
-        moved = [jnp.abs(x - y).max() for x, y in zip(jax.tree.leaves(new.mean), jax.tree.leaves(b.mean), strict=True)]
-        return n + 1, new, jnp.stack(moved).max()
-
-    first = (jnp.asarray(0), start, jnp.asarray(jnp.inf, jax.tree.leaves(start)[0].dtype))
-    return jax.lax.while_loop(lambda c: (c[0] < sweeps) & (c[2] > tolerance), body, first)[1]
+    return settle_units(model, g, batch, start, model.active(size, capacity), sweeps, tolerance)
 
 
 def batch_log_joint(
@@ -209,9 +233,7 @@ def batch_bound(
     capacity: tuple[int, ...],
 ) -> Float[Array, " units"]:
     """The bound of each unit of a batch given the globals, in nats, not weighted; 0 for padding."""
-    on = model.active(size, capacity)
-    per_unit = jax.vmap(lambda unit, b: unit_bound(model, g, unit, b, on))(batch.units, beliefs)
-    return jnp.where(batch.weight > 0, per_unit, 0)
+    return unit_bounds(model, g, batch, beliefs, model.active(size, capacity))
 
 
 # ── globals ─────────────────────────────────────────────────────────────────────────────────────────────────────────

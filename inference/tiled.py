@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data import Batch, Dataset
-from lvsearch.inference.meanfield import Beliefs, blank_unit, sweep_unit, unit_bound
+from lvsearch.inference.meanfield import Beliefs, batch_log_joint, blank_unit, settle_units, sweep_units, unit_bounds
 from lvsearch.models.contract import Model, Statistics
 
 TILE_NUMBERS = 1 << 18
@@ -102,16 +102,10 @@ def tile_step(
 ) -> Step:
     """`sweeps` sweeps over the locals of a tile's units, starting from the expected statistics `l`."""
     on = model.active(size, capacity)
-    sweep = jax.vmap(lambda unit, b: sweep_unit(model, g, unit, b, on))
-    beliefs = jax.lax.fori_loop(0, sweeps, lambda _, b: sweep(batch.units, b), Beliefs(l, l))
-
-    def weighted(globals_: dict[str, Statistics]) -> Array:
-        per_unit = jax.vmap(lambda unit, lu: model.log_unit(globals_, lu, unit, on))(batch.units, beliefs.mean)
-        return jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
-
-    bounds = jax.vmap(lambda unit, b: unit_bound(model, g, unit, b, on))(batch.units, beliefs)
-    added = jax.tree.map(jnp.add, total, jax.grad(weighted)(g))
-    return Step(beliefs.mean, added, jnp.where(batch.weight > 0, bounds, 0))
+    beliefs = jax.lax.fori_loop(0, sweeps, lambda _, b: sweep_units(model, g, batch, b, on), Beliefs(l, l))
+    bounds = unit_bounds(model, g, batch, beliefs, on)
+    added = jax.grad(lambda globals_: batch_log_joint(model, globals_, batch, beliefs.mean, on))(g)
+    return Step(beliefs.mean, jax.tree.map(jnp.add, total, added), bounds)
 
 
 Summary = Callable[[Model, dict[str, Statistics], Any, Beliefs, Any], Any]
@@ -135,14 +129,5 @@ def settled_tile(
     """`summary` of every unit (unit, …), its locals brought from the expected statistics `start` to where none moves by
     `tolerance`, in at most `sweeps` sweeps. summary: a module-level function (it is a compile key)."""
     on = model.active(size, capacity)
-    sweep = jax.vmap(lambda unit, b: sweep_unit(model, g, unit, b, on))
-
-    def body(carry: tuple[Array, Beliefs, Array]) -> tuple[Array, Beliefs, Array]:
-        n, old, _ = carry
-        new = sweep(batch.units, old)
-        pairs = zip(jax.tree.leaves(new.mean), jax.tree.leaves(old.mean), strict=True)
-        return n + 1, new, jnp.stack([jnp.abs(x - y).max() for x, y in pairs]).max()
-
-    first = (jnp.asarray(0), Beliefs(start, start), jnp.asarray(jnp.inf, jnp.asarray(batch.weight).dtype))
-    settled = jax.lax.while_loop(lambda c: (c[0] < sweeps) & (c[2] > tolerance), body, first)[1]
+    settled = settle_units(model, g, batch, Beliefs(start, start), on, sweeps, tolerance)
     return jax.vmap(lambda unit, b: summary(model, g, unit, b, on))(batch.units, settled)

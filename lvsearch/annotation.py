@@ -17,7 +17,6 @@ from lvsearch.inference.annotation import (
     caption_distributions,
     region_distributions,
 )
-from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.paired_corpus import PairedCorpus
 
 if TYPE_CHECKING:
@@ -163,14 +162,35 @@ def absent_factor_words(model: "FittedModel", data: Any) -> AbsentFactors:
 
 
 def _images(model: "FittedModel", data: Any) -> PairedCorpus:
-    if not isinstance(model.model, AnnotatedModel):
+    if not isinstance(model.training, PairedCorpus):
         raise ValueError(f"{type(model.model).__name__} has no captions; fit GMMixture, GMLDA or CorrLDA to images")
-    like = model.training.like_this(data)
-    if not isinstance(like, PairedCorpus):
-        raise ValueError(f"got {type(like).__name__}, expected a PairedCorpus")
-    return like
+    return model.training.like_this(data)
 
 
 def _top(probabilities: np.ndarray, images: PairedCorpus, n_words: int) -> list[list[str]]:
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :n_words]
     return [[images.vocabulary[word] for word in row] for row in order]
+
+
+class CaptionTasks:
+    """The functions above as methods of a fitted model."""
+
+    def caption_distribution(self: "FittedModel", data: Any) -> pd.DataFrame:
+        """p(word | image): a row per image, a column per word. ValueError for models without captions."""
+        return caption_distribution(self, data)
+
+    def caption_scores(self: "FittedModel", data: Any) -> CaptionScores:
+        """log p(caption | image) of each image, and the perplexity of all. ValueError for models without captions."""
+        return caption_scores(self, data)
+
+    def annotate(self: "FittedModel", data: Any, n_words: int = 5) -> pd.DataFrame:
+        """The most probable words of each image beside its caption. ValueError for models without captions."""
+        return annotate(self, data, n_words)
+
+    def label_regions(self: "FittedModel", data: Any, n_words: int = 2) -> pd.DataFrame:
+        """The most probable words of each region. ValueError for models whose regions have none of their own."""
+        return label_regions(self, data, n_words)
+
+    def retrieve(self: "FittedModel", data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
+        """Images ranked by the probability of a query's words. ValueError for models without captions."""
+        return retrieve(self, data, query)

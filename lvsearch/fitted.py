@@ -20,7 +20,7 @@ from lvsearch.sizes import Size
 
 
 @dataclass(frozen=True)
-class FittedModel:
+class FittedModel(annotation.CaptionTasks):
     """A model at one size. `evidence` is the interval that the fit carries; scores: nats, higher is better.
 
     Units are what the model's data are made of: documents, rows. New data is of the training data's kind and on its
@@ -111,30 +111,6 @@ class FittedModel:
         if self.training.unit_labels is not None:
             frame.insert(1, "label", _labels(self.training.unit_labels, proportions * lengths[:, None]))
         return frame.sort_values("prevalence", ascending=False, kind="stable")
-
-    # -- images with captions: see `lvsearch.annotation`, whose functions these are -----------------------------------
-
-    def caption_distribution(self, data: Any) -> pd.DataFrame:
-        """p(word | image): a row per image, a column per word. ValueError for models without captions."""
-        return annotation.caption_distribution(self, data)
-
-    def caption_scores(self, data: Any) -> annotation.CaptionScores:
-        """log p(caption | image) of each image, and the perplexity of all. ValueError for models without captions."""
-        return annotation.caption_scores(self, data)
-
-    def annotate(self, data: Any, n_words: int = 5) -> pd.DataFrame:
-        """The most probable words of each image beside its caption. ValueError for models without captions."""
-        return annotation.annotate(self, data, n_words)
-
-    def label_regions(self, data: Any, n_words: int = 2) -> pd.DataFrame:
-        """The most probable words of each region. ValueError for models whose regions have none of their own."""
-        return annotation.label_regions(self, data, n_words)
-
-    def retrieve(self, data: Any, query: str | tuple[str, ...] | list[str]) -> annotation.Retrieval:
-        """Images ranked by the probability of a query's words. ValueError for models without captions."""
-        return annotation.retrieve(self, data, query)
-
-    # ------------------------------------------------------------------------------------------------------------------
 
     def occupied(self, data: Any = None, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
         """The posterior over how many components some unit is in, under the fit, as a table like `posterior()`.

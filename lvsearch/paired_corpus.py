@@ -14,17 +14,16 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float, Int
-from scipy.sparse import csr_array, issparse
 
 from lvsearch.corpus import Corpus
 from lvsearch.data import Data, Nouns
 from lvsearch.inference.annotation.packing import annotated_images
 from lvsearch.inference.data import Dataset
 from lvsearch.models.units import AnnotatedImage
-from lvsearch.readers import canonical_counts, read_ldac
-from lvsearch.vocabulary import as_strings, checked_vocabulary
+from lvsearch.paired_inputs import captions_of, read_tables, regions_of
+from lvsearch.readers import read_ldac
+from lvsearch.vocabulary import as_strings
 
 LARGEST = 1e15
 """Engines square features in float32, whose range ends at 3e38."""
@@ -113,8 +112,8 @@ class PairedCorpus(Data):
         Raises:
             ValueError: see `PairedCorpus`; also images with different numbers of features, an unknown word, nothing.
         """
-        held, counts, names = _regions(regions, region_names)
-        words = _captions(captions, vocabulary, len(counts))
+        held, counts, names = regions_of(regions, region_names)
+        words = captions_of(captions, vocabulary, len(counts))
         words = replace(words, document_names=as_strings("image_names", image_names))
         return cls(held, counts, names, words)._reported()
 
@@ -134,7 +133,7 @@ class PairedCorpus(Data):
         files have different numbers of lines.
         """
         words = Corpus.from_ldac(captions, vocabulary)
-        held, counts, names = _regions(read_ldac(regions, n_tokens), None)
+        held, counts, names = regions_of(read_ldac(regions, n_tokens), None)
         return cls(held, counts, names, replace(words, notes=()))._reported()
 
     @classmethod
@@ -161,36 +160,10 @@ class PairedCorpus(Data):
         Raises:
             ValueError: a missing column, features that are not numbers, an empty word; see also `from_arrays`.
         """
-        table, words = _read_csv(regions, image), _read_csv(captions, image)
-        if word not in words.columns:
-            raise ValueError(
-                f"{captions}: got columns {', '.join(map(str, words.columns))}; expected one named {word!r}"
-            )
-        empty = int(words[word].isna().to_numpy().sum())
-        if empty:
-            raise ValueError(f"{captions}: got {empty} empty words; leave such lines out")
-        images = list(dict.fromkeys([*table[image], *words[image]]))
-        position = {name: index for index, name in enumerate(images)}
-        features = table.drop(columns=image)
-        owners = np.array([position[name] for name in table[image]], np.int64)
-        order, counts = np.argsort(owners, kind="stable"), np.bincount(owners, minlength=len(images))
-        if features.shape[1] == 1 and not pd.api.types.is_numeric_dtype(features.iloc[:, 0]):
-            names, ids = np.unique(features.iloc[:, 0].astype(str).to_numpy(), return_inverse=True)
-            held: np.ndarray = ids.astype(np.int32)
-        else:
-            text = [str(c) for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]
-            if text or not features.shape[1]:
-                got = f"the column {text[0]!r} without numbers" if text else "no features"
-                raise ValueError(
-                    f"{regions}: got {got}; expected numbers beside the column {image!r}, or a single column of tokens"
-                )
-            names, held = [str(c) for c in features.columns], features.to_numpy(np.float64)
-        by_image: list[list[str]] = [[] for _ in images]
-        for name, text_word in zip(words[image], words[word].astype(str), strict=True):
-            by_image[position[name]].append(text_word)
-        corpus = _captions(by_image, vocabulary, len(images))
-        corpus = replace(corpus, document_names=tuple(str(name) for name in images))
-        return cls(held[order], counts, tuple(str(n) for n in names), corpus)._reported()
+        tables = read_tables(regions, captions, image, word)
+        corpus = captions_of(tables.captions, vocabulary, len(tables.images))
+        corpus = replace(corpus, document_names=tables.images)
+        return cls(tables.regions, tables.region_counts, tables.region_names, corpus)._reported()
 
     @classmethod
     def of(cls, data: Any) -> "PairedCorpus":
@@ -368,70 +341,6 @@ class PairedCorpus(Data):
             if missing:
                 notes += (f"{missing:,} of {self.n_units:,} images have no {what.removeprefix('a ')}; kept in place",)
         return replace(self, notes=notes)
-
-
-def _regions(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """(all regions, how many per image, names) from a person's form of them."""
-    if issparse(regions) or (isinstance(regions, np.ndarray) and regions.ndim == 2):
-        counts = canonical_counts(regions)
-        per_image = np.asarray(counts.astype(np.int64).sum(axis=1))
-        tokens = np.repeat(counts.indices, np.asarray(counts.data, np.int64)).astype(np.int32)
-        return tokens, per_image, checked_vocabulary(_named("token", names, counts.shape[1]), counts)
-    lists = [np.asarray(image, dtype=np.float64) for image in regions]
-    widths = {image.shape[1] for image in lists if image.ndim == 2 and image.size}
-    bad = next((i for i, image in enumerate(lists) if image.size and image.ndim != 2), None)
-    if bad is not None or len(widths) > 1:
-        what = (
-            f"image {bad} of shape {lists[bad].shape}" if bad is not None else f"{sorted(widths)} features per region"
-        )
-        raise ValueError(f"got {what}; expected (regions, features) for every image, with the same features throughout")
-    if not widths:
-        raise ValueError(f"got {len(lists):,} images without a single region; expected some")
-    width = widths.pop()
-    held = np.concatenate([image.reshape(-1, width) for image in lists])
-    named = tuple(str(name) for name in _named("feature", names, width))
-    return held, np.array([len(image) if image.size else 0 for image in lists], np.int64), named
-
-
-def _named(what: str, names: Iterable[Any] | None, length: int) -> Iterable[Any]:
-    return [f"{what}{number}" for number in range(length)] if names is None else names
-
-
-def _captions(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) -> Corpus:
-    """Counts over a vocabulary, from counts or from lists of words."""
-    words = None if vocabulary is None else tuple(str(word) for word in vocabulary)
-    if captions is None:
-        if words is None:
-            raise ValueError("got no captions and no vocabulary; expected the words that captions could have")
-        return Corpus(csr_array((n_images, len(words)), dtype=np.int32), words)
-    if issparse(captions) or isinstance(captions, np.ndarray):
-        counts = canonical_counts(captions)
-        return Corpus(counts, checked_vocabulary(words, counts))
-    lists = [[str(word) for word in image] for image in captions]
-    if any(isinstance(image, str) for image in captions):
-        raise ValueError("got a caption that is one string; expected a list of words for every image")
-    words = tuple(sorted({word for image in lists for word in image})) if words is None else words
-    known = {word: column for column, word in enumerate(words)}
-    unknown = next((word for image in lists for word in image if word not in known), None)
-    if unknown is not None:
-        raise ValueError(
-            f"got the caption word {unknown!r}, which the vocabulary of {len(words):,} words does not hold"
-        )
-    table = np.zeros((len(lists), len(words)), np.int32)
-    for row, image in enumerate(lists):
-        for word in image:
-            table[row, known[word]] += 1
-    return Corpus(csr_array(table), words)
-
-
-def _read_csv(path: str | os.PathLike[str], image: str) -> pd.DataFrame:
-    try:
-        frame = pd.read_csv(path)
-    except ValueError as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}; expected comma-separated columns") from error
-    if image not in frame.columns:
-        raise ValueError(f"{path}: got columns {', '.join(map(str, frame.columns))}; expected one named {image!r}")
-    return frame
 
 
 def _checked_features(regions: Any, names: tuple[str, ...]) -> Float[np.ndarray, "region feature"]:

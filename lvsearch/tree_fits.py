@@ -163,6 +163,7 @@ def fit_tree(
     sweeps: int = 200,
     chains: int = 1,
     climbs: int = 0,
+    start_branching: float | None = None,
     infer: bool = False,
     temperatures: Sequence[float] = (),
     seed: int = 0,
@@ -171,11 +172,14 @@ def fit_tree(
 
     model: `lv.models.HLDA(depth=3, branching=…, levels=…, topics=…)`. data: a `Corpus`, or counts.
     sweeps: of each of `chains` chains, the first from a dendrogram of the documents, the others from starts drawn from
-    the prior; the most probable state of all is kept. climbs: begin the first chain at the mode that hill climbing
-    finds from so many random orders of the documents instead. Where topics are peaked, with η far below 0.1, a chain
-    does not leave the tree that it starts with, and this does; it is for some hundred documents and some dozen nodes,
-    a minute or so. `sweeps=0` keeps that mode. infer: draw γ, each α and each η too, under Gamma priors of means
-    1, 10 and 1. temperatures: of the first sweeps, above 1 anneals.
+    the prior; the most probable state of all is kept.
+    climbs: begin the first chain at the mode that hill climbing finds from so many random orders of the documents
+    instead. Where topics are peaked, with η far below 0.1, a chain does not leave the tree that it starts with, and
+    this does; it is for some hundred documents and some dozen nodes, a minute or so. `sweeps=0` keeps that mode.
+    start_branching: draw the first chain's start from the prior too, with this γ: a dendrogram's start is often a mode
+    with fewer inner nodes than typical trees have.
+    infer: draw γ, each α and each η too, under Gamma priors of means 1, 10 and 1. temperatures: of the first sweeps,
+    above 1 anneals.
 
     `lv.fit` and `lv.search` fit the same model by mean field on a truncated tree instead.
     Raises ValueError for bad data and settings, and for a model whose paths have several lengths.
@@ -187,15 +191,19 @@ def fit_tree(
             f"got paths of {', '.join(map(str, model.lengths))} levels; the sampler's all reach level {model.depth}: "
             "leave lengths out, or use lv.fit"
         )
-    if climbs < 0:
-        raise ValueError(f"got climbs={climbs}, expected at least 0")
+    if climbs < 0 or (climbs and start_branching is not None):
+        raise ValueError(
+            f"got climbs={climbs}, start_branching={start_branching}; expected climbs ≥ 0, and one way to start"
+        )
+    if start_branching is not None and not start_branching > 0:
+        raise ValueError(f"got start_branching={start_branching}, expected a positive number")
     training = data if isinstance(data, Corpus) else Corpus.of(data)
     hyper = tree_hyper(model.depth, float(model.branching), model.levels, model.topics)
     key = jax.random.key(seed)
     starts: tuple[Allocation, ...] = ()
     if climbs:
         starts = (climb(training.counts, hyper, jax.random.fold_in(key, chains), orders=climbs),)
-    elif len(training) <= MOST_AGGLOMERATED:
+    elif start_branching is None and len(training) <= MOST_AGGLOMERATED:
         starts = (agglomerated_start(training.counts, hyper),)
     traces = sample_tree(
         training.counts,
@@ -204,6 +212,7 @@ def fit_tree(
         sweeps=sweeps,
         chains=chains,
         starts=starts,
+        start_branchings=(start_branching,),
         priors=INFERRED if infer else TreePriors(),
         temperatures=temperatures,
     )

@@ -34,23 +34,32 @@ from lvsearch.models.units import AnnotatedImage
 class AnnotatedModel(Model):
     """A model of images and captions through factors.
 
+    concentration: total mass of the Dirichlet on the factors' weights, of each image or of all, spread evenly, or one
+        value per factor.
+    words: the emission of caption words (default `Multinomial(0.1)`), on the axis "word" whatever its own.
+    regions: the emission of regions (default `DiagonalGaussian()`; `Multinomial()` for tokens).
+
+    Raises ValueError for a concentration that is not positive.
+
     `size_names` is ("factors",). `whole_images`: whether one factor stands for an image with its caption, so that
     regions have no words of their own.
     """
 
-    concentration: eqx.AbstractVar[np.ndarray]
-    words: eqx.AbstractVar[Multinomial]
-    regions: eqx.AbstractVar[Emission]
+    concentration: np.ndarray
+    words: Multinomial
+    regions: Emission
+
     whole_images: eqx.AbstractClassVar[bool]
 
     size_names: ClassVar[tuple[str, ...]] = ("factors",)
     unit_type: ClassVar[type] = AnnotatedImage
 
-    # -- what each model says ---------------------------------------------------------------------------------------
+    def __init__(self, concentration: Any = 1.0, words: Multinomial | None = None, regions: Emission | None = None):
+        self.concentration = _positive_concentration(concentration)
+        self.words = Multinomial((Multinomial() if words is None else words).concentration, "word")
+        self.regions = DiagonalGaussian() if regions is None else regions
 
-    @abstractmethod
-    def with_parts(self, concentration: Any, words: Multinomial, regions: Emission) -> "AnnotatedModel":
-        """The same model with these parts."""
+    # -- what each model says ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
@@ -65,6 +74,16 @@ class AnnotatedModel(Model):
         """p(factor of one more caption word), from the locals at their posterior means (`Family.point`)."""
 
     # -- the same for all -------------------------------------------------------------------------------------------
+
+    def with_parts(self, concentration: Any, words: Multinomial, regions: Emission) -> "AnnotatedModel":
+        """The same model with these parts."""
+        return type(self)(concentration, words, regions)
+
+    def globals(self) -> dict[str, Site]:
+        return self.emission_sites()
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        return self.log_emissions_prior(g, on)
 
     def plug_in(self) -> "AnnotatedModel":
         """Both emissions by maximum likelihood, and one weight per factor estimated too: "empirical Bayes" in §4.1.3,
@@ -163,20 +182,9 @@ def draw_log_weights(
     return Dirichlet().sample(key, jnp.broadcast_to(alpha - 1, (*shape, len(alpha))))
 
 
-def positive_concentration(value: Any) -> np.ndarray:
+def _positive_concentration(value: Any) -> np.ndarray:
     """α as a hyper-parameter: a number or one value per factor. ValueError unless positive."""
     array = hyperparameter(value)
     if array.ndim > 1 or array.size == 0 or np.any(array <= 0):
         raise ValueError(f"concentration must be a positive number, or one for each factor, got {value!r}")
     return array
-
-
-def caption_words(words: Multinomial | None) -> Multinomial:
-    """The emission of caption words, on the axis "word"."""
-    chosen = Multinomial() if words is None else words
-    return Multinomial(chosen.concentration, "word")
-
-
-def region_emission(regions: Emission | None) -> Emission:
-    """The emission of regions; Gaussian unless another is given."""
-    return DiagonalGaussian() if regions is None else regions

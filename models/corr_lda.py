@@ -20,22 +20,15 @@ term has z_m where z_n is meant, and its p(w | r) lacks a factor 1/N without whi
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.annotated import (
-    AnnotatedModel,
-    caption_words,
-    draw_log_weights,
-    positive_concentration,
-    region_emission,
-)
+from lvsearch.models.annotated import AnnotatedModel, draw_log_weights
 from lvsearch.models.contract import Masks, Site, Statistics
-from lvsearch.models.emissions import Emission, Multinomial
 from lvsearch.models.families import Categorical, Dirichlet
 from lvsearch.models.units import AnnotatedImage
 
@@ -43,9 +36,7 @@ from lvsearch.models.units import AnnotatedImage
 class CorrLDA(AnnotatedModel):
     """Correspondence LDA with `size` factors.
 
-    concentration: total mass of the Dirichlet on an image's proportions, spread evenly, or one value per factor.
-    words: the emission of caption words (default `Multinomial(0.1)`). regions: of regions (default
-        `DiagonalGaussian()`; `Multinomial()` for tokens).
+    Its parts are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on an image's proportions.
 
     An image without regions has nothing that its caption could come from: the caption is left out, contributing 0. The
     caption distribution of such an image is that of one region not seen, Σ_k E[θ_k] β_k.
@@ -55,23 +46,9 @@ class CorrLDA(AnnotatedModel):
     does not depend on which of the two: every image keeps its probability exactly.
     """
 
-    concentration: np.ndarray
-    words: Multinomial
-    regions: Emission
-
     nested: ClassVar[bool] = True
     representation: ClassVar[str] = "proportions"
     whole_images: ClassVar[bool] = False
-
-    def __init__(self, concentration: Any = 1.0, words: Multinomial | None = None, regions: Emission | None = None):
-        self.concentration = positive_concentration(concentration)
-        self.words, self.regions = caption_words(words), region_emission(regions)
-
-    def with_parts(self, concentration: Any, words: Multinomial, regions: Emission) -> "CorrLDA":
-        return CorrLDA(concentration, words, regions)
-
-    def globals(self) -> dict[str, Site]:
-        return self.emission_sites()
 
     def locals(self) -> dict[str, Site]:
         return {
@@ -79,9 +56,6 @@ class CorrLDA(AnnotatedModel):
             "correspondence": Site(Categorical(), ("caption", "region"), copies=lambda unit: unit.counts),
             "proportions": Site(Dirichlet(), ("factor",)),
         }
-
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        return self.log_emissions_prior(g, on)
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks

@@ -17,22 +17,15 @@ and the fields and sites of `AnnotatedModel`. With token regions it is LDA on tw
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.annotated import (
-    AnnotatedModel,
-    caption_words,
-    draw_log_weights,
-    positive_concentration,
-    region_emission,
-)
+from lvsearch.models.annotated import AnnotatedModel, draw_log_weights
 from lvsearch.models.contract import Masks, Site, Statistics
-from lvsearch.models.emissions import Emission, Multinomial
 from lvsearch.models.families import Categorical, Dirichlet
 from lvsearch.models.units import AnnotatedImage
 
@@ -40,32 +33,16 @@ from lvsearch.models.units import AnnotatedImage
 class GMLDA(AnnotatedModel):
     """Gaussian–multinomial LDA with `size` factors.
 
-    concentration: total mass of the Dirichlet on an image's proportions, spread evenly, or one value per factor.
-    words: the emission of caption words (default `Multinomial(0.1)`). regions: of regions (default
-        `DiagonalGaussian()`; `Multinomial()` for tokens).
+    Its parts are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on an image's proportions.
 
     `nested` (Proposition 1 for the plug-in form, with a free vector α): duplicate factor k and split α_k = (α_k − ε) +
     ε. By Dirichlet aggregation the pair's share is distributed as factor k's was, and regions and words depend on the
     proportions only through that sum: every image keeps its probability exactly.
     """
 
-    concentration: np.ndarray
-    words: Multinomial
-    regions: Emission
-
     nested: ClassVar[bool] = True
     representation: ClassVar[str] = "proportions"
     whole_images: ClassVar[bool] = False
-
-    def __init__(self, concentration: Any = 1.0, words: Multinomial | None = None, regions: Emission | None = None):
-        self.concentration = positive_concentration(concentration)
-        self.words, self.regions = caption_words(words), region_emission(regions)
-
-    def with_parts(self, concentration: Any, words: Multinomial, regions: Emission) -> "GMLDA":
-        return GMLDA(concentration, words, regions)
-
-    def globals(self) -> dict[str, Site]:
-        return self.emission_sites()
 
     def locals(self) -> dict[str, Site]:
         return {
@@ -73,9 +50,6 @@ class GMLDA(AnnotatedModel):
             "word_assignment": Site(Categorical(), ("caption", "factor"), copies=lambda unit: unit.counts),
             "proportions": Site(Dirichlet(), ("factor",)),
         }
-
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        return self.log_emissions_prior(g, on)
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks

@@ -17,22 +17,15 @@ and the fields and sites of `AnnotatedModel`.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.annotated import (
-    AnnotatedModel,
-    caption_words,
-    draw_log_weights,
-    positive_concentration,
-    region_emission,
-)
+from lvsearch.models.annotated import AnnotatedModel, draw_log_weights
 from lvsearch.models.contract import Masks, Site, Statistics
-from lvsearch.models.emissions import Emission, Multinomial
 from lvsearch.models.families import Categorical, Dirichlet, PointSimplex
 from lvsearch.models.units import AnnotatedImage
 
@@ -40,9 +33,7 @@ from lvsearch.models.units import AnnotatedImage
 class GMMixture(AnnotatedModel):
     """The Gaussian–multinomial mixture with `size` factors.
 
-    concentration: total mass of the Dirichlet on the factors' weights, spread evenly, or one value per factor.
-    words: the emission of caption words (default `Multinomial(0.1)`). regions: of regions (default
-        `DiagonalGaussian()`; `Multinomial()` for tokens).
+    Its parts are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on the factors' weights.
 
     `nested` (Proposition 1 for the plug-in form): duplicate factor k and split its weight θ_k = (θ_k − ε) + ε; every
     image keeps its probability exactly.
@@ -50,20 +41,9 @@ class GMMixture(AnnotatedModel):
     It has no region labels: given the factor, which word goes with which region is not modelled (§4.1.1).
     """
 
-    concentration: np.ndarray
-    words: Multinomial
-    regions: Emission
-
     nested: ClassVar[bool] = True
     representation: ClassVar[str] = "factor"
     whole_images: ClassVar[bool] = True
-
-    def __init__(self, concentration: Any = 1.0, words: Multinomial | None = None, regions: Emission | None = None):
-        self.concentration = positive_concentration(concentration)
-        self.words, self.regions = caption_words(words), region_emission(regions)
-
-    def with_parts(self, concentration: Any, words: Multinomial, regions: Emission) -> "GMMixture":
-        return GMMixture(concentration, words, regions)
 
     @property
     def _weights_are_points(self) -> bool:

@@ -30,6 +30,7 @@ from oracles import all_assignments, log_dirichlet_multinomial, one_hot
 from scipy.special import digamma, logsumexp, softmax
 
 import lvsearch as lv
+from lvsearch.inference.annotation.collapsed import collapsed_sweep
 from lvsearch.inference.annotation.describing import collapsed_factors
 from lvsearch.inference.annotation.estimator import AnnotationEstimator, AnnotationSettings
 from lvsearch.inference.annotation.seeds import cluster
@@ -190,6 +191,37 @@ def test_every_unit_is_in_one_tile():
     np.testing.assert_array_equal(gather(tiles, [10 * tile.unit_ids for tile in tiles], 25), 10 * np.arange(25))
 
 
+@pytest.mark.parametrize("kind", [GMLDA, CorrLDA])
+def test_a_collapsed_sweep_is_the_printed_one(kind, float64):
+    """q(z_n = k) ∝ p(r_n | k) Π_m β_kw^λ_mn (α_k + Σ_{n' ≠ n} q(z_n' = k)), n' over all that has a factor; so for
+    GM-LDA's words. The statistics of the proportions are not used."""
+    model, data = gaussian(kind, ALPHA), feature_images()
+    state = scattered_start(model, jax.random.key(2), data, SIZE, SIZE, np.float64)
+    g, on = state.beliefs.mean, model.active(SIZE, SIZE)
+    sweep = jax.jit(lambda unit, means: (collapsed_sweep(model, g, unit, means, on), model.log_regions(g, unit)))
+    for d in range(3):
+        unit = jax.tree.map(lambda x, d=d: jnp.asarray(x[d]), data.batches[0].units)
+        start = jax.tree.map(lambda x, d=d: x[d], state.locals[0]).mean
+        swept, log_regions = jax.tree.map(np.asarray, sweep(unit, start))
+        n, counts, words = int(PRESENT[d].sum()), np.asarray(unit.counts), np.asarray(unit.words)
+        log_beta, log_regions = np.asarray(g["factor_word"]), log_regions[:n]
+        site = "assignment" if kind is CorrLDA else "region_assignment"
+        phi = np.asarray(start[site])[:n]
+        of_words = counts @ np.asarray(start["word_assignment"]) if kind is GMLDA else 0.0
+        if kind is CorrLDA:
+            lam = np.asarray(start["correspondence"])[:, :n]
+            log_regions = log_regions + np.einsum("m,mn,mk->nk", counts, lam, log_beta[:, words].T)
+        expected = softmax(log_regions + np.log(ALPHA + phi.sum(0) - phi + of_words), axis=1)
+        np.testing.assert_allclose(swept[site][:n], expected, atol=1e-12)
+        assert np.all(swept[site][n:] == 0)
+        if kind is GMLDA:
+            v, real = np.asarray(start["word_assignment"]), counts > 0
+            weight = ALPHA + expected.sum(0) + (counts @ v) - v
+            np.testing.assert_allclose(
+                swept["word_assignment"][real], softmax(log_beta[:, words].T + np.log(weight), axis=1)[real], atol=1e-12
+            )
+
+
 # ── fits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -222,7 +254,7 @@ def test_evidence_is_the_bound_at_the_state_carried(kind):
 
 @pytest.mark.parametrize("evidence", ["marginal", "plug-in"])
 def test_corr_lda_labels_simulated_regions(evidence):
-    """Means four standard deviations apart: the label is the most probable word of the region's own factor."""
+    """Means four standard deviations apart: the label is the word that the region's own factor gave most often."""
     simulated = small()
     labels = fitted(CorrLDA, evidence).label_regions(simulated.corpus, 1)
     truth = np.array(simulated.top_words)[simulated.factors]
@@ -240,6 +272,25 @@ def test_bound_rises_with_every_pass():
         )
         assert more.log_lower > few.log_lower
         assert (few.passes, more.passes) == (2, 12)
+
+
+def test_collapsed_passes_find_a_better_start():
+    """Eight simulated factors of 40 tokens: a bound far above that of mean field alone from the same clusters."""
+    random, n_images = np.random.default_rng(0), 300
+    of_tokens, of_words = random.dirichlet(np.full(40, 0.15), size=8), random.dirichlet(np.full(24, 0.1), size=8)
+    regions, captions = np.zeros((n_images, 40), int), np.zeros((n_images, 24), int)
+    for image in range(n_images):
+        factors = random.choice(8, size=7, p=random.dirichlet(np.full(8, 0.1)))
+        np.add.at(regions[image], [random.choice(40, p=of_tokens[k]) for k in factors], 1)
+        np.add.at(captions[image], [random.choice(24, p=of_words[k]) for k in factors[:3]], 1)
+    data = lv.PairedCorpus.from_arrays(regions, captions).dataset()
+    plain, collapsed = (
+        AnnotationEstimator(tokens(CorrLDA), data, AnnotationSettings(collapsed_passes=passes))
+        .fit((8,), jax.random.key(0), None)
+        .log_lower
+        for passes in (0, 40)
+    )
+    assert collapsed > plain + 50
 
 
 def test_a_fit_does_not_depend_on_the_images_order():
@@ -292,7 +343,7 @@ def test_clusters_are_found():
 
 @pytest.mark.parametrize("total", [0.5, 5.0])
 def test_an_image_alone_is_nearly_as_by_enumeration(total, float64):
-    """Factors of three to five regions, proportions integrated out: the expected shares of an image's factors are nearer
+    """Factors of three to five regions, proportions integrated out: an image's shares of the factors are nearer
     to the exact ones than mean field's are, on average and by far."""
     random, n_factors, collapsed_error, mean_field_error = np.random.default_rng(0), 3, [], []
     alpha = total * np.array([0.5, 0.3, 0.2])
@@ -303,8 +354,8 @@ def test_an_image_alone_is_nearly_as_by_enumeration(total, float64):
         log_p = log_dirichlet_multinomial(one_hot(z, n_factors).sum(1), alpha)
         log_p = log_p + log_density[np.arange(n), z].sum(1)
         exact = np.einsum("a,ank->nk", softmax(log_p), one_hot(z, n_factors)).mean(0)
-        present, padded = np.arange(6) < n, np.pad(log_density, ((0, 6 - n), (0, 2)))
-        phi = collapsed_factors(padded, np.pad(alpha, (0, 2)), present, np.arange(5) < n_factors)
+        present, padded = np.arange(6) < n, jnp.pad(log_density, ((0, 6 - n), (0, 2)))
+        phi = collapsed_factors(padded, jnp.pad(alpha, (0, 2)), present, np.arange(5) < n_factors)
         assert np.all(np.asarray(phi)[n:] == 0)
         assert np.all(np.asarray(phi)[:, n_factors:] == 0)
         np.testing.assert_allclose(np.asarray(phi)[:n].sum(1), 1, rtol=1e-12)
@@ -314,7 +365,7 @@ def test_an_image_alone_is_nearly_as_by_enumeration(total, float64):
         collapsed_error.append(np.abs(np.asarray(phi)[:n, :n_factors].mean(0) - exact).sum() / 2)
         mean_field_error.append(np.abs(field.mean(0) - exact).sum() / 2)
     assert np.mean(collapsed_error) < 0.5 * np.mean(mean_field_error)
-    assert np.mean(collapsed_error) < 0.05
+    assert np.mean(collapsed_error) < 0.1
 
 
 # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────────

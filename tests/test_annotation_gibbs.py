@@ -1,6 +1,6 @@
 """The Gibbs sampler of images with captions: the generic one on these models, by Geweke's joint-distribution test.
 
-False alarms: |z| < 4.5 for at most 30 numbers a test has a chance below 3e-4, at fixed keys.
+False alarms: |z| > 4.5 for any of at most 45 numbers has a chance below 4e-4, at fixed keys.
 """
 
 from functools import partial
@@ -17,8 +17,7 @@ from lvsearch.inference.gibbs import GibbsState, gibbs_sweep
 from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, DiagonalGaussian, GMMixture, Multinomial
 
 Z_LIMIT, SIZE, ALPHA, N_WORDS = 4.5, (2,), np.array([0.6, 1.1]), 3
-LONG = {"n_chains": 6000, "sweeps": 30}
-"""What it takes to see the planted bugs clearly: at 1,500 chains of 12 sweeps their |z| are 4.4 and 4.7."""
+LONG = {"n_chains": 3000, "sweeps": 20}
 PRESENT = np.array([[1, 1, 0], [1, 1, 1], [0, 0, 0]], bool)
 
 
@@ -37,8 +36,9 @@ class PaddingCounts(CorrLDA):
         return {"region": unit.present.shape[-1], "caption": unit.words.shape[-1]}
 
 
-def moments(kind: Any, g: Any, l: Any, units: Any) -> Any:
-    """First and second moments, and where parameters meet data."""
+def moments(model: Any, g: Any, l: Any, units: Any) -> Any:
+    """First and second moments, where parameters meet data and latents meet either: how probable the words are under
+    their factors, and which regions they come from."""
     beta, value = jnp.exp(g["factor_word"]), g["factor_region"]
     mean = value.precision_mean / -value.negative_precision
     first = (units.words == 0).mean((0, 1))
@@ -46,6 +46,9 @@ def moments(kind: Any, g: Any, l: Any, units: Any) -> Any:
     regions = jnp.where(here, units.regions, 0).sum((0, 1)) / here.sum()
     share = l["factor"][:2] if "factor" in l else jnp.exp(l["proportions"])[:2]
     weights = [jnp.exp(g["weights"])] if "weights" in g else []
+    of_words = jax.vmap(model.word_factor)(l, units)
+    probable = (of_words * beta.T[units.words]).sum(-1)  # (image, word)
+    chosen = [l["correspondence"].mean(1).ravel()] if "correspondence" in l else []
     return jnp.concatenate(
         [
             beta[:, 0],
@@ -57,7 +60,9 @@ def moments(kind: Any, g: Any, l: Any, units: Any) -> Any:
             (beta[:, 0] * first),
             jnp.tanh(mean[:, 0]) * jnp.tanh(regions[0]),
             jnp.tanh(mean[:, 0]) * first,
+            probable.mean(1),
             *weights,
+            *chosen,
         ]
     )
 
@@ -84,13 +89,13 @@ def draws(kind: Any, planted: Any, key: Any, n_chains: int, sweeps: int) -> tupl
             units = jax.vmap(lambda kk, lu, u: truth.draw_unit(kk, state.globals, lu, u, on))(
                 keys, state.locals[0], units
             )
-            return (state, units), moments(kind, state.globals, state.locals[0], units)
+            return (state, units), moments(truth, state.globals, state.locals[0], units)
 
         start = (GibbsState(g, (l,)), drawn)
         return jax.lax.scan(step, start, jax.random.split(jax.random.fold_in(k, 1), sweeps))[1].mean(0)
 
     keys = jax.random.split(key, (2, n_chains))
-    return jax.vmap(lambda k: moments(kind, *joint(k)))(keys[0]), jax.vmap(successive)(keys[1])
+    return jax.vmap(lambda k: moments(truth, *joint(k)))(keys[0]), jax.vmap(successive)(keys[1])
 
 
 def largest_z(kind: Any, planted: Any, n_chains: int = 1500, sweeps: int = 12) -> float:
@@ -98,7 +103,8 @@ def largest_z(kind: Any, planted: Any, n_chains: int = 1500, sweeps: int = 12) -
         np.asarray(x, np.float64) for x in draws(kind, planted, jax.random.key(0), n_chains, sweeps)
     )
     error = np.sqrt(marginal.var(0, ddof=1) / n_chains + successive.var(0, ddof=1) / n_chains)
-    return float((np.abs(marginal.mean(0) - successive.mean(0)) / error).max())
+    difference = np.abs(marginal.mean(0) - successive.mean(0))
+    return float((difference / np.maximum(error, 1e-9)).max())  # words come from absent regions never, in both
 
 
 def test_geweke():

@@ -13,6 +13,7 @@ from lvsearch.inference.data import Dataset
 from lvsearch.inference.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
 from lvsearch.inference.meanfield import Beliefs
 from lvsearch.inference.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.mixtures.cuts import find_cuts
 from lvsearch.inference.mixtures.kernel import ascend_rows, beliefs_from, survey
 from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve
 from lvsearch.inference.mixtures.rows import PreparedRows, Tiles, cast_tiles, chosen_rows, prepare, rows_of
@@ -232,13 +233,17 @@ class _Run:
         return np.asarray(self.prepared.tiles.coordinates).reshape(-1, self.prepared.layout.n_dims)
 
     def _ideas(self, standing: Standing) -> Iterator[Idea]:
-        return ideas(standing, self._coordinates, self.model.ordered, self.settings.proposals)
+        shares = self._tiled(standing.shares)
+        cuts = find_cuts(self.model.components, shares, self.tiles, layout=self.prepared.layout)
+        cuts = jax.tree.map(np.asarray, cuts)
+        return ideas(standing, cuts, self._coordinates, self.model.ordered, self.settings.proposals)
+
+    def _tiled(self, shares: np.ndarray) -> np.ndarray:
+        wide = np.pad(shares, ((0, 0), (0, self.capacity[0] - shares.shape[1])))
+        return wide.reshape(*self.prepared.tiles.weight.shape, self.capacity[0]).astype(self.dtype)
 
     def _from_shares(self, shares: np.ndarray) -> Beliefs:
-        n_tiles, length = self.prepared.tiles.weight.shape
-        wide = np.pad(shares, ((0, 0), (0, self.capacity[0] - shares.shape[1])))
-        tiled = wide.reshape(n_tiles, length, self.capacity[0]).astype(self.dtype)
-        return beliefs_from(self.model, tiled, self.tiles, self.size, **self.static)
+        return beliefs_from(self.model, self._tiled(shares), self.tiles, self.size, **self.static)
 
     def _climb(self, shares: np.ndarray) -> Standing:
         return self._standing(self._ascend(self._from_shares(shares), self.settings.climb_sweeps)[0])

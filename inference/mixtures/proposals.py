@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from lvsearch.inference.meanfield import Beliefs
-from lvsearch.inference.mixtures.starts import emptied, split_along_spread
+from lvsearch.inference.mixtures.cuts import Cuts
+from lvsearch.inference.mixtures.starts import emptied
 
 EMPTY = 0.5
 """Rows below which a component's place is free."""
@@ -24,8 +25,8 @@ class Proposal:
 
     | field | meaning |
     |---|---|
-    | `kind` | "merge", "delete", "birth" or "reorder" |
-    | `components` | those it touches: (kept, emptied), (emptied,), (parent, child), or the new order |
+    | `kind` | "merge", "delete", "birth" or "reorder"; "merges" and "births" of several at once |
+    | `components` | those it touches: (kept, emptied), (emptied,), (parent, child), … of several, or the new order |
     | `gain` | bound after minus bound before, nats |
     | `terms` | the gain of each term of the bound: rows, log prior, entropy of each global site; they sum to `gain` |
     | `accepted` | gain > 0 by more than rounding |
@@ -63,33 +64,74 @@ class Idea(NamedTuple):
 
 def ideas(
     standing: Standing,
+    cuts: Cuts,
     coordinates: Float[np.ndarray, "row dim"],
     ordered: bool,
     most: int,
 ) -> Iterator[Idea]:
-    """The most promising proposals of each kind, at most `most` of each.
+    """The most promising proposals: first everything at once that looks better, then one by one, at most `most` of each
+    kind.
 
-    Merges: pairs whose rows one component explains best; deletions: the smallest components; births: the largest ones,
-    into the emptiest place. ordered: components are sticks, which are best in order of size.
+    Births: components cut in two where that gains most, into free places or the emptiest; merges: pairs whose rows one
+    component explains best; deletions: the smallest components. ordered: components are sticks, which are best in order
+    of size.
     """
     counts, shares = standing.counts, standing.shares
     used = np.flatnonzero(counts > EMPTY)
     order = np.argsort(-counts, kind="stable")
+    gains = np.asarray(cuts.gains, np.float64)[: len(counts)]
+    parents = used[np.argsort(-gains[used], kind="stable")]
+    pairs = _likely_pairs(standing, used)
+    yield from _all_births(shares, counts, cuts, coordinates, parents[gains[parents] > 0])
+    yield from _all_mergers(shares, [pair for pair in pairs if standing.together[pair] > 0])
     if ordered and not np.array_equal(order, np.arange(len(order))):
         yield Idea("reorder", tuple(order.tolist()), shares[:, order])
-    for kept, gone in _likely_pairs(standing, used)[:most]:
-        merged = shares.copy()
-        merged[:, kept] += merged[:, gone]
-        merged[:, gone] = 0.0
-        yield Idea("merge", (kept, gone), merged)
+    for kept, gone in pairs[:most]:
+        yield Idea("merge", (kept, gone), _merged(shares, kept, gone))
     if len(used) > 1:
         for gone in used[np.argsort(counts[used], kind="stable")][:most].tolist():
             yield Idea("delete", (gone,), emptied(shares, gone))
-    for parent in used[np.argsort(-counts[used], kind="stable")][:most].tolist():
+    for parent in parents[:most].tolist():
         child = int(np.argmin(np.where(np.arange(len(counts)) == parent, np.inf, counts)))
         if child != parent and counts[parent] >= 2:
             cleared = emptied(shares, child) if counts[child] > EMPTY else shares
-            yield Idea("birth", (parent, child), split_along_spread(cleared, coordinates, parent, child))
+            yield Idea("birth", (parent, child), _cut(cleared, cuts.far(coordinates, parent), parent, child))
+
+
+def _all_births(
+    shares: np.ndarray, counts: np.ndarray, cuts: Cuts, coordinates: np.ndarray, parents: np.ndarray
+) -> Iterator[Idea]:
+    """Two or more parents, each with a free place of its own."""
+    free = np.flatnonzero(counts <= EMPTY)
+    couples = list(zip(parents.tolist(), free.tolist(), strict=False))
+    if len(couples) > 1:
+        for parent, child in couples:
+            shares = _cut(shares, cuts.far(coordinates, parent), parent, child)
+        yield Idea("births", tuple(number for couple in couples for number in couple), shares)
+
+
+def _all_mergers(shares: np.ndarray, pairs: list[tuple[int, int]]) -> Iterator[Idea]:
+    """Two or more pairs without a component in common, the best first."""
+    touched: set[int] = set()
+    apart = [pair for pair in pairs if not touched.intersection(pair) and not touched.update(pair)]
+    if len(apart) > 1:
+        for kept, gone in apart:
+            shares = _merged(shares, kept, gone)
+        yield Idea("merges", tuple(number for pair in apart for number in pair), shares)
+
+
+def _cut(shares: np.ndarray, far: np.ndarray, parent: int, child: int) -> np.ndarray:
+    out = shares.copy()
+    out[:, child] += np.where(far, out[:, parent], 0.0)
+    out[:, parent] = np.where(far, 0.0, out[:, parent])
+    return out
+
+
+def _merged(shares: np.ndarray, kept: int, gone: int) -> np.ndarray:
+    out = shares.copy()
+    out[:, kept] += out[:, gone]
+    out[:, gone] = 0.0
+    return out
 
 
 def _likely_pairs(standing: Standing, used: np.ndarray) -> list[tuple[int, int]]:

@@ -12,7 +12,6 @@ from itertools import combinations_with_replacement
 import numpy as np
 import scipy.sparse
 from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import pdist
 
 from lvsearch.inference.trees.chain import canonical
 from lvsearch.inference.trees.density import Allocation, log_joint
@@ -23,8 +22,12 @@ MOST_CUTS = 80
 PASSES = 12
 
 
-def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper) -> Allocation:
-    """A tree and its levels from one dendrogram of the documents; the same for every call."""
+def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper, *, cuts: int = MOST_CUTS) -> Allocation:
+    """A tree and its levels from one dendrogram of the documents; the same for every call.
+
+    cuts: at most about so many are tried on a coarse grid, most of the time that it takes; with fewer than the default
+    numbers of clusters are not refined one by one either.
+    """
     counts = canonical(counts)
     n_docs = counts.shape[0]
     if n_docs == 1 or hyper.depth == 1:
@@ -33,33 +36,35 @@ def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper) -> Allo
     frequency = np.asarray(has.sum(0)).ravel()
     weighted = np.sqrt(counts.toarray()) * np.log((1 + n_docs) / (1 + frequency))
     weighted /= np.maximum(np.linalg.norm(weighted, axis=1, keepdims=True), 1e-12)
-    tree = linkage(pdist(weighted, "sqeuclidean"), method="average")
+    distances = np.clip(2 - 2 * weighted @ weighted.T, 0, None)
+    tree = linkage(distances[np.triu_indices(n_docs, 1)], method="average")
 
     tried: dict[tuple[int, ...], tuple[float, Allocation]] = {}
 
-    def attempt(cuts: tuple[int, ...]) -> float:
-        if cuts not in tried:
-            clusters = [np.zeros(n_docs, np.int64), *(fcluster(tree, k, criterion="maxclust") for k in cuts)]
+    def attempt(cut: tuple[int, ...]) -> float:
+        if cut not in tried:
+            clusters = [np.zeros(n_docs, np.int64), *(fcluster(tree, k, criterion="maxclust") for k in cut)]
             allocation = _settled(counts, levels_by_share(counts, _nested(np.stack(clusters, axis=1))), hyper)
-            tried[cuts] = log_joint(counts, allocation, hyper).total, allocation
-        return tried[cuts][0]
+            tried[cut] = log_joint(counts, allocation, hyper).total, allocation
+        return tried[cut][0]
 
-    best = max(_grid(n_docs, hyper.depth - 1), key=attempt)
-    while True:
+    best = max(_grid(n_docs, hyper.depth - 1, cuts), key=attempt)
+    while cuts >= MOST_CUTS:
         near = [
             (*best[:level], best[level] + step, *best[level + 1 :]) for level in range(len(best)) for step in (-1, 1, 2)
         ]
-        allowed = [cuts for cuts in near if cuts[0] >= 1 and cuts[-1] <= n_docs and list(cuts) == sorted(cuts)]
+        allowed = [cut for cut in near if cut[0] >= 1 and cut[-1] <= n_docs and list(cut) == sorted(cut)]
         better = max(allowed, key=attempt, default=best)
         if attempt(better) <= attempt(best):
-            return tried[best][1]
+            break
         best = better
+    return tried[best][1]
 
 
-def _grid(n_docs: int, levels: int) -> list[tuple[int, ...]]:
-    """Non-decreasing numbers of clusters, about `MOST_CUTS` of them."""
+def _grid(n_docs: int, levels: int, cuts: int) -> list[tuple[int, ...]]:
+    """Non-decreasing numbers of clusters, `cuts` of them at most but for the extremes."""
     n_values = 12
-    while n_values > 2 and len(list(combinations_with_replacement(range(n_values), levels))) > MOST_CUTS:
+    while n_values > 2 and len(list(combinations_with_replacement(range(n_values), levels))) > cuts:
         n_values -= 1
     values = np.unique(np.geomspace(1, max(n_docs // 2, 1), n_values).round().astype(int)).tolist()
     return list(combinations_with_replacement(values, levels))
@@ -76,21 +81,19 @@ def _nested(clusters: np.ndarray) -> np.ndarray:
 
 def _settled(counts: scipy.sparse.csr_array, begin: Allocation, hyper: TreeHyper) -> Allocation:
     """Levels by EM with Dirichlet pseudo-counts, then the likeliest level of every cell."""
-    n_docs, depth = begin.paths.shape
+    (n_docs, depth), n_words = begin.paths.shape, counts.shape[1]
     document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
-    nodes = [np.unique(begin.paths[:, level], return_inverse=True)[1] for level in range(depth)]
+    nodes = [np.unique(begin.paths[:, level], return_inverse=True)[1][document] for level in range(depth)]
+    # (node, word) pairs that occur, a number each: topics are needed there alone
+    pairs = [np.unique(node * n_words + counts.indices, return_inverse=True)[1] for node in nodes]
     expected = begin.level_counts.astype(np.float64)
     for _ in range(PASSES):
-        per_document = np.zeros((n_docs, depth))
-        np.add.at(per_document, document, expected)
+        per_document = np.stack([np.bincount(document, column, minlength=n_docs) for column in expected.T], axis=1)
         weights = hyper.levels.mean(per_document)[document]
-        for level, node in enumerate(nodes):
-            table = np.zeros((node.max() + 1, counts.shape[1]))
-            np.add.at(table, (node[document], counts.indices), expected[:, level])
-            topics = (table + hyper.topics[level]) / (
-                table.sum(1, keepdims=True) + counts.shape[1] * hyper.topics[level]
-            )
-            weights[:, level] *= topics[node[document], counts.indices]
+        for level, (node, pair) in enumerate(zip(nodes, pairs, strict=True)):
+            eta, here = hyper.topics[level], expected[:, level]
+            mass = np.bincount(node, here)[node] + n_words * eta
+            weights[:, level] *= (np.bincount(pair, here)[pair] + eta) / mass
         expected = counts.data[:, None] * weights / weights.sum(1, keepdims=True)
     level_counts = np.zeros(expected.shape, np.int64)
     level_counts[np.arange(len(expected)), expected.argmax(1)] = counts.data

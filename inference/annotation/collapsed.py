@@ -1,0 +1,103 @@
+"""Images with captions, their proportions integrated out: collapsed zero-order updates, from the model's gradients.
+
+Source: Asuncion, Welling, Smyth & Teh (2009), *On smoothing and inference for topic models*: in the exact conditional
+of a factor's indicator, counts are replaced by their expected values,
+
+    q(z_n = k) ∝ exp(∂ log-joint / ∂ z_nk, without log θ) · (α_k + Σ_{n' ≠ n} q(z_n' = k)),
+
+n' over all things of the image that have a factor. Parameters are taken at their posterior means. This is no ascent on
+the bound. But it commits later than mean field does, whose exp(E[log θ]) is far too sure of itself where images have
+few regions: fits that start with such passes end at higher bounds.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data import Batch
+from lvsearch.inference.meanfield import Beliefs, batch_log_joint, expected_statistics, sweep_site, within
+from lvsearch.models.annotated import AnnotatedModel
+from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.units import AnnotatedImage
+
+
+class Counted(NamedTuple):
+    """A tile's expected statistics of the locals, and `total` with what they add to the globals' natural parameters."""
+
+    locals: Any
+    total: dict[str, Statistics]
+
+
+def collapsed_sweep(
+    model: AnnotatedModel, g: Mapping[str, Statistics], unit: AnnotatedImage, l: dict[str, Statistics], on: Masks
+) -> dict[str, Statistics]:
+    """One update of every local site of an image but its proportions, whose statistics are left and not used."""
+    exists = within(model, unit, on)
+    alpha = model.alpha(on)
+
+    def log_joint(means: Mapping[str, Statistics]) -> Array:
+        without = {**means, model.representation: jnp.zeros_like(means[model.representation])}
+        return model.log_unit(g, without, unit, exists)
+
+    for name, site in model.locals().items():
+        if name == model.representation:
+            continue
+        if site.axes[-1] != "factor":
+            l = sweep_site(site, name, Beliefs(l, l), log_joint, unit, exists).mean
+            continue
+        copies = _copies(site, unit, l[name])
+        gradient = jax.grad(lambda m, n=name, here=l: log_joint({**here, n: m}))(l[name])
+        per_copy = jnp.where(copies > 0, gradient / jnp.where(copies > 0, copies, 1), 0)
+        weight = alpha + factor_counts(model, unit, l) - l[name]
+        natural = per_copy + jnp.log(jnp.where(exists["factor"], jnp.maximum(weight, alpha), 1))
+        mean = jnp.where(exists["factor"], jax.nn.softmax(natural, where=exists["factor"]), 0)
+        l = {**l, name: jnp.where(copies > 0, mean, 0)}
+    return l
+
+
+def factor_counts(model: AnnotatedModel, unit: AnnotatedImage, l: Mapping[str, Statistics]) -> Array:
+    """Expected numbers of an image's things in each factor."""
+    sites = [(site, l[name]) for name, site in model.locals().items() if name != model.representation]
+    of_factors = [(_copies(site, unit, mean) * mean).sum(0) for site, mean in sites if site.axes[-1] == "factor"]
+    return sum(of_factors[1:], of_factors[0])
+
+
+def _copies(site: Site, unit: AnnotatedImage, mean: Array) -> Array:
+    """How often each element occurs, (element, 1); regions that are absent 0 times."""
+    if site.axes[0] == "region":
+        return jnp.asarray(unit.present)[:, None].astype(mean.dtype)
+    return jnp.asarray(unit.counts)[:, None] if site.copies is not None else jnp.ones((len(mean), 1), mean.dtype)
+
+
+@partial(jax.jit, static_argnames=("capacity", "sweeps"))
+@counted
+def collapsed_step(
+    model: AnnotatedModel,
+    g: dict[str, Statistics],
+    batch: Batch,
+    l: Any,
+    total: dict[str, Statistics],
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+    sweeps: int,
+) -> Counted:
+    """`sweeps` collapsed sweeps over the locals of a tile's images, at the parameters `g`; then the proportions given
+    the factors."""
+    on = model.active(size, capacity)
+    proportions = model.locals()[model.representation]
+
+    def settled(unit: AnnotatedImage, means: dict[str, Statistics]) -> dict[str, Statistics]:
+        natural = model.alpha(on) + factor_counts(model, unit, means) - 1
+        return {**means, model.representation: expected_statistics(proportions, natural, on)}
+
+    sweep = jax.vmap(lambda unit, here: collapsed_sweep(model, g, unit, here, on))
+    means = jax.lax.fori_loop(0, sweeps, lambda _, here: sweep(batch.units, here), l)
+    means = jax.vmap(settled)(batch.units, means)
+    added = jax.grad(lambda globals_: batch_log_joint(model, globals_, batch, means, on))(g)
+    return Counted(means, jax.tree.map(jnp.add, total, added))

@@ -1,0 +1,116 @@
+"""Where fits of images with captions start: clusters, and the factors of a smaller fit."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from lvsearch.inference.annotation.seeds import cluster
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.estimator import Estimate, beliefs_of, pad_axes
+from lvsearch.inference.meanfield import Beliefs, blank_globals, cast, update_globals
+from lvsearch.models.annotated import AnnotatedModel
+from lvsearch.models.contract import Statistics
+
+
+def clustered(
+    model: AnnotatedModel,
+    data: Dataset,
+    described: list[np.ndarray],
+    size: tuple[int, ...],
+    capacity: tuple[int, ...],
+    key: Array,
+    spread: float,
+) -> Beliefs:
+    """The globals that follow from regions (for the mixture: images) put into clusters.
+
+    described: what each region is like, (image, region, dim) per batch. spread: the share of a region that is not its cluster's but
+    dealt at random to all factors.
+    """
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    blank = blank_globals(model, data.extents, size, capacity)
+    statistics = jax.tree.map(np.zeros_like, blank.mean)
+    present = [batch.units.present for batch in data.batches]
+    shares = _region_shares(present, described, size[0], model.whole_images, random, spread)
+    for batch, share in zip(cast(data, np.float32).batches, shares, strict=True):
+        wide = np.pad(share, ((0, 0), (0, 0), (0, capacity[0] - size[0])))
+        added = _start_statistics(model, blank.mean, batch.units, batch.weight, wide)
+        statistics = jax.tree.map(np.add, statistics, jax.tree.map(np.asarray, added))
+    return update_globals(model, blank, statistics, size, capacity=capacity)
+
+
+def _region_shares(
+    present: list[np.ndarray],
+    described: list[np.ndarray],
+    n_factors: int,
+    whole_images: bool,
+    random: np.random.Generator,
+    spread: float,
+) -> list[np.ndarray]:
+    """How much of each region starts in each factor, (image, region, factor) per batch: most of it in that of its cluster,
+    or of its image's."""
+    if whole_images:
+        points = [d.sum(1) / np.maximum(p.sum(1, keepdims=True), 1) for d, p in zip(described, present, strict=True)]
+    else:
+        points = [d[p] for d, p in zip(described, present, strict=True)]
+    joined = np.concatenate(points)
+    found = cluster(joined, n_factors, random) if len(joined) else np.zeros(0, np.int64)
+    shares, offset = [], 0
+    for p, here in zip(present, points, strict=True):
+        share = spread * random.dirichlet(np.ones(n_factors), size=len(here))
+        share[np.arange(len(here)), found[offset : offset + len(here)]] += 1 - spread
+        offset += len(here)
+        whole = np.zeros((*p.shape, n_factors), np.float32)
+        if whole_images:
+            whole[:] = share[:, None, :]
+        else:
+            whole[p] = share
+        shares.append(whole)
+    return shares
+
+
+class _Shares(NamedTuple):
+    """Caption words' and regions' shares of each factor, weighted by their image's weight."""
+
+    regions: Array
+    words: Array
+
+
+@jax.jit
+@counted
+def _start_statistics(
+    model: AnnotatedModel, g: dict[str, Statistics], units: Any, weight: Any, share: Any
+) -> dict[str, Statistics]:
+    """What regions and words add to the natural parameters when they belong to factors by these shares: a word to those
+    of all its image's regions."""
+    present = jnp.asarray(units.present)
+    n_regions = jnp.maximum(present.sum(1), 1)
+    image = jnp.where(present[..., None], share, 0).sum(1) / n_regions[:, None]  # (image, factor)
+    weighted = _Shares(jnp.where(present[..., None], share, 0) * weight[:, None, None], image * weight[:, None])
+
+    def log_emissions(parameters: dict[str, Statistics]) -> Array:
+        regions = jax.vmap(lambda unit: model.log_regions(parameters, unit))(units)
+        words = jax.vmap(lambda unit: model.log_words(parameters, unit).sum(0))(units)
+        return (weighted.regions * regions).sum() + (weighted.words * words).sum()
+
+    statistics = jax.grad(log_emissions)({**g})
+    if "weights" in g:
+        statistics = {**statistics, "weights": weighted.words.sum(0)}
+    return statistics
+
+
+def with_factors_of(
+    model: AnnotatedModel, beliefs: Beliefs, start: Estimate, size: tuple[int, ...], capacity: tuple[int, ...]
+) -> Beliefs:
+    """The first factors replaced by those of a smaller fit."""
+    kept = np.arange(capacity[0]) < min(start.size[0], size[0])
+
+    def choose(new: Array, old: np.ndarray) -> np.ndarray:
+        return np.where(kept.reshape([-1] + [1] * (new.ndim - 1)), old, np.asarray(new))
+
+    padded = pad_axes(model, start.natural, start.size, capacity)
+    natural = {name: jax.tree.map(choose, beliefs.natural[name], padded[name]) for name in beliefs.natural}
+    return beliefs_of(model, natural, size, capacity=capacity)

@@ -1,0 +1,32 @@
+"""Images with captions in tiles, in single and double precision."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.tiled import Tile, cut_into_tiles
+
+
+def tiles_of(data: Dataset, capacity: tuple[int, ...]) -> tuple[Tile, ...]:
+    """Tiles whose largest local site is that of the regions' factors."""
+    longest = max(batch.units.present.shape[1] for batch in data.batches)
+    return cut_into_tiles(data, longest * capacity[0])
+
+
+def weighted_sum(tiles: Sequence[Tile], per_unit: Sequence[Any]) -> float:
+    """Summed in float64."""
+    pairs = zip(tiles, per_unit, strict=True)
+    return sum(float(np.asarray(values, np.float64) @ tile.batch.weight.astype(np.float64)) for tile, values in pairs)
+
+
+def double(tree: Any) -> Any:
+    """With floating-point leaves in float64."""
+
+    def convert(leaf: Any) -> np.ndarray:
+        array = np.asarray(leaf)
+        return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
+
+    return jax.tree.map(convert, tree)

@@ -1,0 +1,101 @@
+"""Each component cut in two: where, and whether two components would explain its rows better than one."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.mixtures.packing import Layout, pack_increment, unpack_sums
+from lvsearch.inference.mixtures.rows import Tiles
+from lvsearch.models.components import Component, log_normalisers
+
+POWER_STEPS, TWO_MEANS_STEPS = 10, 4
+
+
+class Cuts(NamedTuple):
+    """A hyperplane through each component's rows, and what cutting there gains.
+
+    | field | meaning |
+    |---|---|
+    | `directions`, `middles` | (K, dim), (K,): a row x is on the far side where directions · x > middles |
+    | `gains` | (K,) log ∫ of the rows of each side by itself less that of all, with the labels' share, nats |
+    """
+
+    directions: Float[Array, "component dim"]
+    middles: Float[Array, " component"]
+    gains: Float[Array, " component"]
+
+    def far(self, coordinates: Float[np.ndarray, "row dim"], component: int) -> np.ndarray:
+        """Which rows are on the far side of one component's plane, (row,) bool."""
+        return coordinates @ np.asarray(self.directions[component]) > float(self.middles[component])
+
+
+@partial(jax.jit, static_argnames=("layout",))
+@counted
+def find_cuts(
+    component: Component, shares: Float[Array, "tile row component"], tiles: Tiles, *, layout: Layout
+) -> Cuts:
+    """Planes across the direction in which a component's rows spread most, moved by a few steps of two means.
+
+    The direction is the first eigenvector of the rows' covariance, by power iteration: no matrix of columns × columns.
+    """
+    weights = shares * tiles.weight[..., None]
+    counts = jnp.maximum(weights.sum((0, 1)), 1e-12)
+    means = jnp.einsum("trk,trd->kd", weights, tiles.coordinates) / counts[:, None]
+
+    def spread(_: Any, directions: Array) -> Array:
+        def one(total: Array, tile: tuple[Array, Array]) -> tuple[Array, None]:
+            w, x = tile
+            along = w * (x @ directions.T - (means * directions).sum(-1))
+            return total + along.T @ x - along.sum(0)[:, None] * means, None
+
+        new = jax.lax.scan(one, jnp.zeros_like(directions), (weights, tiles.coordinates))[0]
+        return new / jnp.maximum(jnp.linalg.norm(new, axis=-1, keepdims=True), 1e-30)
+
+    def sums_beyond(directions: Array, middles: Array) -> tuple[Array, Array]:
+        """Σ of the far rows' packed increments (K, S), and how many they are."""
+
+        def one(total: tuple[Array, Array], tile: tuple[Array, Tiles]) -> tuple[tuple[Array, Array], None]:
+            w, t = tile
+            packed = jax.vmap(lambda y, o: pack_increment(component, y, o))(t.coordinates, t.observed)
+            far = jnp.where(t.coordinates @ directions.T > middles, w, 0.0)
+            return (total[0] + far.T @ packed, total[1] + far.sum(0)), None
+
+        width = len(layout.varying) + len(layout.constants)
+        zero = jnp.zeros((len(counts), width), weights.dtype), jnp.zeros(len(counts), weights.dtype)
+        return jax.lax.scan(one, zero, (weights, tiles))[0]
+
+    def two_means(_: Any, plane: tuple[Array, Array]) -> tuple[Array, Array]:
+        directions, middles = plane
+        far = jnp.where(jnp.einsum("trd,kd->trk", tiles.coordinates, directions) > middles, weights, 0.0)
+        n_far = far.sum((0, 1))
+        n_near = counts - n_far
+        beyond = jnp.einsum("trk,trd->kd", far, tiles.coordinates)
+        far_mean = beyond / jnp.maximum(n_far, 1e-12)[:, None]
+        near_mean = (means * counts[:, None] - beyond) / jnp.maximum(n_near, 1e-12)[:, None]
+        between, centre = far_mean - near_mean, 0.5 * (far_mean + near_mean)
+        both = (n_far > 1e-6) & (n_near > 1e-6)
+        return jnp.where(both[:, None], between, directions), jnp.where(both, (between * centre).sum(-1), middles)
+
+    begin = jax.random.normal(jax.random.key(0), means.shape, means.dtype)
+    directions = jax.lax.fori_loop(0, POWER_STEPS, spread, begin)
+    plane = directions, (means * directions).sum(-1)
+    directions, middles = jax.lax.fori_loop(0, TWO_MEANS_STEPS, two_means, plane)
+    far, n_far = sums_beyond(directions, middles)
+    everything, n_all = sums_beyond(jnp.zeros_like(directions), jnp.full_like(middles, -1.0))
+    like = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, weights.dtype), (len(counts), *jnp.shape(leaf))),
+        component.prior(layout.n_dims),
+    )
+
+    def height(sums: Array, n: Array) -> Array:
+        rows = jax.tree.map(jnp.add, unpack_sums(component, sums, like), like)
+        return log_normalisers(component, rows) + jnp.where(n > 0, n * jnp.log(jnp.maximum(n, 1e-30)), 0.0)
+
+    prior = log_normalisers(component, like)
+    gains = height(far, n_far) + height(everything - far, n_all - n_far) - height(everything, n_all) - prior
+    return Cuts(directions, middles, gains)

@@ -1,0 +1,197 @@
+"""A tree's counts while documents leave and enter it, and the best levels of a document on every path open to it.
+
+Peaked topics tie a document's path to its levels: with the levels held, every other path has next to no probability,
+and a sampler that moves one of the two at a time stands still. Here a document is placed with both at once. All copies
+of a word in a document are at one level, which loses nothing near a mode: log p(w, z, c) is convex in how copies are
+split, but for the mass of a topic.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+from scipy.special import gammaln
+
+from lvsearch.inference.trees.density import Allocation, log_joint
+from lvsearch.inference.trees.hyper import TreeHyper
+
+NEW = -1
+"""A node that is yet to be opened; and the last place of the tables, which stays empty."""
+FEWEST_PLACES = 32
+PASSES = 4
+
+
+class Options(NamedTuple):
+    """Paths open to a document, `NEW` beyond the existing nodes, and log p(path | the others')."""
+
+    paths: np.ndarray
+    log_prior: np.ndarray
+
+
+class TreeBooks:
+    """Who is where, and how often each word is at each node; nodes live in places, the root in place 0.
+
+    counts: canonical. Starts empty, or with `allocation`.
+    """
+
+    def __init__(self, counts: scipy.sparse.csr_array, hyper: TreeHyper, allocation: Allocation | None = None):
+        n_docs, n_words = counts.shape
+        self.counts, self.hyper = counts, hyper
+        self.document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
+        copies = np.arange(int(counts.sum()) + 1)
+        self._word = gammaln(copies + hyper.topics[:, None])
+        self._total = gammaln(copies + n_words * hyper.topics[:, None])
+        self._each_level = np.arange(hyper.depth)
+        self._allot(FEWEST_PLACES)
+        self.paths = np.full((n_docs, hyper.depth), NEW)
+        self.level_counts = np.zeros((len(counts.data), hyper.depth), np.int64)
+        self.per_document = np.zeros((n_docs, hyper.depth), np.int64)
+        if allocation is not None:
+            self.load(allocation)
+
+    def load(self, allocation: Allocation) -> None:
+        """Every document as it is there."""
+        nodes = [np.unique(column, return_inverse=True)[1] for column in allocation.paths.T]
+        begin = np.cumsum([0, *(int(node.max()) + 1 for node in nodes)])
+        self._allot(max(len(self.documents), int(begin[-1]) + 2))
+        self.paths = np.stack(nodes, axis=1) + begin[:-1]
+        self.level_counts = np.array(allocation.level_counts, np.int64)
+        self.per_document[:] = 0
+        np.add.at(self.per_document, self.document, self.level_counts)
+        for level in range(self.hyper.depth):
+            at = self.paths[:, level]
+            np.add.at(self.table, (at[self.document], self.counts.indices), self.level_counts[:, level])
+            np.add.at(self.documents, at, 1)
+            self.level[at], self.parent[at] = level, self.paths[:, max(level - 1, 0)]
+        self.totals = self.table.sum(1)
+
+    def _allot(self, n_places: int) -> None:
+        self.table = np.zeros((n_places, self.counts.shape[1]), np.int64)
+        self.totals, self.documents = np.zeros(n_places, np.int64), np.zeros(n_places, np.int64)
+        self.parent, self.level = np.zeros(n_places, np.int64), np.zeros(n_places, np.int64)
+
+    @property
+    def allocation(self) -> Allocation:
+        return Allocation(self.paths.copy(), self.level_counts.copy())
+
+    def score(self) -> float:
+        """log p(w, z, c); all documents are in."""
+        return log_joint(self.counts, Allocation(self.paths, self.level_counts), self.hyper).total
+
+    # ── one document ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def cells(self, d: int) -> slice:
+        return slice(self.counts.indptr[d], self.counts.indptr[d + 1])
+
+    def leave(self, d: int) -> tuple[np.ndarray, np.ndarray]:
+        """Take a document out; its path, with `NEW` where it was alone, and its level counts."""
+        path, cells = self.paths[d].copy(), self.cells(d)
+        self._book(d, path, -1)
+        self.paths[d] = NEW
+        self.per_document[d] = 0
+        return np.where((self.documents[path] > 0) | (path == 0), path, NEW), self.level_counts[cells].copy()
+
+    def enter(self, d: int, path: np.ndarray, level_counts: np.ndarray) -> None:
+        """Put a document on a path, which may have `NEW` nodes, with (cell, level) counts."""
+        path = np.array(path)
+        for level in range(self.hyper.depth):
+            if path[level] == NEW:
+                path[level] = self._free_place()
+                self.level[path[level]], self.parent[path[level]] = level, path[level - 1]
+            self.documents[path[level]] += 1
+        self.documents[path] -= 1
+        self.level_counts[self.cells(d)] = level_counts
+        self.paths[d], self.per_document[d] = path, level_counts.sum(0)
+        self._book(d, path, 1)
+
+    def _book(self, d: int, path: np.ndarray, sign: int) -> None:
+        cells = self.cells(d)
+        self.table[path[:, None], self.counts.indices[cells]] += sign * self.level_counts[cells].T
+        self.totals[path] += sign * self.per_document[d]
+        self.documents[path] += sign
+
+    def _free_place(self) -> int:
+        free = np.flatnonzero(self.documents[1:-1] == 0)
+        if len(free):
+            return int(free[0]) + 1
+        more = len(self.documents)
+        for name in ("table", "totals", "documents", "parent", "level"):
+            array = getattr(self, name)
+            setattr(self, name, np.concatenate([array, np.zeros((more, *array.shape[1:]), np.int64)]))
+        return more - 1
+
+    def options(self) -> Options:
+        """Every existing path, and below every inner node one that is new from there on."""
+        depth, gamma = self.hyper.depth, self.hyper.branching
+        paths, log_prior = [], []
+        begun = {0: ((0,), 0.0)}
+        for place in [0, *np.flatnonzero(self.documents[1:] > 0)[np.argsort(self._live_levels(), kind="stable")] + 1]:
+            n, level = self.documents[place], int(self.level[place])
+            if place > 0:
+                above, log_p = begun[self.parent[place]]
+                log_p += np.log(n) - np.log(self.documents[self.parent[place]] + gamma)
+                begun[place] = ((*above, int(place)), log_p)
+            path, log_p = begun[place]
+            opened = 0.0 if level == depth - 1 else np.log(gamma) - np.log(n + gamma)
+            paths.append((*path, *(NEW,) * (depth - 1 - level)))
+            log_prior.append(log_p + opened)
+        return Options(np.array(paths), np.array(log_prior))
+
+    def _live_levels(self) -> np.ndarray:
+        return self.level[1:][self.documents[1:] > 0]
+
+    def settled(self, d: int, options: Options) -> tuple[np.ndarray, np.ndarray]:
+        """(option,) log p of the document, which is out, on each path at the levels found; (option, cell) levels.
+
+        Levels begin as if θ and the tokens per level were at their prior means; then word by word, frequent ones first,
+        until none changes level (`PASSES` at most).
+        """
+        depth, cells = self.hyper.depth, self.cells(d)
+        copies, levels = self.counts.data[cells], self.hyper.levels
+        n_options = len(options.paths)
+        here = self.table[options.paths][:, :, self.counts.indices[cells]]  # (option, level, cell)
+        others = self.totals[options.paths]
+        rows = self._each_level[:, None]
+        ratio = self.word_ratio(rows, here, copies)
+        share = levels.mean(np.zeros((1, depth)))[0]
+        mass = others + copies.sum() * share + self.counts.shape[1] * self.hyper.topics
+        at = (ratio + copies * (np.log(share) - np.log(mass))[:, :, None]).argmax(1)
+        m = ((at[:, None] == rows) * copies).sum(-1)
+        every = np.arange(n_options)
+        for _ in range(PASSES):
+            changed = False
+            for cell in np.argsort(-copies, kind="stable"):
+                n = copies[cell]
+                m[every, at[:, cell]] -= n
+                gain = ratio[:, :, cell] + self.mass_ratio(self._each_level, others + m, n)
+                gain += levels.log_evidence((m[:, None] + n * np.eye(depth)).reshape(-1, depth)).reshape(-1, depth)
+                best = gain.argmax(1)
+                changed |= bool((best != at[:, cell]).any())
+                at[:, cell] = best
+                m[every, best] += n
+            if not changed:
+                break
+        words = np.take_along_axis(ratio, at[:, None], 1)[:, 0].sum(-1)
+        score = options.log_prior + words + self.mass_ratio(self._each_level, others, m).sum(1) + levels.log_evidence(m)
+        return score, at
+
+    def score_there(self, d: int, path: np.ndarray, level_counts: np.ndarray, log_prior: float) -> float:
+        """What `settled` gives for one path, at the given levels."""
+        m, here = level_counts.sum(0), self.table[path[:, None], self.counts.indices[self.cells(d)]]
+        words = self.word_ratio(self._each_level[:, None], here, level_counts.T).sum()
+        masses = self.mass_ratio(self._each_level, self.totals[path], m).sum()
+        return float(log_prior + words + masses + self.hyper.levels.log_evidence(m[None])[0])
+
+    def one_level(self, d: int, at: np.ndarray) -> np.ndarray:
+        """(cell, level) counts with all copies of a cell at its level."""
+        return self.counts.data[self.cells(d)][:, None] * (at[:, None] == self._each_level)
+
+    # ── ratios of a topic's integral, arrays broadcast ───────────────────────────────────────────────────────────────
+
+    def word_ratio(self, level: int | np.ndarray, here: np.ndarray, change: np.ndarray) -> np.ndarray:
+        """log Γ(n_w + change + η) − log Γ(n_w + η)."""
+        return self._word[level, here + change] - self._word[level, here]
+
+    def mass_ratio(self, level: int | np.ndarray, here: np.ndarray, change: np.ndarray) -> np.ndarray:
+        """log Γ(n + Vη) − log Γ(n + change + Vη)."""
+        return self._total[level, here] - self._total[level, here + change]

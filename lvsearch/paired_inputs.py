@@ -1,0 +1,120 @@
+"""Regions and captions as people have them, lists, arrays or CSV files, in the form that `PairedCorpus` holds."""
+
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array, issparse
+
+from lvsearch.corpus import Corpus
+from lvsearch.readers import canonical_counts
+from lvsearch.vocabulary import checked_vocabulary
+
+
+def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """(all regions, how many per image, names) from a person's form of them."""
+    if issparse(regions) or (isinstance(regions, np.ndarray) and regions.ndim == 2):
+        counts = canonical_counts(regions)
+        per_image = np.asarray(counts.astype(np.int64).sum(axis=1))
+        tokens = np.repeat(counts.indices, np.asarray(counts.data, np.int64)).astype(np.int32)
+        return tokens, per_image, checked_vocabulary(_named("token", names, counts.shape[1]), counts)
+    lists = [np.asarray(image, dtype=np.float64) for image in regions]
+    widths = {image.shape[1] for image in lists if image.ndim == 2 and image.size}
+    bad = next((i for i, image in enumerate(lists) if image.size and image.ndim != 2), None)
+    if bad is not None or len(widths) > 1:
+        what = (
+            f"image {bad} of shape {lists[bad].shape}" if bad is not None else f"{sorted(widths)} features per region"
+        )
+        raise ValueError(f"got {what}; expected (regions, features) for every image, with the same features throughout")
+    if not widths:
+        raise ValueError(f"got {len(lists):,} images without a single region; expected some")
+    width = widths.pop()
+    held = np.concatenate([image.reshape(-1, width) for image in lists])
+    named = tuple(str(name) for name in _named("feature", names, width))
+    return held, np.array([len(image) if image.size else 0 for image in lists], np.int64), named
+
+
+def _named(what: str, names: Iterable[Any] | None, length: int) -> Iterable[Any]:
+    return [f"{what}{number}" for number in range(length)] if names is None else names
+
+
+def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) -> Corpus:
+    """Counts over a vocabulary, from counts or from lists of words."""
+    words = None if vocabulary is None else tuple(str(word) for word in vocabulary)
+    if captions is None:
+        if words is None:
+            raise ValueError("got no captions and no vocabulary; expected the words that captions could have")
+        return Corpus(csr_array((n_images, len(words)), dtype=np.int32), words)
+    if issparse(captions) or isinstance(captions, np.ndarray):
+        counts = canonical_counts(captions)
+        return Corpus(counts, checked_vocabulary(words, counts))
+    lists = [[str(word) for word in image] for image in captions]
+    if any(isinstance(image, str) for image in captions):
+        raise ValueError("got a caption that is one string; expected a list of words for every image")
+    words = tuple(sorted({word for image in lists for word in image})) if words is None else words
+    known = {word: column for column, word in enumerate(words)}
+    unknown = next((word for image in lists for word in image if word not in known), None)
+    if unknown is not None:
+        raise ValueError(
+            f"got the caption word {unknown!r}, which the vocabulary of {len(words):,} words does not hold"
+        )
+    table = np.zeros((len(lists), len(words)), np.int32)
+    for row, image in enumerate(lists):
+        for word in image:
+            table[row, known[word]] += 1
+    return Corpus(csr_array(table), words)
+
+
+def _read_csv(path: str | os.PathLike[str], image: str) -> pd.DataFrame:
+    try:
+        frame = pd.read_csv(path)
+    except ValueError as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}; expected comma-separated columns") from error
+    if image not in frame.columns:
+        raise ValueError(f"{path}: got columns {', '.join(map(str, frame.columns))}; expected one named {image!r}")
+    return frame
+
+
+class Tables(NamedTuple):
+    """Two CSV files read: the fields of a `PairedCorpus`, and for every image its name and the list of its words."""
+
+    regions: np.ndarray
+    region_counts: np.ndarray
+    region_names: tuple[str, ...]
+    images: tuple[str, ...]
+    captions: list[list[str]]
+
+
+def read_tables(regions: str | os.PathLike[str], captions: str | os.PathLike[str], image: str, word: str) -> Tables:
+    """The files of `PairedCorpus.from_csv`, which says what is in them and what is refused."""
+    table, words = _read_csv(regions, image), _read_csv(captions, image)
+    if word not in words.columns:
+        raise ValueError(f"{captions}: got columns {', '.join(map(str, words.columns))}; expected one named {word!r}")
+    empty = int(words[word].isna().to_numpy().sum())
+    if empty:
+        raise ValueError(f"{captions}: got {empty} empty words; leave such lines out")
+    images = list(dict.fromkeys([*table[image], *words[image]]))
+    position = {name: index for index, name in enumerate(images)}
+    owners = np.array([position[name] for name in table[image]], np.int64)
+    order, counts = np.argsort(owners, kind="stable"), np.bincount(owners, minlength=len(images))
+    held, names = _things(regions, table.drop(columns=image), image)
+    by_image: list[list[str]] = [[] for _ in images]
+    for name, text in zip(words[image], words[word].astype(str), strict=True):
+        by_image[position[name]].append(text)
+    return Tables(held[order], counts, names, tuple(str(name) for name in images), by_image)
+
+
+def _things(path: str | os.PathLike[str], columns: pd.DataFrame, image: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """(a row's features or token, names) from the columns beside the image's."""
+    if columns.shape[1] == 1 and not pd.api.types.is_numeric_dtype(columns.iloc[:, 0]):
+        names, ids = np.unique(columns.iloc[:, 0].astype(str).to_numpy(), return_inverse=True)
+        return ids.astype(np.int32), tuple(str(name) for name in names)
+    text = [str(c) for c in columns.columns if not pd.api.types.is_numeric_dtype(columns[c])]
+    if text or not columns.shape[1]:
+        got = f"the column {text[0]!r} without numbers" if text else "no features"
+        raise ValueError(
+            f"{path}: got {got}; expected numbers beside the column {image!r}, or a single column of tokens"
+        )
+    return columns.to_numpy(np.float64), tuple(str(c) for c in columns.columns)
