@@ -5,22 +5,21 @@ captions). The images' own captions are looked at only where they are what is to
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
+from lvsearch.data import Data
 from lvsearch.inference.annotation import (
     AbsentFactors,
     absent_factors,
     caption_distributions,
     region_distributions,
 )
+from lvsearch.inference.estimator import Estimate
 from lvsearch.paired_corpus import PairedCorpus
-
-if TYPE_CHECKING:
-    from lvsearch.fitted import FittedModel
 
 IMPOSSIBLE = 1e-25
 """A probability that estimated words (with a floor of 1e-30) give only to what no training caption made possible."""
@@ -83,7 +82,7 @@ class Retrieval:
         return float(np.mean(curve["precision"].to_numpy())) if len(curve) else float("nan")
 
 
-def caption_distribution(model: "FittedModel", data: Any) -> pd.DataFrame:
+def caption_distribution(model: "CaptionTasks", data: Any) -> pd.DataFrame:
     """p(word | image), a row per image, a column per word, rows summing to 1; captions are not looked at.
 
     Raises ValueError for a model without captions, and for other regions than the training data's.
@@ -96,7 +95,7 @@ def caption_distribution(model: "FittedModel", data: Any) -> pd.DataFrame:
     )
 
 
-def annotate(model: "FittedModel", data: Any, n_words: int = 5) -> pd.DataFrame:
+def annotate(model: "CaptionTasks", data: Any, n_words: int = 5) -> pd.DataFrame:
     """The most probable words of each image, beside its caption: columns predicted, caption. Errors as above."""
     images = _images(model, data)
     probabilities = caption_distribution(model, images)
@@ -109,7 +108,7 @@ def annotate(model: "FittedModel", data: Any, n_words: int = 5) -> pd.DataFrame:
     )
 
 
-def label_regions(model: "FittedModel", data: Any, n_words: int = 2) -> pd.DataFrame:
+def label_regions(model: "CaptionTasks", data: Any, n_words: int = 2) -> pd.DataFrame:
     """The most probable words of each region, p(word | image, region): a row per region; columns image, region, words,
     probability (of the first word). ValueError for GM-mixture, whose regions have no words of their own; else as above.
     """
@@ -121,7 +120,7 @@ def label_regions(model: "FittedModel", data: Any, n_words: int = 2) -> pd.DataF
     return pd.DataFrame(rows, columns=["image", "region", "words", "probability"])
 
 
-def caption_scores(model: "FittedModel", data: Any) -> CaptionScores:
+def caption_scores(model: "CaptionTasks", data: Any) -> CaptionScores:
     """log p(caption | image), which words have no probability, which were never seen. Errors as above."""
     images = _images(model, data)
     counts = images.captions.counts
@@ -138,7 +137,7 @@ def caption_scores(model: "FittedModel", data: Any) -> CaptionScores:
     )
 
 
-def retrieve(model: "FittedModel", data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
+def retrieve(model: "CaptionTasks", data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
     """Images ranked by p(query | image) = Π p(word | image) (§4.2.4). Ties keep the images' order.
 
     query: words of the vocabulary; a single string is cut at spaces. Raises ValueError for an unknown or no word, and
@@ -156,14 +155,16 @@ def retrieve(model: "FittedModel", data: Any, query: str | tuple[str, ...] | lis
     return Retrieval(words, ranking, log_p[ranking], has_all[ranking])
 
 
-def absent_factor_words(model: "FittedModel", data: Any) -> AbsentFactors:
+def absent_factor_words(model: "CaptionTasks", data: Any) -> AbsentFactors:
     """How many caption words are assigned to factors absent from their image's regions (§4.2.2). Errors as above."""
     return absent_factors(model.estimate, _images(model, data).dataset())
 
 
-def _images(model: "FittedModel", data: Any) -> PairedCorpus:
+def _images(model: "CaptionTasks", data: Any) -> PairedCorpus:
     if not isinstance(model.training, PairedCorpus):
-        raise ValueError(f"{type(model.model).__name__} has no captions; fit GMMixture, GMLDA or CorrLDA to images")
+        raise ValueError(
+            f"{type(model.estimate.model).__name__} has no captions; fit GMMixture, GMLDA or CorrLDA to images"
+        )
     return model.training.like_this(data)
 
 
@@ -173,24 +174,27 @@ def _top(probabilities: np.ndarray, images: PairedCorpus, n_words: int) -> list[
 
 
 class CaptionTasks:
-    """The functions above as methods of a fitted model."""
+    """The functions above as methods of a fitted model (`FittedModel`), and what they need of it."""
 
-    def caption_distribution(self: "FittedModel", data: Any) -> pd.DataFrame:
+    estimate: Estimate
+    training: Data
+
+    def caption_distribution(self, data: Any) -> pd.DataFrame:
         """p(word | image): a row per image, a column per word. ValueError for models without captions."""
         return caption_distribution(self, data)
 
-    def caption_scores(self: "FittedModel", data: Any) -> CaptionScores:
+    def caption_scores(self, data: Any) -> CaptionScores:
         """log p(caption | image) of each image, and the perplexity of all. ValueError for models without captions."""
         return caption_scores(self, data)
 
-    def annotate(self: "FittedModel", data: Any, n_words: int = 5) -> pd.DataFrame:
+    def annotate(self, data: Any, n_words: int = 5) -> pd.DataFrame:
         """The most probable words of each image beside its caption. ValueError for models without captions."""
         return annotate(self, data, n_words)
 
-    def label_regions(self: "FittedModel", data: Any, n_words: int = 2) -> pd.DataFrame:
+    def label_regions(self, data: Any, n_words: int = 2) -> pd.DataFrame:
         """The most probable words of each region. ValueError for models whose regions have none of their own."""
         return label_regions(self, data, n_words)
 
-    def retrieve(self: "FittedModel", data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
+    def retrieve(self, data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
         """Images ranked by the probability of a query's words. ValueError for models without captions."""
         return retrieve(self, data, query)

@@ -31,6 +31,24 @@ from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import AnnotatedImage
 
 
+def positive_concentration(value: Any) -> np.ndarray:
+    """α as a hyper-parameter: a number or one value per factor. ValueError unless positive."""
+    array = hyperparameter(value)
+    if array.ndim > 1 or array.size == 0 or np.any(array <= 0):
+        raise ValueError(f"concentration must be a positive number, or one for each factor, got {value!r}")
+    return array
+
+
+def caption_words(words: Multinomial | None) -> Multinomial:
+    """The emission of caption words, on the axis "word"; `Multinomial(0.1)` unless another is given."""
+    return Multinomial((Multinomial() if words is None else words).concentration, "word")
+
+
+def region_emission(regions: Emission | None) -> Emission:
+    """The emission of regions; Gaussian unless another is given."""
+    return DiagonalGaussian() if regions is None else regions
+
+
 class AnnotatedModel(Model):
     """A model of images and captions through factors.
 
@@ -45,19 +63,14 @@ class AnnotatedModel(Model):
     regions have no words of their own.
     """
 
-    concentration: np.ndarray
-    words: Multinomial
-    regions: Emission
+    concentration: np.ndarray = eqx.field(default=1.0, converter=positive_concentration)
+    words: Multinomial = eqx.field(default=None, converter=caption_words)
+    regions: Emission = eqx.field(default=None, converter=region_emission)
 
     whole_images: eqx.AbstractClassVar[bool]
 
     size_names: ClassVar[tuple[str, ...]] = ("factors",)
     unit_type: ClassVar[type] = AnnotatedImage
-
-    def __init__(self, concentration: Any = 1.0, words: Multinomial | None = None, regions: Emission | None = None):
-        self.concentration = _positive_concentration(concentration)
-        self.words = Multinomial((Multinomial() if words is None else words).concentration, "word")
-        self.regions = DiagonalGaussian() if regions is None else regions
 
     # -- what each model says ---------------------------------------------------------------------------------------
 
@@ -180,11 +193,3 @@ def draw_log_weights(
 ) -> Float[Array, "*shape factor"]:
     """Dirichlet(α) draws on the log scale: sparse draws underflow."""
     return Dirichlet().sample(key, jnp.broadcast_to(alpha - 1, (*shape, len(alpha))))
-
-
-def _positive_concentration(value: Any) -> np.ndarray:
-    """α as a hyper-parameter: a number or one value per factor. ValueError unless positive."""
-    array = hyperparameter(value)
-    if array.ndim > 1 or array.size == 0 or np.any(array <= 0):
-        raise ValueError(f"concentration must be a positive number, or one for each factor, got {value!r}")
-    return array

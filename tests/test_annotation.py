@@ -254,7 +254,7 @@ def test_evidence_is_the_bound_at_the_state_carried(kind):
 
 @pytest.mark.parametrize("evidence", ["marginal", "plug-in"])
 def test_corr_lda_labels_simulated_regions(evidence):
-    """Means four standard deviations apart: the label is the word that the region's own factor gave most often."""
+    """Means four standard deviations apart: the label is the most probable word of the region's own factor."""
     simulated = small()
     labels = fitted(CorrLDA, evidence).label_regions(simulated.corpus, 1)
     truth = np.array(simulated.top_words)[simulated.factors]

@@ -64,7 +64,7 @@ def factor_counts(model: AnnotatedModel, unit: AnnotatedImage, l: Mapping[str, S
     """Expected numbers of an image's things in each factor."""
     sites = [(site, l[name]) for name, site in model.locals().items() if name != model.representation]
     of_factors = [(_copies(site, unit, mean) * mean).sum(0) for site, mean in sites if site.axes[-1] == "factor"]
-    return sum(of_factors[1:], of_factors[0])
+    return jnp.stack(of_factors).sum(0)
 
 
 def _copies(site: Site, unit: AnnotatedImage, mean: Array) -> Array:

@@ -27,8 +27,8 @@ def clustered(
 ) -> Beliefs:
     """The globals that follow from regions (for the mixture: images) put into clusters.
 
-    described: what each region is like, (image, region, dim) per batch. spread: the share of a region that is not its cluster's but
-    dealt at random to all factors.
+    described: what each region is like, (image, region, dim) per batch. spread: the share of a region that is not its
+    cluster's but dealt at random to all factors.
     """
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     blank = blank_globals(model, data.extents, size, capacity)
@@ -50,8 +50,8 @@ def _region_shares(
     random: np.random.Generator,
     spread: float,
 ) -> list[np.ndarray]:
-    """How much of each region starts in each factor, (image, region, factor) per batch: most of it in that of its cluster,
-    or of its image's."""
+    """How much of each region starts in each factor, (image, region, factor) per batch: most of it in that of its
+    cluster, or of its image's."""
     if whole_images:
         points = [d.sum(1) / np.maximum(p.sum(1, keepdims=True), 1) for d, p in zip(described, present, strict=True)]
     else:

@@ -161,7 +161,7 @@ class TreeBooks:
         for _ in range(PASSES):
             changed = False
             for cell in np.argsort(-copies, kind="stable"):
-                n = copies[cell]
+                n = copies[cell : cell + 1]
                 m[every, at[:, cell]] -= n
                 gain = ratio[:, :, cell] + self.mass_ratio(self._each_level, others + m, n)
                 gain += levels.log_evidence((m[:, None] + n * np.eye(depth)).reshape(-1, depth)).reshape(-1, depth)
