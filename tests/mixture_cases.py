@@ -1,10 +1,13 @@
 """Tiny mixtures of every kind with their exact marginal likelihoods: what the tests of mixtures share."""
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import partition_oracles as exact
 
+import lvsearch as lv
+from lvsearch.inference.data import Dataset
 from lvsearch.models.components import (
     BernoulliComponents,
     Component,
@@ -53,3 +56,16 @@ KNOWN = Kind(
 BERNOULLI = Kind("Bernoulli", BernoulliComponents(0.6, 0.9), BITS, exact.bernoulli_marginal(0.6, 0.9))
 MULTINOMIAL = Kind("multinomial", MultinomialComponents(0.7), COUNTS, exact.multinomial_marginal(0.7))
 KINDS = (DIAGONAL, FULL, KNOWN, BERNOULLI, MULTINOMIAL)
+
+
+def dataset(rows: Any) -> Dataset:
+    """Rows as engines take them, NaN for a missing cell."""
+    return lv.Points.from_array(rows, missing="nan").dataset()
+
+
+@cache
+def clusters() -> np.ndarray:
+    """Three well separated groups of unequal size, 41 rows."""
+    rng = np.random.default_rng(3)
+    centres = np.array([[0, 0], [4, 1], [-3, 3.0]])
+    return centres[np.repeat([0, 1, 2], [20, 14, 7])] + 0.4 * rng.standard_normal((41, 2))

@@ -1,7 +1,6 @@
 """Finite mixtures: exact evidence by enumeration, the compiled kernel against the generic engine, proposals, edges."""
 
-from functools import cache, partial
-from typing import Any
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +8,12 @@ import mixture_cases as cases
 import numpy as np
 import partition_oracles as exact
 import pytest
+from mixture_cases import clusters, dataset
 
 import lvsearch as lv
-from lvsearch.inference.data import Dataset
 from lvsearch.inference.estimator import capacity_of, estimator, pad_axes
 from lvsearch.inference.meanfield import batch_statistics, bound, cast, fit_locals, resident_sweep, scattered_start
-from lvsearch.inference.mixtures import MixtureEstimator, MixtureFit, MixtureSettings, predictive_log_density
+from lvsearch.inference.mixtures import MixtureEstimator, MixtureSettings, predictive_log_density
 from lvsearch.inference.mixtures.estimator import recorded_bound
 from lvsearch.inference.mixtures.kernel import ascend_rows, row_sums
 from lvsearch.inference.mixtures.packing import layout_of, pack_increment, pack_statistics, unpack_sums
@@ -29,28 +28,8 @@ SIZE = (3,)
 by_kind = pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name)
 
 
-def dataset(rows: Any) -> Dataset:
-    return lv.Points.from_array(rows, missing="nan").dataset()
-
-
 def unit(row: np.ndarray) -> Row:
     return Row(np.nan_to_num(row), ~np.isnan(row))
-
-
-@cache
-def clusters() -> np.ndarray:
-    """Three well separated groups of unequal size, 41 rows."""
-    rng = np.random.default_rng(3)
-    centres = np.array([[0, 0], [4, 1], [-3, 3.0]])
-    return centres[np.repeat([0, 1, 2], [20, 14, 7])] + 0.4 * rng.standard_normal((41, 2))
-
-
-@cache
-def history() -> MixtureFit:
-    """One fit, from a start that proposals can better."""
-    settings = MixtureSettings(starts=1, start_sweeps=1)
-    model = FiniteMixture(lv.models.DiagonalComponents.scaled_to(clusters()))
-    return MixtureEstimator(model, dataset(clusters()), settings).fit_with_history((4,), jax.random.key(1))
 
 
 # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -245,103 +224,8 @@ def test_predictive_density_integrates_to_one(name, process):
     assert np.trapezoid(density * np.cosh(t), t) == pytest.approx(1, abs=2e-3)
 
 
-# ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_every_proposal_is_recorded_with_its_gain():
-    record = history().proposals
-    assert {proposal.kind for proposal in record} >= {"merge", "delete", "birth"}
-    for proposal in record:
-        assert proposal.gain == pytest.approx(sum(proposal.terms.values()), abs=1e-9)
-        assert set(proposal.terms) == {"rows", "log prior", "entropy of weights", "entropy of components"}
-        assert not proposal.accepted or proposal.gain > 0
-
-
-def test_bound_rises_along_the_ascent_and_by_accepted_proposals():
-    fit = history()
-    assert np.diff(fit.bounds).min() >= -1e-9
-    gained = sum(proposal.gain for proposal in fit.proposals if proposal.accepted)
-    assert fit.estimate.log_lower >= fit.bounds[-1] + gained - 1e-4
-
-
-@pytest.mark.slow
-def test_proposals_leave_a_bad_optimum():
-    """Two groups in one component and one cut in two: a coordinate step cannot leave it, merge and birth can."""
-    rows = np.concatenate([clusters(), clusters() + np.array([9, -9])])
-    model = DPMixture(lv.models.DiagonalComponents.scaled_to(rows), 1.0)
-    stuck = MixtureEstimator(model, dataset(rows), MixtureSettings(starts=1, rounds=0))
-    free = MixtureEstimator(model, dataset(rows), MixtureSettings(starts=1))
-    keys = [jax.random.key(seed) for seed in range(4)]
-    before = np.array([stuck.fit((8,), key, None).log_lower for key in keys])
-    after = np.array([free.fit((8,), key, None).log_lower for key in keys])
-    assert np.all(after >= before - 1e-3)
-    assert np.ptp(after) < 0.2 * np.ptp(before)
-
-
 def test_grown_fits_keep_what_they_start_from():
     model = FiniteMixture(lv.models.KnownCovarianceComponents(0.16)).plug_in()
     found = estimator(model, dataset(clusters()))
     small = found.fit((2,), jax.random.key(0), None)
     assert found.fit((3,), jax.random.key(5), small).log_lower > small.log_lower
-
-
-# ── edges ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def edge_rows() -> dict[str, np.ndarray]:
-    rows = clusters()[:12]
-    return {
-        "one row": rows[:1],
-        "duplicates": np.repeat(rows[:3], 4, axis=0),
-        "constant column": np.stack([rows[:, 0], np.full(12, 0.7)], axis=1),
-        "all equal": np.full((12, 2), 1.3),
-        "nothing observed": np.where(np.arange(12)[:, None] == 4, np.nan, rows),
-    }
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in ("one row", "all equal") else pytest.mark.slow) for name in edge_rows()],
-)
-def test_odd_rows_give_finite_bounds(name):
-    """For every kind with a prior of its own; below the ceiling where there is one."""
-    rows = edge_rows()[name]
-    for component in (
-        lv.models.DiagonalComponents(),
-        lv.models.FullCovarianceComponents(),
-        lv.models.KnownCovarianceComponents([[0.5, 0.1], [0.1, 0.4]]),
-    ):
-        for model in (FiniteMixture(component), DPMixture(component)):
-            for size in (1, 3):
-                estimate = estimator(model, dataset(rows)).fit((size,), jax.random.key(0), None)
-                assert np.isfinite(estimate.log_lower)
-                assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(estimate.natural))
-
-
-@pytest.mark.parametrize(("scale", "offset"), [(1e6, 1e9), (1e-6, 0.0), (1e-3, 2000.0), (1e12, 0.0)])
-def test_scale_and_origin_change_nothing(scale, offset):
-    """Data in another unit: the same components, and the evidence less log scale per cell."""
-    rows = clusters()
-    plain = estimator(FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(rows)), dataset(rows))
-    moved = offset + scale * rows
-    other = estimator(FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(moved)), dataset(moved))
-    a, b = (e.fit(SIZE, jax.random.key(0), None) for e in (plain, other))
-    assert b.log_lower + rows.size * np.log(scale) == pytest.approx(a.log_lower, abs=2e-3)
-
-
-def test_data_without_a_density_are_refused():
-    holed = np.where(np.arange(82).reshape(41, 2) == 5, np.nan, clusters())
-    with pytest.raises(ValueError, match="rows with missing cells"):
-        lv.fit(FiniteMixture(lv.models.FullCovarianceComponents()), lv.Points.from_array(holed, missing="nan"), size=2)
-    with pytest.raises(ValueError, match="expected 0 or 1"):
-        lv.fit(FiniteMixture(lv.models.BernoulliComponents()), clusters(), size=2)
-    with pytest.raises(ValueError, match="whole numbers"):
-        lv.fit(FiniteMixture(lv.models.MultinomialComponents()), clusters(), size=2)
-    with pytest.raises(ValueError, match="expected 2, as in the data"):
-        lv.fit(FiniteMixture(lv.models.KnownCovarianceComponents(np.eye(3))), clusters(), size=2)
-    with pytest.raises(ValueError, match="whose cells are all equal"):
-        lv.models.DiagonalComponents.scaled_to(edge_rows()["constant column"])
-    with pytest.raises(ValueError, match="not symmetric positive definite"):
-        lv.models.KnownCovarianceComponents([[1.0, 2.0], [2.0, 1.0]])
-    with pytest.raises(ValueError, match="one positive number"):
-        lv.models.DiagonalComponents(rate=0.0)

@@ -142,7 +142,7 @@ class _Run:
     def fit(self, key: Array, start: Estimate | None) -> tuple[Standing, int, np.ndarray, tuple[Proposal, ...]]:
         begins = [self._first(key)] if start is None else self._grown(start)
         climbed = [self._ascend(beliefs, self.settings.sweeps) for beliefs in begins]
-        beliefs, bounds = max(climbed, key=lambda each: each[1][-1])
+        beliefs, bounds = max(climbed, key=lambda each: each[1][-1] if each[1].size else -np.inf)  # none without sweeps
         if not self.settings.rounds:
             return self._standing(beliefs), self.passes, bounds, ()
         most = 2 * self.passes + self.settings.proposal_work / self.owner.work(self.size)
