@@ -195,7 +195,7 @@ class TopicEstimator:
         natural = total[:, :n_topics].T.astype(np.float32)
         topics = _point_topics(natural.T.astype(np.float64), smoothing, n_topics, n_topics).T
         model = LDA(alpha[:n_topics], self.model.topic_concentration, self.model.topics)
-        ends = document_bounds(*_padded(topics, np.asarray(alpha[:n_topics], np.float64), capacity), self.counts)
+        ends = document_bounds(*_padded(topics, np.asarray(alpha[:n_topics], np.float64)), self.counts)
         return Estimate(model, size, {"topic_word": natural}, float(ends.lower.sum()), float(ends.upper.sum()), passes)
 
     # ── shared ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -287,9 +287,8 @@ def _(model: LDA, estimate: Estimate, data: Dataset) -> Described:
 @bound_units.register
 def _(model: LDA, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """The certified interval of each document's likelihood at the posterior-mean topics."""
-    (n_topics,), (capacity,) = estimate.size, capacity_of(estimate.size)
-    padded = _padded(point_topics(estimate), _alpha64(model, n_topics, n_topics), capacity)
-    ends = document_bounds(*padded, counts_of(data))
+    (n_topics,) = estimate.size
+    ends = document_bounds(*_padded(point_topics(estimate), _alpha64(model, n_topics, n_topics)), counts_of(data))
     return ends.lower, ends.upper
 
 
@@ -336,6 +335,8 @@ def _point_topics(total: np.ndarray, smoothing: float, n_topics: int, capacity: 
     return np.pad(topics / topics.sum(0), ((0, 0), (0, capacity - n_topics)))
 
 
-def _padded(topics: np.ndarray, alpha: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
-    width = capacity - len(alpha)
+def _padded(topics: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """To the next power of two, at least 8: proofs are compiled for every length of document, and a search of many
+    sizes waits longer for ten capacities than it gains by narrower ones."""
+    width = max(8, 1 << (len(alpha) - 1).bit_length()) - len(alpha)
     return np.pad(topics, ((0, width), (0, 0))), np.pad(alpha, (0, width))
