@@ -67,7 +67,7 @@ class AnnotatedModel(Model):
     words: Multinomial = eqx.field(default=None, converter=caption_words)
     regions: Emission = eqx.field(default=None, converter=region_emission)
 
-    whole_images: eqx.AbstractClassVar[bool]
+    whole_images: eqx.AbstractClassVar[bool]  # pyright: ignore
 
     size_names: ClassVar[tuple[str, ...]] = ("factors",)
     unit_type: ClassVar[type] = AnnotatedImage
@@ -90,7 +90,7 @@ class AnnotatedModel(Model):
 
     def with_parts(self, concentration: Any, words: Multinomial, regions: Emission) -> "AnnotatedModel":
         """The same model with these parts."""
-        return type(self)(concentration, words, regions)
+        return type(self)(concentration, words, regions)  # pyright: ignore
 
     def globals(self) -> dict[str, Site]:
         return self.emission_sites()

@@ -53,7 +53,7 @@ def find_cuts(
             along = w * (x @ directions.T - (means * directions).sum(-1))
             return total + along.T @ x - along.sum(0)[:, None] * means, None
 
-        new = jax.lax.scan(one, jnp.zeros_like(directions), (weights, tiles.coordinates))[0]
+        new = jax.lax.scan(one, jnp.zeros_like(directions), (weights, tiles.coordinates))[0]  # pyright: ignore
         return new / jnp.maximum(jnp.linalg.norm(new, axis=-1, keepdims=True), 1e-30)
 
     def sums_beyond(directions: Array, middles: Array) -> tuple[Array, Array]:

@@ -35,7 +35,7 @@ class TreeBooks:
     """
 
     def __init__(self, counts: scipy.sparse.csr_array, hyper: TreeHyper, allocation: Allocation | None = None):
-        n_docs, n_words = counts.shape
+        n_docs, n_words = counts.shape  # pyright: ignore
         self.counts, self.hyper = counts, hyper
         self.document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
         copies = np.arange(int(counts.sum()) + 1)
@@ -128,9 +128,9 @@ class TreeBooks:
         for place in [0, *np.flatnonzero(self.documents[1:] > 0)[np.argsort(self._live_levels(), kind="stable")] + 1]:
             n, level = self.documents[place], int(self.level[place])
             if place > 0:
-                above, log_p = begun[self.parent[place]]
+                above, log_p = begun[self.parent[place]]  # pyright: ignore
                 log_p += np.log(n) - np.log(self.documents[self.parent[place]] + gamma)
-                begun[place] = ((*above, int(place)), log_p)
+                begun[place] = ((*above, int(place)), log_p)  # pyright: ignore
             path, log_p = begun[place]
             opened = 0.0 if level == depth - 1 else np.log(gamma) - np.log(n + gamma)
             paths.append((*path, *(NEW,) * (depth - 1 - level)))
@@ -160,7 +160,7 @@ class TreeBooks:
         every = np.arange(n_options)
         for _ in range(PASSES):
             changed = False
-            for cell in np.argsort(-copies, kind="stable"):
+            for cell in np.argsort(-copies, kind="stable"):  # pyright: ignore
                 n = copies[cell : cell + 1]
                 m[every, at[:, cell]] -= n
                 gain = ratio[:, :, cell] + self.mass_ratio(self._each_level, others + m, n)

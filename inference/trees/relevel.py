@@ -93,7 +93,7 @@ def _move(books: TreeBooks, cells: np.ndarray, begin: int, end: int) -> None:
         node = books.paths[documents, level]
         np.add.at(books.table, (node, words), change)
         np.add.at(books.totals, node, change)
-        np.add.at(books.per_document, (documents, level), change)
+        np.add.at(books.per_document, (documents, level), change)  # pyright: ignore
         books.level_counts[cells, level] += change
 
 
