@@ -11,10 +11,11 @@ NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
 
 class Reduced(NamedTuple):
-    """What replaces a notebook's parameters, and the pictures it must draw."""
+    """What replaces a notebook's parameters, the pictures it must draw, and its tier."""
 
     parameters: str
     pictures: int
+    slow: bool = False
 
 
 REDUCED = {
@@ -22,6 +23,7 @@ REDUCED = {
         'IMAGES, FACTORS, MOST, EXAMPLES = 150, {"birds": (2, 3), "corel16k": (2, 3)}, 100, 3\n'
         "TABLE_FACTORS, TABLE_WORDS, SIMULATED, SIMULATED_IMAGES, MAX_SIZE = (3,), (0.1,), 1, 30, 2",
         pictures=4,
+        slow=True,
     ),
     "cora": Reduced(
         "FOLDS, MAX_SIZE, RATES = 1, 4, (2.0, 5.0)\n"
@@ -42,7 +44,9 @@ REDUCED = {
 }
 
 
-@pytest.mark.parametrize("name", REDUCED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if reduced.slow else ()) for name, reduced in REDUCED.items()]
+)
 def test_notebook_runs(name, data_folder, monkeypatch):
     monkeypatch.setenv("LVSEARCH_DATA", str(data_folder))
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
