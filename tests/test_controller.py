@@ -239,7 +239,7 @@ def test_a_repeat_that_improves_a_size_raises_only_the_lower_bound():
     assert repeats
     for step in repeats:
         gain = certified[step].log_lower - certified[step - 1].log_lower
-        far_below = evaluator.calls[step][0] != (5,)  # 8 nats there are less than the rounding of the sum
+        far_below = abs(evaluator.calls[step][0][0] - 5) > 1  # 8 nats there are less than the rounding of the sum
         assert gain >= 0 if far_below else gain > 0
         assert certified[step].log_upper == certified[step - 1].log_upper
     assert_monotone(result, history)
