@@ -6,15 +6,30 @@ in `lvsearch` are checked (`--jaxtyping-packages` in pyproject.toml; `test_struc
 
 import gc
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# Compiling, not running, is what the fast tier waits for. Bit and speed tests, which must run as production does, set
-# XLA_FLAGS themselves: a level that is already given stays. XLA reads the flags once, so this comes before JAX.
+from jaxlib.version import __version__ as jaxlib_version
+
+# Compiling, not running, is what the fast tier waits for: with these flags it takes a third of the time. Bit and speed
+# tests, which must run as production does, set XLA_FLAGS themselves: a level that is already given stays. XLA reads the
+# flags once, so this comes before JAX; one that it does not know ends the process, so the last two go no further than
+# where they were tried.
 XLA_FLAGS = os.environ.get("XLA_FLAGS", "")
 if "xla_backend_optimization_level" not in XLA_FLAGS:
-    os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} --xla_backend_optimization_level=0".strip()
+    XLA_FLAGS += " --xla_backend_optimization_level=0"
+    if jaxlib_version.startswith("0.10."):
+        XLA_FLAGS += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ["XLA_FLAGS"] = XLA_FLAGS.strip()
 os.environ.setdefault("MPLBACKEND", "Agg")  # no test opens a window
+# What one worker has compiled, the other and the processes that tests start (commands, notebooks) need not. The folder
+# begins empty and goes with the session; a folder that is already given stays.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    CACHE = tempfile.TemporaryDirectory(prefix="lvsearch-tests-")  # workers inherit the variable
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

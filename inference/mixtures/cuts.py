@@ -56,17 +56,18 @@ def find_cuts(
         new = jax.lax.scan(one, jnp.zeros_like(directions), (weights, tiles.coordinates))[0]  # pyright: ignore
         return new / jnp.maximum(jnp.linalg.norm(new, axis=-1, keepdims=True), 1e-30)
 
-    def sums_beyond(directions: Array, middles: Array) -> tuple[Array, Array]:
-        """Σ of the far rows' packed increments (K, S), and how many they are."""
+    def sums(directions: Array, middles: Array) -> tuple[Array, Array]:
+        """Σ of packed increments (2K, S), of the far rows and of all, and how many they are."""
 
         def one(total: tuple[Array, Array], tile: tuple[Array, Tiles]) -> tuple[tuple[Array, Array], None]:
             w, t = tile
             packed = jax.vmap(lambda y, o: pack_increment(component, y, o))(t.coordinates, t.observed)
             far = jnp.where(t.coordinates @ directions.T > middles, w, 0.0)
-            return (total[0] + far.T @ packed, total[1] + far.sum(0)), None
+            both = jnp.concatenate([far, w], axis=-1)
+            return (total[0] + both.T @ packed, total[1] + both.sum(0)), None
 
         width = len(layout.varying) + len(layout.constants)
-        zero = jnp.zeros((len(counts), width), weights.dtype), jnp.zeros(len(counts), weights.dtype)
+        zero = jnp.zeros((2 * len(counts), width), weights.dtype), jnp.zeros(2 * len(counts), weights.dtype)
         return jax.lax.scan(one, zero, (weights, tiles))[0]
 
     def two_means(_: Any, plane: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -85,17 +86,16 @@ def find_cuts(
     directions = jax.lax.fori_loop(0, POWER_STEPS, spread, begin)
     plane = directions, (means * directions).sum(-1)
     directions, middles = jax.lax.fori_loop(0, TWO_MEANS_STEPS, two_means, plane)
-    far, n_far = sums_beyond(directions, middles)
-    everything, n_all = sums_beyond(jnp.zeros_like(directions), jnp.full_like(middles, -1.0))
-    like = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, weights.dtype), (len(counts), *jnp.shape(leaf))),
+    increments, n = sums(directions, middles)
+    (far, everything), (n_far, n_all) = jnp.split(increments, 2), jnp.split(n, 2)
+    # one call for everything: a log normaliser may be large to compile
+    groups = jnp.concatenate([far, everything - far, everything, jnp.zeros_like(far)])
+    n = jnp.concatenate([n_far, n_all - n_far, n_all, jnp.zeros_like(n_far)])
+    prior = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, weights.dtype), (len(n), *jnp.shape(leaf))),
         component.prior(layout.n_dims),
     )
-
-    def height(sums: Array, n: Array) -> Array:
-        rows = jax.tree.map(jnp.add, unpack_sums(component, sums, like), like)
-        return log_normalisers(component, rows) + jnp.where(n > 0, n * jnp.log(jnp.maximum(n, 1e-30)), 0.0)
-
-    prior = log_normalisers(component, like)
-    gains = height(far, n_far) + height(everything - far, n_all - n_far) - height(everything, n_all) - prior
-    return Cuts(directions, middles, gains)
+    rows = jax.tree.map(jnp.add, unpack_sums(component, groups, prior), prior)
+    heights = log_normalisers(component, rows) + jnp.where(n > 0, n * jnp.log(jnp.maximum(n, 1e-30)), 0.0)
+    beyond, nearer, together, empty = jnp.split(heights, 4)
+    return Cuts(directions, middles, beyond + nearer - together - empty)
