@@ -3,7 +3,8 @@
 Source: Blei (2004), §2.2.1. The gradient of the log-joint at *sampled* statistics is the natural parameter of the
 complete conditional, so a sweep is the mean-field sweep with "expected statistics" replaced by "sampled statistics". An
 element of c copies is c indicators with one conditional: their average is a multinomial of c divided by c. A site whose
-elements interact is sampled one slice at a time.
+elements interact is sampled one slice at a time. Elements whose gate is 0 do not exist and are drawn from a
+pseudo-prior, which the conditional of the indicator that gates them counts (`gates`).
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Array
 
 from lvsearch.inference.data import Batch
+from lvsearch.inference.gates import pseudo_prior, with_gated_entropy
 from lvsearch.inference.meanfield import complete_conditional, mask_elements, within
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
@@ -78,14 +80,19 @@ def gibbs_sweep(
     """
     on = model.active(size, capacity)
     key_locals, key_globals = jax.random.split(key)
+    sites = model.locals()
 
     def one_unit(unit_key: Array, unit: Unit, l: dict[str, Statistics]) -> dict[str, Statistics]:
         exists = within(model, unit, on)
-        for position, (name, site) in enumerate(model.locals().items()):
+        absent = {n: pseudo_prior(n, site, l[n]) for n, site in sites.items() if site.gate is not None}
+
+        def log_unit(m: dict[str, Statistics]) -> Array:
+            return model.log_unit(state.globals, m, unit, exists)
+
+        for position, (name, site) in enumerate(sites.items()):
             site_key = jax.random.fold_in(unit_key, position)
-            l = _sample_site(
-                site_key, site, name, l, lambda m: model.log_unit(state.globals, m, unit, exists), unit, exists
-            )
+            log_joint = with_gated_entropy(sites, name, log_unit, absent, unit, exists)
+            l = _sample_site(site_key, site, name, l, log_joint, unit, exists)
         return l
 
     sampled = []

@@ -11,7 +11,7 @@ which is exact coordinate ascent on the evidence lower bound
 
 A site whose elements interact (`Site.slices`) takes the step one slice at a time: all at once would not be coordinate
 ascent. An element of c copies is one factor standing for c equal ones, so its gradient is divided by c and its entropy
-counts c times.
+counts c times. Elements with a gate have factors given that they exist (`gates`).
 """
 
 from collections.abc import Mapping
@@ -25,6 +25,7 @@ from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.gates import gate_of, given_chosen, site_entropy, with_gated_entropy
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily, zero_statistics
 
@@ -70,15 +71,6 @@ def complete_conditional(site: Site, gradient: Statistics, unit: Unit | None) ->
 def expected_statistics(site: Site, natural: Statistics, on: Masks) -> Statistics:
     """E[t] of the elements that exist, 0 elsewhere."""
     return mask_elements(site, site.family.mean(natural, site.event_mask(on)), on)
-
-
-def site_entropy(site: Site, natural: Statistics, unit: Unit | None, on: Masks) -> Float[Array, ""]:
-    """Σ_element copies · H[q(element)] over the elements that exist."""
-    entropy = site.family.entropy(natural, site.event_mask(on))
-    if site.copies is not None:
-        entropy = site.copies(unit) * entropy
-    mask = site.element_mask(on, len(site.element_axes))
-    return (entropy if mask is None else jnp.where(mask, entropy, 0)).sum()
 
 
 def sweep_site(site: Site, name: str, beliefs: Beliefs, log_joint: Any, unit: Unit | None, on: Masks) -> Beliefs:
@@ -130,16 +122,22 @@ def local_lengths(model: Model, unit: Unit, on: Masks) -> dict[str, int]:
 
 def sweep_unit(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Beliefs:
     """One coordinate step of each local site of one unit, in the model's order."""
-    on = within(model, unit, on)
-    for name, site in model.locals().items():
-        beliefs = sweep_site(site, name, beliefs, lambda l: model.log_unit(g, l, unit, on), unit, on)
+    on, sites = within(model, unit, on), model.locals()
+
+    def log_unit(l: dict[str, Statistics]) -> Array:
+        return model.log_unit(g, l, unit, on)
+
+    for name, site in sites.items():
+        log_joint = given_chosen(site, with_gated_entropy(sites, name, log_unit, beliefs.natural, unit, on))
+        beliefs = sweep_site(site, name, beliefs, log_joint, unit, on)
     return beliefs
 
 
 def unit_bound(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Float[Array, ""]:
-    """log_unit at the expected statistics plus the entropy of the locals, in nats."""
+    """log_unit at the expected statistics plus the entropy of the locals, as far as they exist, in nats."""
     on = within(model, unit, on)
-    entropy = sum(site_entropy(s, beliefs.natural[n], unit, on) for n, s in model.locals().items())
+    natural, mean = beliefs
+    entropy = sum(site_entropy(s, natural[n], unit, on, gate_of(s, mean, on)) for n, s in model.locals().items())
     return model.log_unit(g, beliefs.mean, unit, on) + entropy
 
 
@@ -365,7 +363,8 @@ def scattered_locals(
                 beliefs = Beliefs({**beliefs.natural, name: natural}, {**beliefs.mean, name: mean})
         for name, site in model.locals().items():
             if not isinstance(site.family, IndicatorFamily):
-                beliefs = sweep_site(site, name, beliefs, lambda l: model.log_unit(g, l, unit, exists), unit, exists)
+                log_joint = given_chosen(site, lambda l: model.log_unit(g, l, unit, exists))
+                beliefs = sweep_site(site, name, beliefs, log_joint, unit, exists)
         return beliefs
 
     return jax.vmap(one)(batch.units, unit_ids)

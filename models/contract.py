@@ -30,6 +30,23 @@ Masks = Mapping[str, Bool[Array, " axis"]]
 """Axis name -> which of its entries exist at this size. Axes that are not named exist entirely."""
 
 
+class Gate(NamedTuple):
+    """Elements of a local site that exist only as far as an entry of an indicator is chosen, as the levels of a path.
+
+    | field | meaning |
+    |---|---|
+    | `site` | the local site whose indicator decides; it has no gate itself |
+    | `part` | (its statistic, masks) -> each element's gate, entries of the indicator; broadcastable to the elements |
+
+    `log_unit` multiplies every term in which a gated element stands by that element's gate, and by no other. So q has
+    the factors q(indicator) Π q(element | its entry is chosen), and the bound takes an element's part, its entropy
+    too, as often as its entry is chosen (`lvsearch.inference.gates`).
+    """
+
+    site: str
+    part: Callable[[Any, Masks], Array]
+
+
 class Site(NamedTuple):
     """One latent variable, or a whole array of exchangeable ones.
 
@@ -39,6 +56,7 @@ class Site(NamedTuple):
     | `axes` | names of the statistic's axes, the family's event axis last; masks refer to them |
     | `copies` | unit -> copies per element: a word with count 3 is *one* indicator standing for three (0 = padding) |
     | `slices` | the axis whose elements interact with each other: they are updated one slice at a time |
+    | `gate` | the indicator without which elements do not exist; for local sites |
 
     Copies divide the gradient and multiply the entropy.
     """
@@ -47,6 +65,7 @@ class Site(NamedTuple):
     axes: tuple[str, ...]
     copies: Callable[[Unit], Array] | None = None
     slices: str | None = None
+    gate: Gate | None = None
 
     @property
     def element_axes(self) -> tuple[str, ...]:

@@ -22,18 +22,19 @@ generative story:
 | site `topic_word_ℓ` | log β | (branch_2, …, branch_ℓ, word) | simplex |
 | site `lengths` | log λ | (length,) | simplex; only where there are several |
 | site `path` | c_d, over the nodes at which a path may end | (path,) | one-hot |
-| site `proportions_ℓ` | log θ_d, were the path to end at this node | (end_ℓ, level_ℓ) | simplex |
+| site `proportions_ℓ` | log θ_d of a path that ends at this node | (end_ℓ, level_ℓ) | simplex |
 | site `assignment_ℓ` | z_dn likewise, one for each *distinct* word | (token, end_ℓ, level_ℓ) | one-hot |
 
-Departures. Every document has proportions and levels for *each* end that its path could have: those of the path that it
-takes are the θ and z of the story, the others follow their priors — for levels not taken, the uniform distribution —
-and no word depends on them. They integrate to one, so the evidence is the story's, and mean field gains what it lacks
-otherwise: proportions and levels that are specific to the path, q(c) q(θ | c) q(z | c).
-The last stick keeps its prior and q gives no mass to branches beyond the truncation: those sticks and topics have their
-prior as q and cancel. So the bound is one on the infinite tree's evidence, and a wider truncation only a better one.
+Proportions and levels are gated by the path (`Gate`): those of an end exist only where the path ends there, so q is
+q(c) q(θ | c) q(z | c), paths are summed out exactly and every path has level proportions of its own.
+
+Departure. The last stick keeps its prior and q gives no mass to branches beyond the truncation: those sticks and topics
+have their prior as q and cancel. So the bound is one on the infinite tree's evidence, and a wider truncation only a
+better one.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -44,7 +45,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Masks, Model, Site, Statistics, first, hyperparameter
+from lvsearch.models.contract import Gate, Masks, Model, Site, Statistics, first, hyperparameter
 from lvsearch.models.families import Beta, BetaStatistics, Categorical, Dirichlet
 from lvsearch.models.units import BagOfWords
 
@@ -114,8 +115,9 @@ class HLDA(Model):
         sites = {}
         for n in self.lengths:
             axes = (f"end_{n}", f"level_{n}")
-            sites[f"assignment_{n}"] = Site(Categorical(), ("token", *axes), copies=_copies)
-            sites[f"proportions_{n}"] = Site(Dirichlet(), axes)
+            gate = Gate("path", partial(self._ends, n))
+            sites[f"assignment_{n}"] = Site(Categorical(), ("token", *axes), copies=_copies, gate=gate)
+            sites[f"proportions_{n}"] = Site(Dirichlet(), axes, gate=gate)
         return {**sites, "path": Site(Categorical(), ("path",))}
 
     def extents(self, unit: BagOfWords) -> dict[str, int]:
@@ -147,20 +149,22 @@ class HLDA(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
-        total, begin = jnp.zeros((), g["topic_word_1"].dtype), 0
+        total = jnp.zeros((), g["topic_word_1"].dtype)
         for position, n in enumerate(self.lengths):
-            exists, log_theta = on[f"end_{n}"], l[f"proportions_{n}"]
-            path = l["path"][begin : begin + len(exists)]
-            begin += len(exists)
+            log_theta = l[f"proportions_{n}"]
             weighted = unit.counts[:, None, None] * l[f"assignment_{n}"]  # (token, end, level)
-            taken = (weighted * (log_theta + self._log_words(g, unit, on, n))).sum((0, 2))
-            idle = -jnp.log(float(n)) * weighted.sum((0, 2))
+            words = (weighted * (log_theta + self._log_words(g, unit, on, n))).sum((0, 2))
             log_path = self._log_weights(g, on, n)
             if len(self.lengths) > 1:
                 log_path = log_path + g["lengths"][position]
-            per_end = path * (log_path + taken - idle) + idle + self._log_proportions(log_theta)
-            total = total + jnp.where(exists, per_end, 0.0).sum()
+            of_end = log_path + self._log_proportions(log_theta) + words
+            total = total + jnp.where(on[f"end_{n}"], self._ends(n, l["path"], on) * of_end, 0.0).sum()
         return total
+
+    def _ends(self, n: int, path: Float[Array | np.ndarray, " path"], on: Masks) -> Float[Array | np.ndarray, " end"]:
+        """The part of the path's indicator that is about paths of n levels."""
+        begin = sum(len(on[f"end_{other}"]) for other in self.lengths if other < n)
+        return path[begin : begin + len(on[f"end_{n}"])]
 
     def _log_words(
         self, g: Mapping[str, Statistics], unit: BagOfWords, on: Masks, n: int
@@ -214,12 +218,10 @@ class HLDA(Model):
     ) -> BagOfWords:
         """Draw a word for every token; needs one token a column (counts 0 or 1), since copies may differ."""
         grid = BagOfWords(jnp.arange(g["topic_word_1"].shape[-1]), unit.counts)
-        logits, begin = jnp.zeros(()), 0
+        logits = jnp.zeros(())
         for n in self.lengths:
             log_beta = self._log_words(g, grid, on, n)  # (word, end, level)
-            path = l["path"][begin : begin + log_beta.shape[1]]
-            begin += log_beta.shape[1]
-            logits = logits + jnp.einsum("tel,e,wel->tw", l[f"assignment_{n}"], path, log_beta)
+            logits = logits + jnp.einsum("tel,e,wel->tw", l[f"assignment_{n}"], self._ends(n, l["path"], on), log_beta)
         return BagOfWords(jax.random.categorical(key, logits).astype(unit.words.dtype), unit.counts)
 
     def simulate(
@@ -227,7 +229,8 @@ class HLDA(Model):
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
         """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}.
 
-        Paths that leave the truncation are drawn again: the truncated tree.
+        Paths that leave the truncation are drawn again: the truncated tree. Proportions and levels of ends not taken,
+        which do not exist, are drawn from uniform distributions, as the generic Gibbs sampler draws them.
         """
         keys = iter(jax.random.split(key, 2 * self.depth + 2 * len(self.lengths) + 3))
         n_docs, length = units.words.shape
@@ -247,15 +250,12 @@ class HLDA(Model):
         ]
         chosen = jax.random.categorical(next(keys), jnp.concatenate(log_paths), shape=(n_docs,))
         l["path"] = jax.nn.one_hot(chosen, sum(len(x) for x in log_paths))
-        begin = 0
-        for n, log_path in zip(self.lengths, log_paths, strict=True):
-            ends = len(log_path)
-            alpha = jnp.broadcast_to(jnp.asarray(self.levels[:n]), (n_docs, ends, n))
+        for n in self.lengths:
+            taken = jax.vmap(lambda path, n=n: self._ends(n, path, on))(l["path"])[..., None] > 0  # (doc, end, 1)
+            alpha = jnp.where(taken, jnp.asarray(self.levels[:n]), 1.0)
             log_theta = Dirichlet().sample(next(keys), alpha - 1)
-            taken = l["path"][:, begin : begin + ends, None] > 0
-            begin += ends
-            logits = jnp.where(taken, log_theta, 0.0)[:, None]  # levels of ends that are not taken: uniform
-            drawn = jax.random.categorical(next(keys), logits, shape=(n_docs, length, ends))
+            logits = jnp.where(taken, log_theta, 0.0)[:, None]
+            drawn = jax.random.categorical(next(keys), logits, shape=(n_docs, length, taken.shape[1]))
             l[f"assignment_{n}"], l[f"proportions_{n}"] = jax.nn.one_hot(drawn, n), log_theta
         word_keys = jax.random.split(next(keys), n_docs)
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(word_keys, l, units)

@@ -11,7 +11,6 @@ from scipy.special import gammaln
 import lvsearch as lv
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.documents import documents
-from lvsearch.inference.estimator import capacity_of
 from lvsearch.inference.meanfield import ascend, cast, scattered_start
 from lvsearch.inference.trees import tree_hyper
 from lvsearch.models import HLDA
@@ -25,8 +24,10 @@ def data_of(counts: np.ndarray) -> Dataset:
     return documents(lv.Corpus.from_matrix(counts).counts)
 
 
-def bound_of(model: HLDA, counts: np.ndarray, size: tuple[int, ...], starts: int = 2) -> float:
-    data, capacity = cast(data_of(counts), np.float64), capacity_of(size)
+def bound_of(
+    model: HLDA, counts: np.ndarray, size: tuple[int, ...], starts: int = 2, capacity: tuple[int, ...] | None = None
+) -> float:
+    data, capacity = cast(data_of(counts), np.float64), capacity or size
     bounds = []
     for start in range(starts):
         begin = scattered_start(model, jax.random.key(start), data, size, capacity, np.float64)
@@ -44,17 +45,18 @@ def test_bound_is_below_the_infinite_trees_evidence(wide):
     """Exact, over all trees and levels; whatever the truncation, of the infinite tree."""
     _, exact = oracle.posterior(WORDS, tree_hyper(3, **HYPER), 4)
     for size in ((1, 1), (2, 3)):
-        assert bound_of(HLDA(3, **HYPER), COUNTS, size) < exact
+        assert bound_of(HLDA(3, **HYPER), COUNTS, size, capacity=(2, 3)) < exact
 
 
+@pytest.mark.slow
 def test_a_tree_of_one_path_is_a_topic_model_of_its_levels(wide):
     """With one branch a level nothing is left but sticks: the bound adds log E V for each document, and LDA's."""
     model = HLDA(2, branching=0.5, levels=1.3, topics=0.4)
     counts = np.array([[3, 0, 1], [0, 2, 0]])
     lda = lv.models.LDA(concentration=np.array([1.3, 1.3]), topic_concentration=0.4)
     data = cast(data_of(counts), np.float64)
-    begin = scattered_start(lda, jax.random.key(0), data, (2,), (8,), np.float64)
-    topics = ascend(lda, data, begin, (2,), capacity=(8,), sweeps=400, tolerance=1e-10).trace[-1]
+    begin = scattered_start(lda, jax.random.key(0), data, (2,), (2,), np.float64)
+    topics = ascend(lda, data, begin, (2,), capacity=(2,), sweeps=400, tolerance=1e-10).trace[-1]
     # the stick's part is exact: log ∫ V² Beta(V | 1, γ) dV, γ = 0.5
     stick = float(np.log(0.5) + gammaln(3) + gammaln(0.5) - gammaln(3.5))
     assert bound_of(model, counts, (1,), starts=4) == pytest.approx(topics + stick, abs=0.05)
@@ -74,29 +76,37 @@ def test_paths_of_several_lengths(wide):
     assert l["assignment_3"].shape == (*units.words.shape, 6, 3)
 
 
-def test_fit_and_transform():
-    """Two groups of documents with words of their own, a word in common: two branches, and the group is read off."""
+@pytest.fixture(scope="module")
+def two_groups() -> np.ndarray:
+    """Two groups of documents with words of their own, a word in common."""
     rng = np.random.default_rng(0)
     group = np.repeat([0, 1], 10)
     counts = np.concatenate([rng.poisson(4, (20, 2)), np.zeros((20, 8), int)], axis=1)
     counts[np.arange(20)[:, None], 2 + 4 * group[:, None] + np.arange(4)] = rng.poisson(3, (20, 4)) + 1
-    fitted = lv.fit(HLDA(2, 1.0, 1.0, 0.2), counts, size=2, starts=3)
-    paths = fitted.transform(counts)
+    return counts
+
+
+GROUPED = HLDA(3, 1.0, 1.0, 0.2)
+
+
+def test_fit_and_transform(two_groups):
+    """Two branches below the root, and the group is read off."""
+    fitted = lv.fit(GROUPED, two_groups, size=(2, 1), starts=3)
+    paths = fitted.transform(two_groups)
     assert paths.shape == (20, 2)
     np.testing.assert_allclose(paths.sum(1), 1, atol=1e-5)
     chosen = paths.argmax(1)
     assert len(set(chosen[:10])) == len(set(chosen[10:])) == 1
     assert chosen[0] != chosen[10]
     tree = lv.mean_field_tree(fitted, n_words=3)
-    assert [node.level for node in tree.nodes] == [0, 1, 1]
+    assert [node.level for node in tree.nodes] == [0, 1, 2, 1, 2]
     assert sum(node.documents for node in tree.children(0)) == pytest.approx(20, abs=0.1)
 
 
-def test_search_over_branches_of_each_level():
+def test_search_over_branches_of_each_level(two_groups):
     """A search of two dimensions, as of one."""
-    counts = np.random.default_rng(1).poisson(0.8, (8, 6))
     prior = lv.sizes.Product(lv.sizes.Poisson(1.5), lv.sizes.Poisson(1.5))
-    result = lv.search(HLDA(3), counts, prior=prior, max_size=(2, 2), starts=1, seed=0, progress=False)
+    result = lv.search(GROUPED, two_groups, prior=prior, max_size=(2, 2), starts=1, seed=0, progress=False)
     names = ["branches at level 1", "branches at level 2"]
     assert names == [c for c in result.posterior(kind=None).columns if c.startswith("branches")]
     assert result.best.size <= (2, 2)

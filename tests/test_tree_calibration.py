@@ -57,6 +57,16 @@ def batch_of(cases: list[tuple[Any, Allocation]]) -> oracle.Tiny:
     return oracle.stacked([oracle.tiny(*case) for case in cases])
 
 
+def in_any_order(rng: np.random.Generator, batch: oracle.Tiny) -> oracle.Tiny:
+    """The levels of a cell's copies in random order, as in the joint distribution of tokens.
+
+    Sorted, as an `Allocation` gives them, they are no draw from it: the counts of a sweep from there are off."""
+    cell = np.asarray(batch.tokens.cell)
+    order = np.argsort(cell + rng.random(cell.shape), axis=1)
+    levels = np.take_along_axis(np.asarray(batch.state.levels), order, axis=1)
+    return batch._replace(state=batch.state._replace(levels=levels))
+
+
 def tables_for(hyper: TreeHyper, bug: Callable[[Tables], Tables], n: int) -> Tables:
     return oracle.same_for_all(bug(oracle.tables(hyper, N_WORDS, len(LENGTHS), N_TOKENS)), n)
 
@@ -75,7 +85,7 @@ def geweke_z(hyper: TreeHyper, bug: Callable[[Tables], Tables], n: int = 1500, s
         batch = batch_of([draw_corpus(rng, hyper, LENGTHS, N_WORDS) for _ in range(n)])
         tables = tables_for(hyper, bug, n)
         for step in range(steps):
-            batch = swept(batch, tables, hyper, step)
+            batch = swept(in_any_order(rng, batch), tables, hyper, step)
             redrawn = []
             for paths, levels in zip(np.asarray(batch.state.paths), np.asarray(batch.state.levels), strict=True):
                 per_level = np.stack([(levels.reshape(len(LENGTHS), -1) == k).sum(1) for k in range(3)], axis=1)

@@ -1,0 +1,94 @@
+"""Elements that exist only where an indicator says so (`Gate`): factors given the indicator, q(c) q(θ | c) q(z | c).
+
+With γ_e the gate of element e — an entry of the indicator c — the log-joint of a unit is Σ_e γ_e f_e(element) + the
+rest, and the bound of that q is
+
+    L = log_unit(E[t]) + Σ_gated γ_e · copies · H[q(e)] + Σ_other copies · H[q(e)].
+
+Coordinate ascent on L: the natural parameter of a gated element is ∂f_e, the gradient where its gate is 1, whatever
+q(c) is; that of the indicator gains ∂/∂γ of the gated entropies, which makes q(c) ∝ p(c) exp(bound given c): the
+indicator is summed out exactly.
+
+A Gibbs sampler keeps a value for the elements whose gate is 0 as well. There the gradient is 0, so they are drawn from
+the family at natural parameter 0: a pseudo-prior, proper and of constant density exp(−A(0)) for the families that may
+be gated. The posterior of everything that exists is untouched whatever the pseudo-prior is, provided that the
+indicator's conditional counts it (Carlin & Chib 1995): an entry that is chosen spares its elements the factor, so its
+log-odds gain Σ copies · A(0), which is the entropy at natural parameter 0. Mean field and Gibbs so share one formula.
+"""
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.models.contract import Masks, Site, Statistics, Unit
+from lvsearch.models.families import UnitCarrierFamily, zero_statistics
+
+LogJoint = Callable[[dict[str, Statistics]], Array]
+"""Statistics of the sites of one unit -> a number whose gradient is wanted, nats."""
+
+
+def gate_of(site: Site, statistics: Mapping[str, Statistics], on: Masks) -> Array | None:
+    """How far each element exists, at these statistics of the sites; None where all do."""
+    return None if site.gate is None else site.gate.part(statistics[site.gate.site], on)
+
+
+def site_entropy(
+    site: Site, natural: Statistics, unit: Unit | None, on: Masks, gate: Array | None = None
+) -> Float[Array, ""]:
+    """Σ_element gate · copies · H[q(element)] over the elements that exist."""
+    entropy = site.family.entropy(natural, site.event_mask(on))
+    if site.copies is not None:
+        entropy = site.copies(unit) * entropy
+    if gate is not None:
+        entropy = gate * entropy
+    mask = site.element_mask(on, len(site.element_axes))
+    return (entropy if mask is None else jnp.where(mask, entropy, 0)).sum()
+
+
+def given_chosen(site: Site, log_joint: LogJoint) -> LogJoint:
+    """`log_joint` with the gates of `site` open: its gradient is the natural parameter given that it exists."""
+    gate = site.gate
+    return log_joint if gate is None else lambda l: log_joint({**l, gate.site: jnp.ones_like(l[gate.site])})
+
+
+def with_gated_entropy(
+    sites: Mapping[str, Site],
+    name: str,
+    log_joint: LogJoint,
+    natural: Mapping[str, Statistics],
+    unit: Unit,
+    on: Masks,
+) -> LogJoint:
+    """`log_joint` plus what choosing an entry of site `name` adds: the entropies, at `natural`, of the elements that it
+    brings into being. `log_joint` itself where it gates nothing."""
+    gated = [(n, site) for n, site in sites.items() if site.gate is not None and site.gate.site == name]
+    if not gated:
+        return log_joint
+
+    def total(l: dict[str, Statistics]) -> Array:
+        return log_joint(l) + sum(site_entropy(s, natural[n], unit, on, gate_of(s, l, on)) for n, s in gated)
+
+    return total
+
+
+def pseudo_prior(name: str, site: Site, statistics: Statistics) -> Statistics:
+    """Natural parameters of the elements of a gated site that do not exist: 0.
+
+    Raises ValueError for a family that has no density there, or not a constant one.
+    """
+    family = site.family
+    proper = isinstance(family, UnitCarrierFamily)
+    if proper:
+        with jax.ensure_compile_time_eval():
+            zero = zero_statistics(family, (2,) * family.event_ndim, np.float32)
+            proper = bool(jnp.isfinite(family.log_normaliser(zero)).all())
+    if not proper:
+        raise ValueError(
+            f"site {name!r} has a gate, and Gibbs sampling draws its elements at natural parameter 0 where they do not "
+            f"exist: got {type(family).__name__}, expected a family with a constant density there, such as "
+            "Categorical, Bernoulli, Dirichlet or Beta"
+        )
+    return jax.tree.map(jnp.zeros_like, statistics)
