@@ -23,6 +23,7 @@ REDUCED = {
         'IMAGES, FACTORS, MOST, EXAMPLES = 150, {"corel16k": (2, 3)}, 100, 3\n'
         "TABLE_FACTORS, TABLE_WORDS, SIMULATED, SIMULATED_IMAGES, MAX_SIZE = (3,), (0.1,), 1, 20, 2",
         pictures=4,
+        slow=True,
     ),
     "cora": Reduced(
         "FOLDS, MAX_SIZE, RATES = 1, 4, (2.0, 5.0)\n"
