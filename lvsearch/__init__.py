@@ -6,6 +6,7 @@ from lvsearch.corpus import Corpus
 from lvsearch.evaluators import from_function
 from lvsearch.evidence import Evidence
 from lvsearch.fitted import FittedModel
+from lvsearch.groups import Groups
 from lvsearch.paired_corpus import PairedCorpus
 from lvsearch.points import Points
 from lvsearch.result import SearchResult
@@ -18,6 +19,7 @@ __all__ = [
     "Evidence",
     "FittedModel",
     "FittedTree",
+    "Groups",
     "PairedCorpus",
     "Points",
     "SearchResult",

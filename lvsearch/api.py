@@ -47,7 +47,8 @@ def search(
     model: a model of `lv.models`, or `lv.from_function(f)`, or any `Evaluator`. data: for models of documents a
     `Corpus`, or counts (documents, words) as a sparse or dense matrix or a data frame; for models of rows `Points`, or
     a matrix or data frame of numbers (NaN is an error: say what is missing with `Points`); for models of images with
-    captions a `PairedCorpus`, or a pair (regions, captions); None for a function.
+    captions a `PairedCorpus`, or a pair (regions, captions); for models of groups of rows `Groups`, or a list with a
+    matrix for every group; None for a function.
     prior: from `lv.sizes`.
     evidence: "marginal" integrates the parameters out and answers "how many"; "plug-in" is p(data | size, θ_size) at
     estimated parameters (Chiang & Poole), whose certified bounds need no assumption but which grows with size. A

@@ -4,11 +4,12 @@ from typing import Any
 
 from lvsearch.corpus import Corpus
 from lvsearch.data import Data
+from lvsearch.groups import Groups
 from lvsearch.models.contract import Model
 from lvsearch.paired_corpus import PairedCorpus
 from lvsearch.points import Points
 
-KINDS: tuple[type[Data], ...] = (Corpus, Points, PairedCorpus)
+KINDS: tuple[type[Data], ...] = (Corpus, Points, PairedCorpus, Groups)
 
 
 def kind_for(model: Model) -> type[Data]:

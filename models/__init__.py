@@ -15,10 +15,11 @@ from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.gm_lda import GMLDA
 from lvsearch.models.gm_mixture import GMMixture
 from lvsearch.models.hdp import HDP
+from lvsearch.models.hdp_mixture import HDPMixture
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
 from lvsearch.models.lda import LDA
-from lvsearch.models.units import AnnotatedImage, BagOfWords, Row
+from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
 __all__ = [
     "GMLDA",
@@ -38,6 +39,8 @@ __all__ = [
     "GMMixture",
     "GammaPrior",
     "GaussianPrior",
+    "GroupOfRows",
+    "HDPMixture",
     "KnownCovarianceComponents",
     "Model",
     "Multinomial",

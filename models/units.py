@@ -34,6 +34,21 @@ class AnnotatedImage(NamedTuple):
     counts: Float[Array, "*images caption"] | np.ndarray
 
 
+class GroupOfRows(NamedTuple):
+    """One group of rows of a real matrix: a school of pupils, a patient's cells.
+
+    | field | meaning |
+    |---|---|
+    | `value` | (row, dim); of a cell that was not observed it means nothing |
+    | `observed` | (row, dim) which cells were; none of a row that is not there |
+    | `present` | (row,) which rows there are; the others are padding |
+    """
+
+    value: Float[Array, "*groups row dim"] | np.ndarray
+    observed: Bool[Array, "*groups row dim"] | np.ndarray
+    present: Bool[Array, "*groups row"] | np.ndarray
+
+
 class Row(NamedTuple):
     """One row of a real matrix: `value` (dim,), and which cells were `observed` (dim,).
 

@@ -1,7 +1,7 @@
-"""HDP topics by enumeration of the Chinese restaurant franchise, in NumPy and SciPy alone. All numbers are in nats.
+"""HDPs by enumeration of the Chinese restaurant franchise, in NumPy and SciPy alone. All numbers are in nats.
 
-Every partition of every document's tokens into tables, times every partition of all tables into dishes (topics): Teh et
-al. (2006), §4. Nothing of sticks, pointers or truncations is repeated here.
+Every partition of every unit's members into tables, times every partition of all tables into dishes (topics,
+components): Teh et al. (2006), §4. Nothing of sticks, pointers or truncations is repeated here.
 """
 
 from collections.abc import Callable
@@ -27,25 +27,44 @@ def log_topic(words: np.ndarray, eta: float, n_words: int) -> float:
     return float(gammaln(total) - gammaln(total + n.sum()) + (gammaln(eta + n) - gammaln(eta)).sum())
 
 
-def log_joint_of_topics(
-    counts: np.ndarray,
-    eta: float,
-    log_corpus: Callable[[int, int], float],
-    log_documents: Callable[[tuple[int, ...], tuple[int, ...]], float],
-) -> dict[tuple[int, ...], float]:
-    """Partition of the tokens into topics -> log p(tokens, partition).
+Likelihood = Callable[[tuple[int, ...]], float]
+"""Partition of all members into parts -> log p(members | partition), parts integrated out."""
 
-    log_corpus: (topics, tables) -> log of γ^K Γ(γ) / Γ(γ + T) or its mean. log_documents: (tables of each document,
-    tokens of each) -> log of Π α^T_d Γ(α) / Γ(α + n_d) or its mean.
-    """
-    document, word = tokens_of(counts)
-    lengths = tuple(int(n) for n in np.bincount(document, minlength=len(counts)))
+
+def topic_likelihood(counts: np.ndarray, eta: float) -> Likelihood:
+    """Of the tokens of documents."""
+    _, word = tokens_of(counts)
 
     @cache
     def likelihood(labels: tuple[int, ...]) -> float:
         array = np.array(labels)
         return sum(log_topic(word[array == k], eta, counts.shape[1]) for k in range(array.max() + 1))
 
+    return likelihood
+
+
+def row_likelihood(rows: np.ndarray, log_marginal: Callable[[np.ndarray], float]) -> Likelihood:
+    """Of the rows of groups, from the density of the rows of one component."""
+
+    @cache
+    def likelihood(labels: tuple[int, ...]) -> float:
+        array = np.array(labels)
+        return sum(log_marginal(rows[array == k]) for k in range(array.max() + 1))
+
+    return likelihood
+
+
+def log_joint_of_parts(
+    lengths: tuple[int, ...],
+    likelihood: Likelihood,
+    log_corpus: Callable[[int, int], float],
+    log_documents: Callable[[tuple[int, ...], tuple[int, ...]], float],
+) -> dict[tuple[int, ...], float]:
+    """Partition of the members into parts -> log p(members, partition); lengths: members of each unit.
+
+    log_corpus: (parts, tables) -> log of γ^K Γ(γ) / Γ(γ + T) or its mean. log_documents: (tables of each unit, members
+    of each) -> log of Π α^T_d Γ(α) / Γ(α + n_d) or its mean.
+    """
     found: dict[tuple[int, ...], list[float]] = {}
     for seatings in product(*(list(partitions(n)) for n in lengths)):
         n_tables = tuple(max(s, default=-1) + 1 for s in seatings)
@@ -70,18 +89,18 @@ def gamma_grid(shape: float, rate: float, n: int = 400) -> tuple[np.ndarray, np.
     return np.exp(grid), log_density
 
 
-def posterior(
-    counts: np.ndarray,
-    eta: float,
+def posterior_of(
+    lengths: tuple[int, ...],
+    likelihood: Likelihood,
     gamma: tuple[np.ndarray, np.ndarray],
     alpha: tuple[np.ndarray, np.ndarray],
 ) -> dict[tuple[int, ...], float]:
-    """`log_joint_of_topics` with both concentrations on grids such as `known` and `gamma_grid` give."""
+    """`log_joint_of_parts` with both concentrations on grids such as `known` and `gamma_grid` give."""
 
     @cache
-    def log_corpus(topics: int, tables: int) -> float:
+    def log_corpus(parts: int, tables: int) -> float:
         values, weight = gamma
-        return float(logsumexp(weight + topics * np.log(values) + gammaln(values) - gammaln(values + tables)))
+        return float(logsumexp(weight + parts * np.log(values) + gammaln(values) - gammaln(values + tables)))
 
     @cache
     def log_documents(tables: tuple[int, ...], lengths: tuple[int, ...]) -> float:
@@ -89,7 +108,13 @@ def posterior(
         each = np.log(values) * sum(tables) + sum(gammaln(values) - gammaln(values + n) for n in lengths)
         return float(logsumexp(weight + each))
 
-    return log_joint_of_topics(counts, eta, log_corpus, log_documents)
+    return log_joint_of_parts(lengths, likelihood, log_corpus, log_documents)
+
+
+def posterior(counts: np.ndarray, eta: float, gamma: tuple, alpha: tuple) -> dict[tuple[int, ...], float]:
+    """Of topics: `posterior_of` the tokens of documents (document, word)."""
+    lengths = tuple(int(n) for n in counts.sum(1))
+    return posterior_of(lengths, topic_likelihood(counts, eta), gamma, alpha)
 
 
 def log_evidence(counts: np.ndarray, eta: float, gamma: tuple, alpha: tuple) -> float:

@@ -15,8 +15,8 @@ from lvsearch.checkpoint import decode_module, encode_module
 from lvsearch.inference.documents import counts_of, documents
 from lvsearch.inference.estimator import capacity_of, cut_axes
 from lvsearch.inference.hdp import HDPEstimator
-from lvsearch.inference.hdp.documents import Packed, bound_at, packed_documents
 from lvsearch.inference.hdp.kernel import Collected, Seating, State, memoized_passes, naturals
+from lvsearch.inference.hdp.units import Packed, bound_at, packed_documents
 from lvsearch.inference.hdp.weights import expected_tables, refit_weights, starting_weights
 from lvsearch.inference.meanfield import MeanField, ascend, cast, resident_sweep, scattered_start
 from lvsearch.inference.packing import pack

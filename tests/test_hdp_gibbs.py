@@ -1,13 +1,15 @@
-"""The direct-assignment sampler of HDP topics: exact on enumerable data, and Geweke's joint-distribution test.
+"""The direct-assignment samplers of HDPs on enumerable data: exact, and seen to be inexact with a planted bug.
 
-Both fail on a planted bug. Seeds are fixed; |z| below 4.5 for at most 20 numbers is a false-alarm rate below 1.4e-4.
+Seeds are fixed; |z| below 4.5 for at most 20 numbers is a false-alarm rate below 1.4e-4.
 """
 
+from functools import partial
 from typing import Any
 
 import hdp_oracles
 import jax
 import jax.numpy as jnp
+import mixture_cases as cases
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -16,9 +18,11 @@ from scipy.special import logsumexp
 import lvsearch as lv
 from lvsearch.inference.collapsed_topics import Tokens, expand
 from lvsearch.inference.documents import documents
-from lvsearch.inference.hdp import direct_assignment, gibbs
+from lvsearch.inference.hdp import direct_assignment, franchise, gibbs, group_direct_assignment, groups_of_rows
+from lvsearch.inference.hdp.group_gibbs import row_emission
 from lvsearch.models.hdp import HDP
-from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.units import Row
 
 Z_LIMIT = 4.5
 COUNTS = np.array([[2, 1, 0], [0, 1, 0], [1, 0, 1]])
@@ -43,134 +47,71 @@ def statistics(z: Any) -> Any:
     return jnp.concatenate([n_topics == jnp.arange(1, 4), pairs]).astype(jnp.float32)
 
 
-def exact_means() -> np.ndarray:
+ROWS, GROUP_SIZES = cases.DIAGONAL.rows[:5], (2, 1, 2)
+OF_ROWS = HDPMixture(cases.DIAGONAL.component, GAMMA, ALPHA)
+
+
+def topics() -> tuple[HDP, Any, np.ndarray, dict]:
+    """(model, what members say, unit of each, exact posterior) of the words of documents."""
+    tokens = tokens_of(COUNTS)
     joint = hdp_oracles.posterior(COUNTS, ETA, hdp_oracles.known(GAMMA), hdp_oracles.known(ALPHA))
+    return SHARP, gibbs.word_counts(SHARP, tokens, COUNTS.shape[1]), np.asarray(tokens.document), joint
+
+
+def groups() -> tuple[HDPMixture, Any, np.ndarray, dict]:
+    """The same of rows in groups, some of their cells missing."""
+    members = OF_ROWS.members(Row(np.nan_to_num(ROWS), ~np.isnan(ROWS)))
+    likelihood = hdp_oracles.row_likelihood(ROWS, cases.DIAGONAL.log_marginal)
+    joint = hdp_oracles.posterior_of(GROUP_SIZES, likelihood, hdp_oracles.known(GAMMA), hdp_oracles.known(ALPHA))
+    unit_of = np.repeat(np.arange(3, dtype=np.int32), GROUP_SIZES)
+    return OF_ROWS, row_emission(OF_ROWS, members), unit_of, joint
+
+
+def chain_z(problem: Any, sweeps: int, n_chains: int = 1500) -> np.ndarray:
+    """|z| of averages over independent chains, their first quarter left out."""
+    model, emission, unit_of, joint = problem()
     log_joint = np.array(list(joint.values()))
     each = np.array([np.asarray(statistics(jnp.array(labels))) for labels in joint])
-    return np.exp(log_joint - logsumexp(log_joint)) @ each
-
-
-def chain_z(sweeps: int = 400, n_chains: int = 1500) -> np.ndarray:
-    """|z| of averages over independent chains, their first quarter left out."""
-    tokens = tokens_of(COUNTS)
+    exact = np.exp(log_joint - logsumexp(log_joint)) @ each
 
     def one(key: Any) -> Any:
-        state = gibbs.empty_state(len(tokens.word), *COUNTS.shape, 8, GAMMA, ALPHA)
-        state = gibbs.sweep(SHARP, state, tokens, jax.random.fold_in(key, 0), adding=True)
+        def swept(state: Any, number: Any, adding: bool) -> Any:
+            k = jax.random.fold_in(key, number)
+            return franchise.sweep(model, state, jnp.asarray(unit_of), emission, k, adding=adding)
 
         def step(state: Any, number: Any) -> Any:
-            state = gibbs.sweep(SHARP, state, tokens, jax.random.fold_in(key, number), adding=False)
+            state = swept(state, number, False)
             return state, statistics(state.assignments)
 
-        return jax.lax.scan(step, state, jnp.arange(1, sweeps + 1))[1][sweeps // 4 :].mean(0)
+        empty = franchise.empty_state(len(unit_of), 3, emission, 8, GAMMA, ALPHA)
+        visited = jax.lax.scan(step, swept(empty, 0, True), jnp.arange(1, sweeps + 1))[1]
+        return visited[sweeps // 4 :].mean(0)
 
     means = np.asarray(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(1), n_chains)), np.float64)
     error = np.sqrt(means.var(0, ddof=1) / n_chains)
-    return np.abs(means.mean(0) - exact_means()) / np.maximum(error, 1e-9)
+    return np.abs(means.mean(0) - exact) / np.maximum(error, 1e-9)
 
 
-def test_the_chain_has_the_exact_posterior():
+def test_the_chain_of_topics_has_the_exact_posterior():
     """Number of topics and co-assignments over all seatings of the franchise, γ and α known."""
-    assert chain_z(60).max() < Z_LIMIT
+    assert chain_z(topics, 60).max() < Z_LIMIT
+
+
+def test_the_chain_of_groups_has_the_exact_posterior(float64):
+    assert chain_z(groups, 60, 800).max() < Z_LIMIT
 
 
 @pytest.mark.slow
 def test_the_exact_posterior_finds_tables_that_are_tokens(monkeypatch):
-    """The planted bug: corpus weights from words instead of tables."""
+    """The planted bug: shared weights from members instead of tables."""
 
-    def every_token(state: Any, tokens: Any, uniforms: Any) -> Any:
-        return state.topic_total
+    def every_member(state: Any, unit_of: Any, uniforms: Any) -> Any:
+        return state.total
 
-    monkeypatch.setattr(gibbs, "draw_tables", every_token)
-    assert chain_z(60).max() > 1.5 * Z_LIMIT
-
-
-# ── Geweke ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-LENGTHS, VOCABULARY, PLACES = (4, 2, 5), 3, 24
-UNSURE = HDP(0.5, GammaPrior(4.0, 4.0), GammaPrior(3.0, 2.0))
-
-
-def recounted(state: Any, tokens: Tokens) -> Any:
-    blank = gibbs.empty_state(len(tokens.word), len(LENGTHS), VOCABULARY, PLACES, 1.0, 1.0)
-    z = state.assignments
-    return state._replace(
-        document_topic=blank.document_topic.at[tokens.document, z].add(1),
-        word_topic=blank.word_topic.at[tokens.word, z].add(1),
-        topic_total=blank.topic_total.at[z].add(1),
-    )
-
-
-def moments(state: Any, words: Any) -> Any:
-    z, n_topics = state.assignments, (state.topic_total > 0).sum() / 5
-    same = z[:, None] == z
-    together = (same & (words[:, None] == words)).mean()
-    log_gamma, log_alpha = jnp.log(state.gamma), jnp.log(state.alpha)
-    shares = same[0, 1:3].mean(), same[0, 6:].mean(), same.mean()
-    parts = [n_topics, n_topics**2, log_gamma, log_gamma**2, log_alpha, log_alpha**2, together, *shares, state.left]
-    return jnp.stack([*parts, log_gamma * n_topics, log_alpha * shares[0]])
-
-
-def geweke_z(n_chains: int = 3000, sweeps: int = 6) -> np.ndarray:
-    """|z| per function: independent joint draws against the averages of independent chains that start from such."""
-    document = jnp.asarray(np.repeat(np.arange(len(LENGTHS)), LENGTHS).astype(np.int32))
-
-    def words_given(key: Any, word_topic: Any, z: Any) -> Any:
-        key_topics, key_words = jax.random.split(key)
-        topics = jax.random.dirichlet(key_topics, word_topic.T + UNSURE.topic_concentration.astype(np.float32))
-        return jax.random.categorical(key_words, jnp.log(topics)[z]).astype(jnp.int32)
-
-    def joint(key: Any) -> Any:
-        keys = jax.random.split(key, 6)
-        (a, b), (c, d) = UNSURE.corpus_concentration, UNSURE.document_concentration
-        gamma, alpha = jax.random.gamma(keys[0], jnp.float32(a)) / b, jax.random.gamma(keys[1], jnp.float32(c)) / d
-        sticks = jax.random.beta(keys[2], 1.0, gamma, (PLACES,))
-        beta = sticks * jnp.cumprod(jnp.append(1.0, 1 - sticks[:-1]))
-        log_theta = jax.random.loggamma(keys[3], jnp.broadcast_to(alpha * beta + 1e-12, (len(LENGTHS), PLACES)))
-        z = jax.random.categorical(keys[4], log_theta[document]).astype(jnp.int32)
-        words = words_given(keys[5], jnp.zeros((VOCABULARY, PLACES)), z)
-        blank = gibbs.empty_state(len(document), len(LENGTHS), VOCABULARY, PLACES, gamma, alpha)
-        state = recounted(blank._replace(assignments=z), Tokens(document, words))
-        beta = jnp.where(state.topic_total > 0, beta, 0.0)
-        return state._replace(beta=beta, left=1 - beta.sum()), words
-
-    def successive(key: Any) -> Any:
-        def step(carry: Any, step_key: Any) -> Any:
-            state, words = carry
-            a, b = jax.random.split(step_key)
-            tokens = Tokens(document, words)
-            state = gibbs.sweep(UNSURE, recounted(state, tokens), tokens, a, adding=False)
-            words = words_given(b, state.word_topic, state.assignments)
-            return (state, words), moments(state, words)
-
-        return jax.lax.scan(step, joint(key), jax.random.split(jax.random.fold_in(key, 1), sweeps))[1].mean(0)
-
-    @jax.jit
-    def draws(keys: Any) -> Any:
-        return jax.vmap(lambda k: moments(*joint(k)))(keys[0]), jax.vmap(successive)(keys[1])
-
-    marginal, chains = draws(jax.random.split(jax.random.key(0), (2, n_chains)))
-    marginal, chains = np.asarray(marginal, np.float64), np.asarray(chains, np.float64)
-    error = np.sqrt(marginal.var(0, ddof=1) / n_chains + chains.var(0, ddof=1) / n_chains)
-    return np.abs(marginal.mean(0) - chains.mean(0)) / error
-
-
-@pytest.mark.slow
-def test_geweke():
-    """Joint draws made forwards and by the sampler agree, concentrations under their priors: 13 functions."""
-    assert geweke_z().max() < Z_LIMIT
-
-
-@pytest.mark.slow
-def test_geweke_finds_a_forgotten_auxiliary_variable(monkeypatch):
-    """The planted bug: concentrations drawn without the s of Escobar & West."""
-    right = gibbs.draw_concentration
-
-    def forgetful(key: Any, prior: Any, now: Any, n_tables: Any, customers: Any) -> Any:
-        return right(key, prior, now, n_tables + (customers > 0).sum(), customers)
-
-    monkeypatch.setattr(gibbs, "draw_concentration", forgetful)
-    assert geweke_z().max() > 1.5 * Z_LIMIT
+    monkeypatch.setattr(franchise, "draw_tables", every_member)
+    assert chain_z(topics, 60).max() > 1.5 * Z_LIMIT
+    with jax.enable_x64(True):
+        assert chain_z(groups, 60).max() > 1.5 * Z_LIMIT
 
 
 # ── counts, keys, borders ───────────────────────────────────────────────────────────────────────────────────────────
@@ -227,3 +168,45 @@ def test_bad_input_is_refused(data, sample):
         direct_assignment(HDP(0.2), data, sweeps=0, key=jax.random.key(0))
     with pytest.raises(ValueError, match="got a start from other documents"):
         direct_assignment(HDP(0.2), documents(csr_array(COUNTS)), sweeps=1, key=jax.random.key(0), start=sample)
+
+
+# ── groups of rows ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def of_groups() -> Any:
+    """41 rows in three far clusters and four groups, one of them empty."""
+    rows = cases.clusters()
+    data = groups_of_rows(rows, np.ones(rows.shape, bool), np.array([15, 0, 1, 25]))
+    model = HDPMixture(lv.models.DiagonalComponents.scaled_to(rows))
+    return partial(group_direct_assignment, model, data, key=jax.random.key(1))
+
+
+@pytest.mark.slow
+def test_a_chain_of_groups_goes_on(of_groups):
+    """Sums are those of the assignments; the chain continued is the chain."""
+    sample = of_groups(sweeps=6, keep=2)
+    assert sample.occupied[-1] == len(sample.beta) >= 3
+    assert sample.kept.shape == (3, 41)
+    np.testing.assert_array_equal(sample.group_component.sum(1), [15, 0, 1, 25])
+    np.testing.assert_array_equal(sample.group_component.sum(0), np.bincount(sample.assignments))
+    pseudo_counts = sample.natural[3][:, 0]  # κ of each component's posterior
+    np.testing.assert_allclose(pseudo_counts, 0.1 + sample.group_component.sum(0), rtol=1e-9)
+    more = of_groups(sweeps=2, keep=2, start=sample)
+    np.testing.assert_array_equal(more.occupied[:6], sample.occupied)
+    assert len(more.kept) == 4
+    with pytest.raises(ValueError, match="got sweeps=0"):
+        of_groups(sweeps=0)
+    model, _ = of_groups.args
+    other = groups_of_rows(cases.clusters(), np.ones((41, 2), bool), np.array([41]))
+    with pytest.raises(ValueError, match="got a start from other groups"):
+        group_direct_assignment(model, other, key=jax.random.key(1), sweeps=1, start=sample)
+
+
+@pytest.mark.slow
+def test_more_components_than_places_are_found_places(of_groups, monkeypatch):
+    """A sweep that runs out of places is made again with more."""
+    monkeypatch.setattr("lvsearch.inference.hdp.group_gibbs.FIRST_CAPACITY", 2)
+    sample = of_groups(sweeps=3)
+    assert sample.occupied.max() >= 3
+    np.testing.assert_array_equal(sample.group_component.sum(1), [15, 0, 1, 25])

@@ -21,7 +21,7 @@ import partition_oracles
 import pytest
 import tree_oracles
 from scipy.sparse import csr_array
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 from toy_models import Point, PointMixture
 
 from lvsearch.inference.data import Batch, Dataset
@@ -52,10 +52,11 @@ from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.gm_lda import GMLDA
 from lvsearch.models.gm_mixture import GMMixture
 from lvsearch.models.hdp import HDP
+from lvsearch.models.hdp_mixture import HDPMixture
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
 from lvsearch.models.lda import LDA
-from lvsearch.models.units import BagOfWords, Row
+from lvsearch.models.units import BagOfWords, GroupOfRows, Row
 
 SIZE, CAPACITY = (3,), (4,)
 SWEEPS = 20
@@ -172,6 +173,29 @@ def franchise_evidence() -> float:
     return hdp_oracles.log_evidence(FEW_COUNTS, 1.5, *grids)
 
 
+GROUP_SIZES = (2, 1, 2)
+
+
+def group_units() -> GroupOfRows:
+    """Five rows in three groups of at most two."""
+    rows, places = mixture_cases.DIAGONAL.rows[:5], np.array([[0, 1], [2, 2], [3, 4]])
+    present = np.arange(2) < np.array(GROUP_SIZES)[:, None]
+    observed = ~np.isnan(rows)[places] & present[..., None]
+    return GroupOfRows(np.where(observed, np.nan_to_num(rows)[places], 0.0), observed, present)
+
+
+@cache
+def groups_evidence() -> float:
+    kind = mixture_cases.DIAGONAL
+    likelihood = hdp_oracles.row_likelihood(kind.rows[:5], kind.log_marginal)
+    grids = hdp_oracles.gamma_grid(2.0, 4.0), hdp_oracles.gamma_grid(3.0, 5.0)
+    return float(logsumexp(list(hdp_oracles.posterior_of(GROUP_SIZES, likelihood, *grids).values())))
+
+
+def other_absent_rows(units: GroupOfRows) -> GroupOfRows:
+    return GroupOfRows(np.where(units.observed, units.value, 99.0), units.observed, units.present)
+
+
 def annotated_case(name: str, kind: Any, oracle: Callable[..., float], *, features: bool) -> Case:
     a = annotation_cases
     units, axis = (a.feature_units(), "dim") if features else (a.token_units(), "token")
@@ -249,6 +273,16 @@ CASES = [
         spelled_out(lda_data(FEW_COUNTS)),
         exchangeable=False,
         coupled=("corpus_sticks",),
+    ),
+    Case(
+        "HDP mixture",
+        HDPMixture(mixture_cases.DIAGONAL.component, GammaPrior(2.0, 4.0), GammaPrior(3.0, 5.0), tables=2),
+        in_two_batches(group_units(), {"dim": 2}),
+        lambda size, natural: groups_evidence(),
+        other_absent_rows,
+        exchangeable=False,
+        certified=False,
+        coupled=("shared_sticks",),
     ),
     annotated_case("GM-mixture", GMMixture, annotation_oracles.mixture_log_evidence, features=True),
     annotated_case("GM-LDA of tokens", GMLDA, annotation_oracles.gm_lda_log_evidence, features=False),
@@ -385,6 +419,35 @@ def test_every_step_raises_the_bound(fitted):
     assert bounds[-1] > bounds[0] + 1e-3
 
 
+@partial(jax.jit, static_argnames=("capacity",))
+def gated_gradients(model: Model, g: Any, units: Any, l: Beliefs, size: Any, *, capacity: tuple[int, ...]) -> Any:
+    """∂/∂E[t(site)] of each unit's bound but for the site's own entropy, its gates open: by the definition of q."""
+    sites = model.locals()
+
+    def one(unit: Any, l: Beliefs) -> Any:
+        on = within(model, unit, model.active(size, capacity))
+
+        def by_site(name: str, site: Any) -> Any:
+            at = dict(l.mean)
+            if site.gate is not None:
+                at[site.gate.site] = jnp.ones_like(at[site.gate.site])
+
+            def bound_but_own_entropy(m: Any) -> Any:
+                total = model.log_unit(g, {**at, name: m}, unit, on)
+                for other, s in sites.items():
+                    if s.gate is not None and s.gate.site == name:
+                        copies = 1.0 if s.copies is None else s.copies(unit)
+                        entropy = s.family.entropy(l.natural[other], s.event_mask(on))
+                        total += (s.gate.part(m, on) * copies * entropy).sum()
+                return total
+
+            return jax.grad(bound_but_own_entropy)(l.mean[name])
+
+        return {name: by_site(name, site) for name, site in sites.items()}
+
+    return jax.vmap(one)(units, l)
+
+
 def test_the_end_is_stationary(fitted):
     """Each natural parameter is the gradient of the log-joint per copy: a rising bound alone proves little."""
     assert fitted.end.converged
@@ -395,6 +458,9 @@ def test_the_end_is_stationary(fitted):
         assert_close(by_globals[name], natural, atol=2e-6)
     on = fitted.model.active(SIZE, CAPACITY)
     for batch, gradient, l in zip(fitted.batches, by_locals, fitted.end.locals, strict=True):
+        if any(site.gate is not None for site in fitted.model.locals().values()):
+            g = fitted.end.beliefs.mean
+            gradient = gated_gradients(fitted.model, g, batch.units, l, SIZE, capacity=CAPACITY)
         for name, site in fitted.model.locals().items():
             copies = np.ones(1) if site.copies is None else np.asarray(jax.vmap(site.copies)(batch.units))
 

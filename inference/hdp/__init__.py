@@ -1,7 +1,24 @@
-"""The hierarchical Dirichlet process of topics: its estimator, its sampler, and how many topics are occupied."""
+"""Hierarchical Dirichlet processes, of topics and of groups of rows: estimators, samplers, and how many parts are
+occupied."""
 
+from lvsearch.inference.hdp.contents import groups_of_rows
 from lvsearch.inference.hdp.estimator import HDPEstimator, HDPSettings
 from lvsearch.inference.hdp.gibbs import HDPSample, direct_assignment
-from lvsearch.inference.hdp.occupied import occupied_topics
+from lvsearch.inference.hdp.group_gibbs import GroupsSample, group_direct_assignment
+from lvsearch.inference.hdp.groups import GroupsEstimator, GroupSettings
+from lvsearch.inference.hdp.occupied import occupied_parts
+from lvsearch.inference.hdp.predictive import group_predictive_log_density
 
-__all__ = ["HDPEstimator", "HDPSample", "HDPSettings", "direct_assignment", "occupied_topics"]
+__all__ = [
+    "GroupSettings",
+    "GroupsEstimator",
+    "GroupsSample",
+    "HDPEstimator",
+    "HDPSample",
+    "HDPSettings",
+    "direct_assignment",
+    "group_direct_assignment",
+    "group_predictive_log_density",
+    "groups_of_rows",
+    "occupied_parts",
+]

@@ -17,9 +17,9 @@ from lvsearch.inference import topics as kernels
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.documents import counts_of
 from lvsearch.inference.estimator import Estimate, capacity_of, estimator
-from lvsearch.inference.hdp.documents import Packed, bound_at, packed_documents, seat_largest
 from lvsearch.inference.hdp.kernel import Collected, State, memoized_passes, naturals
 from lvsearch.inference.hdp.starts import start_counts
+from lvsearch.inference.hdp.units import Packed, bound_at, packed_documents, seat_largest
 from lvsearch.inference.hdp.weights import CorpusWeights, refit_weights, starting_weights
 from lvsearch.inference.memory import Chunks, MemoryPlan, Part, machine_chunks
 from lvsearch.inference.packing import pack

@@ -252,6 +252,27 @@ def settle_documents(
     return Seating(*seats), bounds
 
 
+@jax.jit
+@counted
+def collect_documents(
+    tiles: Tiles, seating: Seating, seen: Globals, real: Bool[Array, "batch tile document"]
+) -> Collected:
+    """What all documents add to the globals, the words at their tables as is best for this seating."""
+    tiles = jax.tree.map(jnp.asarray, tiles)
+
+    def one_tile(words: Array, x: tuple[Tiles, _Seats, Array]) -> tuple[Array, tuple[Array, ...]]:
+        tile, seats, real_here = x
+        expected, *others = _collect(seen.log_topics[tile.words], tile, seats, real_here)
+        return words.at[tile.words].add(expected), tuple(others)
+
+    def one_batch(words: Array, x: tuple[Tiles, _Seats, Array]) -> tuple[Array, tuple[Array, ...]]:
+        return jax.lax.scan(one_tile, words, x)
+
+    blank = jnp.zeros_like(seen.log_topics)
+    words, (pointed, log_left, n_sticks) = jax.lax.scan(one_batch, blank, (tiles, _Seats(*seating), jnp.asarray(real)))
+    return Collected(words, pointed.sum((0, 1)), log_left.sum(), n_sticks.sum())
+
+
 def naturals(model: HDP, state: State, n_topics: int) -> dict[str, Any]:
     """Natural parameters of the globals that follow from a state, existing topics only, float32."""
     total = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), state.total)

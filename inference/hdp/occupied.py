@@ -1,54 +1,53 @@
-"""How many topics some word of the documents is in: its distribution under q, or along a chain."""
+"""How many parts some member of the units is in: its distribution under q."""
 
 import numpy as np
 
 from lvsearch.inference.data import Dataset
-from lvsearch.inference.documents import counts_of
 from lvsearch.inference.estimator import Estimate
-from lvsearch.inference.hdp.documents import seated
 from lvsearch.inference.hdp.kernel import log_weights_of, stick_logs
+from lvsearch.inference.hdp.units import seated
 from lvsearch.inference.mixtures.occupied import OccupiedCounts
 from lvsearch.inference.occupied import occupied_counts
-from lvsearch.models.hdp import HDP
+from lvsearch.models.hierarchical_process import HierarchicalProcess
 
 SEATING_SWEEPS = 10
 CERTAIN = 30.0
-"""Σ over documents of 1 − e^−(expected words of a topic), beyond which it is occupied for certain: documents are
-independent under q. It is counted in documents since a pointer moves all words of its table together."""
+"""Σ over units of 1 − e^−(expected members of a part), beyond which it is occupied for certain: units are independent
+under q. It is counted in units since a pointer moves all members of its table together."""
 NEGLIGIBLE = 1e-7
-"""Expected words of a doubtful topic below which a document is left out of the draws."""
+"""Expected members of a doubtful part below which a unit is left out of the draws."""
 
 
 @occupied_counts.register
-def occupied_topics(
-    model: HDP, estimate: Estimate, data: Dataset, *, draws: int, rng: np.random.Generator
+def occupied_parts(
+    model: HierarchicalProcess, estimate: Estimate, data: Dataset, *, draws: int, rng: np.random.Generator
 ) -> OccupiedCounts:
-    """From `draws` draws of all pointers and tables from q, the documents' tables settled at q(globals).
+    """From `draws` draws of all pointers and tables from q, the units' tables settled at q(globals).
 
-    Topics that many documents use are taken as occupied; only documents with some chance of a doubtful one are drawn.
+    Parts that many units use are taken as occupied; only units with some chance of a doubtful one are drawn.
     """
-    packed, seating, seen = seated(model, estimate, data, SEATING_SWEEPS)
+    packed, contents, seating, seen = seated(model, estimate, data, SEATING_SWEEPS)
     documents = packed.documents
     pointers, hits, passes = (documents.gather(leaf) for leaf in seating)
-    n_topics = estimate.size[0]
+    n_parts = estimate.size[0]
     at_table = hits - 1
-    expected = np.einsum("dt,dtk->dk", at_table, pointers)[:, :n_topics]
+    expected = np.einsum("dt,dtk->dk", at_table, pointers)[:, :n_parts]
     certain = (1 - np.exp(-expected)).sum(0) > CERTAIN
     doubtful = np.flatnonzero(~certain)
     relevant = np.flatnonzero(expected[:, doubtful].sum(1) > NEGLIGIBLE) if len(doubtful) else np.zeros(0, np.int64)
-    found = np.zeros((draws, n_topics), bool)
+    found = np.zeros((draws, n_parts), bool)
     found[:, certain] = True
     log_value, log_left = (np.asarray(x) for x in stick_logs(hits, passes))
     prior = np.asarray(log_weights_of(log_value, log_left))
-    counts = counts_of(data)
-    for document in relevant:
-        span = slice(counts.indptr[document], counts.indptr[document + 1])
-        words = counts.indices[span]
-        scores = seen.log_topics[words] @ pointers[document].T + prior[document]
+    counts = contents.counts
+    for unit in relevant:
+        span = slice(counts.indptr[unit], counts.indptr[unit + 1])
+        members = counts.indices[span]
+        scores = seen.log_topics[members] @ pointers[unit].T + prior[unit]
         table = np.exp(scores - scores.max(1, keepdims=True))
         table = np.repeat(table / table.sum(1, keepdims=True), counts.data[span].astype(np.int64), axis=0)
         seats = (rng.random((draws, len(table), 1)) > np.cumsum(table, axis=1)[None, :, :-1]).sum(-1)
-        cumulative = np.cumsum(pointers[document][:, :n_topics], axis=1)
+        cumulative = np.cumsum(pointers[unit][:, :n_parts], axis=1)
         pointed = (rng.random((draws, model.tables, 1)) > (cumulative / cumulative[:, -1:])[None, :, :-1]).sum(-1)
         np.put_along_axis(found, np.take_along_axis(pointed, seats, axis=1), True, axis=1)
     n_occupied = found.sum(1)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import digamma
 
-from lvsearch.models.hdp import HDP
+from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.hyperpriors import GammaPrior
 
 ITERATIONS = 20
@@ -38,9 +38,9 @@ class CorpusWeights(NamedTuple):
         return np.maximum(self.alpha * self.beta, LEAST_ALPHA)
 
 
-def starting_weights(model: HDP, n_topics: int) -> CorpusWeights:
+def starting_weights(model: HierarchicalProcess, n_topics: int) -> CorpusWeights:
     """Even weights, the concentrations at their prior means."""
-    gamma, alpha = (prior_mean(value) for value in (model.corpus_concentration, model.document_concentration))
+    gamma, alpha = (prior_mean(model.given(level)) for level in model.levels)
     return CorpusWeights(np.full(n_topics, 1 / n_topics), np.zeros(n_topics), gamma, alpha)
 
 
@@ -59,7 +59,7 @@ def expected_tables(
 
 
 def refit_weights(
-    model: HDP,
+    model: HierarchicalProcess,
     weights: CorpusWeights,
     counts: Float[np.ndarray, "document topic"],
     lengths: Float[np.ndarray, " document"],
@@ -70,8 +70,9 @@ def refit_weights(
     order = np.argsort(-tables, kind="stable")
     beyond = tables.sum() - np.cumsum(tables[order])
     hits, gamma = 1 + tables[order], weights.gamma
-    for _ in range(ITERATIONS if isinstance(model.corpus_concentration, GammaPrior) else 0):
-        shape, rate = model.corpus_concentration
+    upper, lower = (model.given(level) for level in model.levels)
+    for _ in range(ITERATIONS if isinstance(upper, GammaPrior) else 0):
+        shape, rate = upper
         passes = gamma + np.maximum(beyond, 0)
         gamma = float((shape + len(tables)) / (rate - (digamma(passes) - digamma(hits + passes)).sum()))
     passes = gamma + np.maximum(beyond, 0)
@@ -79,7 +80,7 @@ def refit_weights(
     beta = np.empty_like(tables)
     beta[order] = hits / (hits + passes) * np.concatenate([[1.0], left[:-1]])
     alpha = weights.alpha
-    for _ in range(ITERATIONS if isinstance(model.document_concentration, GammaPrior) else 0):
-        shape, rate = model.document_concentration
+    for _ in range(ITERATIONS if isinstance(lower, GammaPrior) else 0):
+        shape, rate = lower
         alpha = float((shape + tables.sum()) / (rate + (digamma(alpha + lengths) - digamma(alpha)).sum()))
     return CorpusWeights(beta, tables, gamma, alpha)

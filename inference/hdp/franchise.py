@@ -1,0 +1,236 @@
+"""Gibbs sampling of a two-level process by direct assignment: parts and unit weights integrated out, shared ones kept.
+
+Source: Teh, Jordan, Beal & Blei (2006), §5.3 and appendix A. With n the counts without member i, β the weights of the
+parts in use and β_u what is left for all others,
+
+    p(z_i = k | …)   ∝ (n_jk + α β_k) p(x_i | members of k)      a part in use
+    p(z_i new | …)   ∝ α β_u p(x_i);  then b ~ Beta(1, γ), β_new = b β_u, β_u ← (1 − b) β_u
+    m_jk             = Σ_{r=0}^{n_jk − 1} Bernoulli(α β_k / (α β_k + r))   tables (Antoniak 1974)
+    (β, β_u)         ~ Dirichlet(m_·1, …, m_·K, γ)
+    γ, α             by auxiliary variables (Escobar & West 1995; Teh et al., appendix A)
+
+A part that loses its last member gives its weight back to β_u: it is one of those not in use then. What p(x_i | members
+of k) is, an `Emission` says: a ratio of counts for words of topics, of normalisers for rows of components. Members are
+visited one by one in the order of the units; draws are by inversion with uniforms of 23 bits in float32, of 52 in
+float64.
+"""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Int32, Key
+
+from lvsearch.inference.collapsed_topics import draw
+from lvsearch.models.hierarchical_process import HierarchicalProcess
+from lvsearch.models.hyperpriors import GammaPrior
+
+FIRST_CAPACITY = 32
+"""Places for parts to begin with, doubled whenever a sweep needs more."""
+TINY = 1e-30
+
+Emitted = Any
+"""A pytree: what the members at every place say of its part."""
+
+
+class Franchise(NamedTuple):
+    """Indicators, what follows from them, weights and concentrations; places without members have weight 0.
+
+    | field | letter | shape |
+    |---|---|---|
+    | `assignments` | z | (member,) |
+    | `in_unit` | n_jk | (unit, place) |
+    | `total` | n_k | (place,) |
+    | `emitted` | such as n_kw | |
+    | `beta`, `left` | β, β_u | (place,), () |
+    | `tables` | m_·k | (place,) |
+    | `gamma`, `alpha` | γ, α | () |
+    | `overflow` | a new part found no place: the state means nothing | () |
+    """
+
+    assignments: Int32[Array, " member"]
+    in_unit: Int32[Array, "unit place"]
+    total: Int32[Array, " place"]
+    emitted: Emitted
+    beta: Float[Array, " place"]
+    left: Float[Array, ""]
+    tables: Int32[Array, " place"]
+    gamma: Float[Array, ""]
+    alpha: Float[Array, ""]
+    overflow: Array
+
+
+@runtime_checkable
+class Emission(Protocol):
+    """How members come from parts, the parts integrated out. `member` is the number of one."""
+
+    def empty(self, places: int) -> Emitted:
+        """Places without members."""
+        ...
+
+    def widened(self, emitted: Emitted, places: int) -> Emitted:
+        """With more places, those added without members."""
+        ...
+
+    def densities(self, emitted: Emitted, member: Array, total: Int32[Array, " place"]) -> Float[Array, " place"]:
+        """p(member | members at each place), up to a factor."""
+        ...
+
+    def taken(self, emitted: Emitted, member: Array, place: Array, last: Array) -> Emitted:
+        """Without the member at its place; last: it was the only one there."""
+        ...
+
+    def given(self, emitted: Emitted, member: Array, place: Array) -> Emitted:
+        """With the member at a place."""
+        ...
+
+
+def empty_state(
+    n_members: int, n_units: int, emission: Emission, places: int, gamma: float | Array, alpha: float | Array
+) -> Franchise:
+    """No member yet: everything is left for new parts. In the session's floating type."""
+    return Franchise(
+        jnp.zeros(n_members, jnp.int32),
+        jnp.zeros((n_units, places), jnp.int32),
+        jnp.zeros(places, jnp.int32),
+        emission.empty(places),
+        jnp.zeros(places),
+        jnp.ones(()),
+        jnp.zeros(places, jnp.int32),
+        jnp.asarray(gamma, float),
+        jnp.asarray(alpha, float),
+        jnp.asarray(False),
+    )
+
+
+def widened(state: Franchise, emission: Emission, places: int) -> Franchise:
+    """The same state with more places for parts."""
+    more = places - len(state.beta)
+
+    def wide(leaf: Array) -> Array:
+        return jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 1) + [(0, more)])
+
+    names = ("in_unit", "total", "beta", "tables")
+    padded = {name: wide(getattr(state, name)) for name in names}
+    return state._replace(emitted=emission.widened(state.emitted, places), **padded)
+
+
+# ── one sweep ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def seat_members(
+    state: Franchise,
+    unit_of: Int32[Array, " member"],
+    emission: Emission,
+    uniforms: Float[Array, "member 2"],
+    *,
+    adding: bool,
+) -> Franchise:
+    """Draw every indicator once, in order, given all others, β and the concentrations. adding: they are not counted
+    yet."""
+    n_places = len(state.beta)
+    place = jnp.arange(n_places, dtype=jnp.int32)
+
+    def one_member(carry: tuple[Any, ...], x: tuple[Array, ...]) -> tuple[tuple[Any, ...], Array]:
+        in_unit, total, emitted, beta, left, overflow = carry
+        member, unit, old, uniform = x
+        own = jnp.zeros(n_places, jnp.int32) if adding else (place == old).astype(jnp.int32)
+        here, total = in_unit[unit] - own, total - own
+        if not adding:
+            emitted = emission.taken(emitted, member, old, total[old] == 0)
+        left = left + jnp.where(total == 0, beta, 0.0).sum()
+        beta = jnp.where(total == 0, 0.0, beta)
+        free = jnp.argmin(total)  # the first without members, if there is one
+        overflow = overflow | (total[free] > 0)
+        prior = jnp.where(place == free, state.alpha * left, here + state.alpha * beta)
+        new = draw(prior * emission.densities(emitted, member, total), uniform[0])
+        # Beta(1, γ) by inversion
+        broken = jnp.where(new == free, left * -jnp.expm1(jnp.log1p(-uniform[1]) / state.gamma), 0.0)
+        beta = beta + jnp.where(place == free, broken, 0.0)
+        own = (place == new).astype(jnp.int32)
+        in_unit = in_unit.at[unit].set(here + own)
+        return (in_unit, total + own, emission.given(emitted, member, new), beta, left - broken, overflow), new
+
+    carry = (state.in_unit, state.total, state.emitted, state.beta, state.left, state.overflow)
+    members = jnp.arange(len(unit_of), dtype=jnp.int32), unit_of, state.assignments, uniforms
+    (in_unit, total, emitted, beta, left, overflow), assignments = jax.lax.scan(one_member, carry, members)
+    return state._replace(
+        assignments=assignments.astype(jnp.int32),
+        in_unit=in_unit,
+        total=total,
+        emitted=emitted,
+        beta=beta,
+        left=left,
+        overflow=overflow,
+    )
+
+
+def draw_tables(
+    state: Franchise, unit_of: Int32[Array, " member"], uniforms: Float[Array, " member"]
+) -> Int32[Array, " place"]:
+    """m_·k: the r-th member of its part in its unit opens a table with chance α β_k / (α β_k + r), r from 0."""
+
+    def one_member(seen: Array, x: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        unit, part, uniform = x
+        opening, earlier = state.alpha * state.beta[part], seen[unit, part]
+        opens = (earlier == 0) | (uniform * (opening + earlier) < opening)
+        return seen.at[unit, part].add(1), opens
+
+    _, opens = jax.lax.scan(one_member, jnp.zeros_like(state.in_unit), (unit_of, state.assignments, uniforms))
+    return jnp.zeros_like(state.tables).at[state.assignments].add(opens.astype(jnp.int32))
+
+
+def draw_weights(
+    key: Key[Array, ""], tables: Int32[Array, " place"], gamma: Float[Array, ""]
+) -> tuple[Float[Array, " place"], Float[Array, ""]]:
+    """(β, β_u) ~ Dirichlet(m_·1, …, γ); 0 in places without tables."""
+    shapes = jnp.append(jnp.maximum(tables, 1).astype(gamma.dtype), gamma)
+    used = jnp.append(tables > 0, True)
+    log_values = jnp.where(used, jax.random.loggamma(key, shapes), -jnp.inf)
+    shares = jax.nn.softmax(log_values)
+    return shares[:-1], shares[-1]
+
+
+def draw_concentration(
+    key: Key[Array, ""],
+    prior: Any,
+    now: Float[Array, ""],
+    n_tables: Int[Array, ""],
+    customers: Int[Array, " group"],
+) -> Float[Array, ""]:
+    """A concentration given that `n_tables` tables in all serve groups of so many customers; the given value where it
+    is fixed. Groups without customers say nothing. prior: a number or a `GammaPrior`."""
+    if not isinstance(prior, GammaPrior):
+        return now
+    shape, rate = (jnp.asarray(value, now.dtype) for value in prior)
+    key_w, key_n, key_s, key_value = jax.random.split(key, 4)
+    some, n = customers > 0, jnp.maximum(customers, 1).astype(now.dtype)
+    # log of Beta(now + 1, n), from the two Gammas that make it
+    first = jax.random.loggamma(key_w, jnp.broadcast_to(now + 1, n.shape))
+    log_w = first - jnp.logaddexp(first, jax.random.loggamma(key_n, n))
+    s = jax.random.uniform(key_s, n.shape, now.dtype) * (n + now) < n
+    shape = shape + n_tables - jnp.where(some, s, False).sum()
+    return jnp.maximum(jax.random.gamma(key_value, shape), TINY) / (rate - jnp.where(some, log_w, 0.0).sum())
+
+
+def sweep(
+    model: HierarchicalProcess,
+    state: Franchise,
+    unit_of: Int32[Array, " member"],
+    emission: Emission,
+    key: Key[Array, ""],
+    *,
+    adding: bool,
+) -> Franchise:
+    """Members, tables, weights, γ, α: each once, in this order."""
+    keys = jax.random.split(key, 5)
+    n_members, dtype = len(unit_of), state.beta.dtype
+    uniforms = jax.random.uniform(keys[0], (n_members, 2), dtype)
+    state = seat_members(state, unit_of, emission, uniforms, adding=adding)
+    tables = draw_tables(state, unit_of, jax.random.uniform(keys[1], (n_members,), dtype))
+    beta, left = draw_weights(keys[2], tables, state.gamma)
+    total, used = tables.sum(), (tables > 0).sum()
+    upper, lower = (model.given(level) for level in model.levels)
+    gamma = draw_concentration(keys[3], upper, state.gamma, used, total[None])
+    alpha = draw_concentration(keys[4], lower, state.alpha, total, state.in_unit.sum(1))
+    return state._replace(beta=beta, left=left, tables=tables, gamma=gamma, alpha=alpha)

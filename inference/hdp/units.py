@@ -1,0 +1,201 @@
+"""Units under a two-level process' globals: their tables, their bound, their shares of the parts."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.inference import topics as kernels
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.estimator import (
+    Described,
+    Estimate,
+    beliefs_of,
+    capacity_of,
+    describe_units,
+    pad_axes,
+    point_of,
+)
+from lvsearch.inference.hdp.contents import Contents, contents_of
+from lvsearch.inference.hdp.kernel import Globals, Seating, settle_documents
+from lvsearch.inference.meanfield import globals_bound
+from lvsearch.inference.packing import PackedDocuments, pack
+from lvsearch.models.contract import Statistics
+from lvsearch.models.hierarchical_process import HierarchicalProcess
+
+DESCRIBE_SWEEPS, DESCRIBE_TOLERANCE = 100, 1e-3
+NOTHING = 700.0
+"""Nats that a part without anything to say about a member is below the best: e^−700 is as good as 0, and a number."""
+
+
+class Packed(NamedTuple):
+    """Packed units; (batch, tile, document): which slots hold one, and how many members it has; and what the members
+    are, to the model."""
+
+    documents: PackedDocuments
+    real: np.ndarray
+    lengths: np.ndarray
+    members: Any
+
+
+def packed_documents(documents: PackedDocuments) -> Packed:
+    """Tiles of documents; members are the words."""
+    return packed_units(documents, np.arange(documents.n_words))
+
+
+def packed_units(documents: PackedDocuments, members: Any) -> Packed:
+    """The tiles with which slots hold a unit, and how many members it has."""
+    return Packed(documents, documents.documents >= 0, documents.lengths, members)
+
+
+def seat_largest(
+    in_documents: Float[np.ndarray, "batch tile document topic"], capacity: int, tables: int, alpha: float
+) -> Seating:
+    """Every document's tables pointing at its topics, largest first, as many words at each as the topic has; float32.
+
+    Tables beyond the number of topics begin with the same topics again and no words.
+    """
+    n_topics = in_documents.shape[-1]
+    order = np.argsort(-in_documents, axis=-1, kind="stable")[..., :tables]
+    words = np.take_along_axis(in_documents, order, axis=-1)
+    again = np.arange(tables) % n_topics
+    fresh = np.arange(tables) < n_topics
+    hits = 1 + np.where(fresh, words[..., again], 0.0)
+    beyond = np.cumsum((hits - 1)[..., ::-1], axis=-1)[..., ::-1] - (hits - 1)
+    pointers = np.zeros((*in_documents.shape[:-1], tables, capacity), np.float32)
+    np.put_along_axis(pointers, order[..., again][..., None], 1.0, axis=-1)
+    return Seating(pointers, hits.astype(np.float32), (alpha + np.maximum(beyond, 0.0)).astype(np.float32))
+
+
+def bound_at(
+    model: HierarchicalProcess,
+    natural: Mapping[str, Statistics],
+    size: tuple[int, ...],
+    packed: Packed,
+    seating: Seating,
+    sweeps: int,
+) -> tuple[float, Seating]:
+    """(The bound on log p(units) in float64 at exactly these globals, nats, the seating that it is at).
+
+    sweeps: coordinate steps of every unit before.
+    """
+    capacity = capacity_of(size)
+    with jax.enable_x64(True):
+        padded = jax.tree.map(lambda x: np.asarray(x, np.float64), pad_axes(model, natural, size, capacity))
+        beliefs = beliefs_of(model, padded, size, capacity=capacity)
+        total = float(globals_bound(model, beliefs, size, capacity=capacity))
+        seen, log_alpha = globals_of(model, beliefs.mean, packed.members, size, capacity=capacity)
+        wide = jax.tree.map(lambda x: np.asarray(x, np.float64), seating)
+        settled, bounds = settle_documents(packed.documents.tiles, wide, seen, sweeps=sweeps)
+        total += float(np.asarray(bounds)[packed.real].sum() + packed.real.sum() * model.tables * log_alpha)
+    return total, jax.tree.map(np.asarray, settled)
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def globals_of(
+    model: HierarchicalProcess,
+    mean: Mapping[str, Statistics],
+    members: Any,
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> tuple[Globals, Array]:
+    """What units see of expected statistics, and E[log α]."""
+    on = model.active(size, capacity)
+    exists = on[model.axes.part]
+    log_weights = jnp.where(exists, model.log_weights(mean, on), -jnp.inf)
+    log_likelihoods = jnp.where(exists, model.log_likelihoods(mean, members), 0.0)
+    log_alpha, alpha = model.log_and_value(mean, model.levels[1])
+    dtype = log_likelihoods.dtype
+    return Globals(log_likelihoods, log_weights, jnp.asarray(alpha, dtype)), jnp.asarray(log_alpha, dtype)
+
+
+# ── units at the globals' posterior means ───────────────────────────────────────────────────────────────────────────
+
+
+class Shares(NamedTuple):
+    """`gamma` (batch, tile, document, part): Dirichlet parameters of shares of the parts there are, and one more entry
+    for all others; `lower` (batch, tile, document), nats."""
+
+    gamma: np.ndarray
+    lower: np.ndarray
+
+
+def shares_at_means(model: HierarchicalProcess, estimate: Estimate, packed: Packed) -> Shares:
+    """Mean field for units' shares with the globals at their posterior means, Dirichlet(α β_k) a priori.
+
+    The parts beyond the truncation are one entry of that Dirichlet with nothing to say about members: q leaves it its
+    prior, so that the bound is one on the process.
+    """
+    (n_parts,) = estimate.size
+    size, (capacity,) = estimate.size, capacity_of((n_parts + 1,))
+    with jax.enable_x64(True):
+        padded = pad_axes(model, estimate.natural, size, (capacity,))
+        wide = jax.tree.map(lambda x: np.asarray(x, np.float64), padded)
+        seen, _ = globals_of(
+            model, point_of(model, wide, size, capacity=(capacity,)), packed.members, size, capacity=(capacity,)
+        )
+    log_likelihoods = np.array(seen.log_topics)
+    highest = log_likelihoods[:, :n_parts].max(1, keepdims=True)
+    log_likelihoods[:, n_parts:] = highest - NOTHING
+    weights = np.where(np.arange(capacity) < n_parts, np.exp(log_likelihoods - highest), 0.0)
+    alpha = np.zeros(capacity)
+    shares, left = model.expected_weights(estimate.natural)
+    total = model.expected_concentration(model.levels[1], estimate.natural)
+    alpha[: n_parts + 1] = total * np.append(shares, left)
+    alpha32 = np.where(alpha > 0, np.maximum(alpha, 1e-20), 0).astype(np.float32)
+    gamma, _ = kernels.document_pass(
+        packed.documents.tiles,
+        weights.astype(np.float32),
+        kernels.start_state(packed.documents, weights, alpha32).proportions,
+        alpha32,
+        sweeps=DESCRIBE_SWEEPS,
+        tolerance=np.float32(DESCRIBE_TOLERANCE),
+    )
+    with jax.enable_x64(True):
+        wide_gamma = np.asarray(gamma, np.float64)
+        alpha64 = np.maximum(alpha, alpha32.astype(np.float64))
+        lower = kernels.document_bounds(packed.documents.tiles, log_likelihoods, wide_gamma, alpha64)
+    return Shares(wide_gamma[..., : n_parts + 1], np.asarray(lower))
+
+
+def packed_alone(model: HierarchicalProcess, data: Dataset) -> tuple[Packed, Contents]:
+    """A data set's units in one batch."""
+    contents = contents_of(model, data)
+    return packed_units(pack(contents.counts, n_batches=1), contents.members), contents
+
+
+@describe_units.register
+def _(model: HierarchicalProcess, estimate: Estimate, data: Dataset) -> Described:
+    """Expected shares (units, K) of the parts within the truncation, rows summing to 1, and the bound of each unit with
+    the globals at their posterior means."""
+    packed, _ = packed_alone(model, data)
+    found = shares_at_means(model, estimate, packed)
+    known = found.gamma[..., :-1]
+    proportions = known / known.sum(-1, keepdims=True)
+    return Described(packed.documents.gather(proportions), packed.documents.gather(found.lower))
+
+
+def seated(
+    model: HierarchicalProcess, estimate: Estimate, data: Dataset, sweeps: int
+) -> tuple[Packed, Contents, Seating, Globals]:
+    """Units with their tables settled at q(globals), and what they see: float64."""
+    packed, contents = packed_alone(model, data)
+    capacity = capacity_of(estimate.size)
+    gamma = shares_at_means(model, estimate, packed).gamma[..., :-1]
+    shares, _ = model.expected_weights(estimate.natural)
+    prior = model.expected_concentration(model.levels[1], estimate.natural) * shares
+    start = seat_largest(np.maximum(gamma - prior, 0), capacity[0], model.tables, float(prior.sum()))
+    _, seating = bound_at(model, estimate.natural, estimate.size, packed, start, sweeps)
+    with jax.enable_x64(True):
+        padded = pad_axes(model, estimate.natural, estimate.size, capacity)
+        wide: Any = jax.tree.map(lambda x: np.asarray(x, np.float64), padded)
+        mean = beliefs_of(model, wide, estimate.size, capacity=capacity).mean
+        seen, _ = globals_of(model, mean, packed.members, estimate.size, capacity=capacity)
+    return packed, contents, seating, jax.tree.map(np.asarray, seen)

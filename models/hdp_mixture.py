@@ -1,0 +1,144 @@
+"""The hierarchical Dirichlet process over groups of rows: one set of components, weights of its own in every group.
+
+Source: Teh, Jordan, Beal & Blei (2006), §2 and §4: pupils in schools, cells of patients, pixels of images. The
+generative story is that of `lvsearch.models.hierarchical_process`, whose units are groups and whose parts are mixture
+components:
+
+    3. components        θ_k ~ G₀, the conjugate prior of their kind
+    7. row               x_jn ~ p(· | θ_k),             k = c_{j, z_jn}
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `components` | the kind of p(x | θ) and G₀ | | `lvsearch.models.components` |
+| `shared_concentration` | γ | () or a `GammaPrior` | > 0 |
+| `group_concentration` | α | () or a `GammaPrior` | > 0 |
+| `tables` | truncation of a group's sticks | | |
+| site `components` | statistics of θ_k | (component, …) | |
+| site `table` | z_jn | (row, table) | one-hot |
+
+With one group it is a Dirichlet-process mixture whose weights have a prior of two levels; as α grows, all groups have
+the weights β and group membership says nothing; as α falls to 0, every group is of one component.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components.component import Component, log_prior
+from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.exponential.family import inner
+from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
+from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, given_or_prior, in_words
+from lvsearch.models.units import GroupOfRows, Row
+
+
+class Rows(NamedTuple):
+    """Rows as components see them: `coordinates` (row, dim), `observed` (row, dim), `log_carrier` (row,) nats."""
+
+    coordinates: Float[Array, "row dim"] | np.ndarray
+    observed: Bool[Array, "row dim"] | np.ndarray
+    log_carrier: Float[Array, " row"] | np.ndarray
+
+
+class HDPMixture(HierarchicalProcess):
+    """A mixture for every group of rows, their components shared; `size` is the truncation of q, not of the model.
+
+    components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.
+    shared_concentration: γ; how evenly components are used over all groups, and so how many there are.
+    group_concentration: α; how alike the groups' weights are. A number fixes either, a `GammaPrior` infers it.
+    tables: the truncation of a group's sticks: at most so many of its tables have rows.
+
+    How many components there are is read off a fit or a chain as a posterior over *occupied* components. Every
+    truncation bounds the same evidence from below: a larger one is only a better bound.
+    """
+
+    components: Component
+    shared_concentration: np.ndarray | GammaPrior
+    group_concentration: np.ndarray | GammaPrior
+    tables: int = eqx.field(static=True)
+
+    unit_type: ClassVar[type] = GroupOfRows
+    levels: ClassVar[tuple[Level, Level]] = (
+        Level("shared_concentration", "shared_sticks"),
+        Level("group_concentration", "group_sticks"),
+    )
+    axes: ClassVar[Axes] = Axes("component", "row")
+
+    def __init__(
+        self,
+        components: Component | None = None,
+        shared_concentration: Any = UNIT_PRIOR,
+        group_concentration: Any = UNIT_PRIOR,
+        tables: int = TABLES,
+    ):
+        self.components = DiagonalComponents() if components is None else components
+        if self.components.estimated:
+            raise ValueError("got estimated components, expected components with a prior: the process draws them")
+        self.shared_concentration = given_or_prior("shared_concentration", shared_concentration)
+        self.group_concentration = given_or_prior("group_concentration", group_concentration)
+        self.tables = checked_tables(tables, "row of a group")
+
+    def describe(self) -> str:
+        """Such as "HDPMixture: Gaussians of known variance 1 (…); shared concentration ~ Gamma(1, rate 1); …"."""
+        return (
+            f"HDPMixture: {self.components.describe()}; shared concentration {in_words(self.shared_concentration)}; "
+            f"group concentration {in_words(self.group_concentration)}; {self.tables} tables in a group"
+        )
+
+    def part_sites(self) -> dict[str, Site]:
+        return {"components": Site(self.components.family, ("component", *self.components.axes))}
+
+    def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " component"]:
+        return log_prior(self.components, g["components"])
+
+    def members(self, unit: GroupOfRows | Row) -> Rows:
+        """In the coordinates of the components, so that floats keep their digits whatever the unit of the data."""
+        rows = Row(unit.value, unit.observed)
+        y = jax.vmap(self.components.coordinates)(rows)
+        observed = jnp.asarray(unit.observed)
+        return Rows(y, observed, jax.vmap(self.components.log_carrier)(y, observed))
+
+    def copies(self, unit: GroupOfRows) -> Float[Array, " row"]:
+        return jnp.asarray(unit.present).astype(jnp.result_type(float))
+
+    def log_likelihoods(self, g: Mapping[str, Statistics], members: Rows) -> Float[Array, "row component"]:
+        component = self.components
+
+        def one(coordinates: Array, observed: Array, log_carrier: Array) -> Float[Array, " component"]:
+            products = inner(component.family, component.increment(coordinates, observed), g["components"], None)
+            return products.reshape(len(products), -1).sum(-1) + log_carrier
+
+        return jax.vmap(one)(*map(jnp.asarray, members))
+
+    def draw_parts(self, key: Array, size: tuple[int, ...], extents: Mapping[str, int]) -> dict[str, Statistics]:
+        one = self.components.prior(extents["dim"])
+        prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*size, *jnp.shape(leaf))), one)
+        return {"components": self.components.family.sample(key, prior)}
+
+    def ceiling(self, units: GroupOfRows) -> float:
+        """The sum of each row's greatest density under any one component; `inf` where components of free variance have
+        none.
+
+        Proof: given parameters, weights and assignments, a row's density is that of its component, at most the
+        greatest; averaging keeps it. Raises ValueError for rows without a density.
+        """
+        n_dims = np.shape(units.value)[-1]
+        observed = np.asarray(units.observed) & np.asarray(units.present)[..., None]
+        rows = Row(np.asarray(units.value).reshape(-1, n_dims), observed.reshape(-1, n_dims))
+        self.components.check(rows)
+        return float(self.components.log_ceiling(rows).sum())
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
+    ) -> GroupOfRows:
+        chosen = jnp.argmax(l["table"] @ l["pointer"], axis=-1)
+        parameters = jax.tree.map(lambda leaf: leaf[chosen], g["components"])
+        keys = jax.random.split(key, len(chosen))
+        value = jax.vmap(self.components.draw)(keys, parameters, Row(unit.value, unit.observed))
+        return GroupOfRows(value, unit.observed, unit.present)

@@ -1,0 +1,242 @@
+"""The hierarchical Dirichlet process by sticks on two levels: what its models share, whatever their parts are.
+
+Source: Teh, Jordan, Beal & Blei (2006); Blei (2004), §5.6. In the form of Wang, Paisley & Blei (2011, Eq. 1–5), whose
+lower sticks point to shared parts through indicators, every complete conditional is an exponential family:
+
+    1. concentrations    γ ~ Gamma, α ~ Gamma           or given values
+    2. upper sticks      V_k ~ Beta(1, γ)               k = 1, 2, …          weights β_k = V_k Π_{l<k} (1 − V_l)
+    3. parts             φ_k ~ their prior              topics, components
+    4. lower sticks      π'_jt ~ Beta(1, α)             t = 1, 2, …          weights π_jt likewise, in every unit j
+    5. pointers          c_jt ~ Categorical(β)
+    6. tables            z_jn ~ Categorical(π_j)        for every member n of the unit
+    7. member            x_jn ~ p(· | φ_k),             k = c_{j, z_jn}
+
+| site (by its name in `levels`) | letter | shape | support |
+|---|---|---|---|
+| both `concentration`s | (log γ, −γ), (log α, −α) | () | only with a prior |
+| upper `sticks` | (log V_k, log(1 − V_k)) | (part,) | (0, 1) |
+| `pointer` | c_jt | (table, part) | one-hot |
+| `table` | z_jn | (member, table) | one-hot |
+| lower `sticks` | (log π', log(1 − π')) | (table,) | (0, 1) |
+
+Departure. The last stick of either level keeps its Beta prior, and only q(z > tables) = q(c > size) = 0: sticks,
+pointers and parts beyond have their prior as q and cancel. So the bound is one on the process, not on a truncated
+model (whose last stick is 1, and whose evidence can be higher).
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit, first
+from lvsearch.models.families import Beta, BetaStatistics, Categorical, Gamma, GammaStatistics
+from lvsearch.models.hyperpriors import GammaPrior
+
+TABLES = 12
+"""A document of Cora has some five topics; bounds and held-out scores hardly move beyond ten tables."""
+
+
+class Level(NamedTuple):
+    """What a level of sticks is called: `concentration`, a field and, with a prior, a site; `sticks`, a site."""
+
+    concentration: str
+    sticks: str
+
+
+class Axes(NamedTuple):
+    """What the parts that units share, and the members of a unit, are called as axes."""
+
+    part: str
+    member: str
+
+
+class HierarchicalProcess(Model):
+    """Units whose members come from parts that all units share; `size` is the truncation of q's upper sticks.
+
+    `levels`: names of the upper level, of all units, and of the lower one, of each. `axes`: names of two axes.
+    `tables`: the truncation of a unit's sticks: at most so many of its tables have members.
+    """
+
+    tables: eqx.AbstractVar[int]
+    levels: eqx.AbstractClassVar[tuple[Level, Level]]
+    axes: eqx.AbstractClassVar[Axes]
+
+    size_names: ClassVar[tuple[str, ...]] = ("truncation",)
+    nested: ClassVar[bool] = False
+    representation: ClassVar[str] = "pointer"
+
+    # -- what the parts are -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def part_sites(self) -> dict[str, Site]:
+        """The global sites of the parts."""
+
+    @abstractmethod
+    def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " part"]:
+        """log p(φ_k) of each part, nats."""
+
+    @abstractmethod
+    def members(self, unit: Unit) -> Any:
+        """The members of one unit (or of all, end to end) as `log_likelihoods` takes them: arrays, members leading."""
+
+    @abstractmethod
+    def copies(self, unit: Unit) -> Float[Array, " member"]:
+        """How often each member of one unit occurs; 0 for padding."""
+
+    @abstractmethod
+    def log_likelihoods(self, g: Mapping[str, Statistics], members: Any) -> Float[Array, "member part"]:
+        """log p(x_n | φ_k) of one copy of each member, nats; linear in the statistics of the parts."""
+
+    @abstractmethod
+    def draw_parts(self, key: Array, size: tuple[int, ...], extents: Mapping[str, int]) -> dict[str, Statistics]:
+        """Draw the parts from their prior."""
+
+    # -- sticks, pointers and tables ----------------------------------------------------------------------------
+
+    def globals(self) -> dict[str, Site]:
+        upper, _ = self.levels
+        priors = {level.concentration: Site(Gamma(), ()) for level in self.levels if self.has_prior(level)}
+        return {**priors, upper.sticks: Site(Beta(), (self.axes.part,)), **self.part_sites()}
+
+    def locals(self) -> dict[str, Site]:
+        return {
+            "pointer": Site(Categorical(), ("table", self.axes.part)),
+            "table": Site(Categorical(), (self.axes.member, "table"), copies=self.copies),
+            self.levels[1].sticks: Site(Beta(), ("table",)),
+        }
+
+    def extents(self, unit: Unit) -> dict[str, int]:
+        return {self.axes.member: self.copies(unit).shape[-1], "table": self.tables}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {self.axes.part: first(size[0], capacity[0])}
+
+    def given(self, level: Level) -> Any:
+        """A level's concentration: its value, or its prior."""
+        return getattr(self, level.concentration)
+
+    def has_prior(self, level: Level) -> bool:
+        return isinstance(self.given(level), GammaPrior)
+
+    def log_and_value(self, g: Mapping[str, Statistics], level: Level) -> tuple[Any, Any]:
+        """(log of a level's concentration, the concentration): of its site, or of the given value."""
+        if self.has_prior(level):
+            return g[level.concentration].log_value, -g[level.concentration].negative_value
+        return jnp.log(self.given(level)), jnp.asarray(self.given(level))
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        upper, _ = self.levels
+        log_gamma, gamma = self.log_and_value(g, upper)
+        sticks = log_gamma + (gamma - 1) * g[upper.sticks].log_complement  # log Beta(V | 1, γ)
+        total = jnp.where(on[self.axes.part], sticks + self.log_parts_prior(g), 0.0).sum()
+        for level in self.levels:
+            prior = self.given(level)
+            if isinstance(prior, GammaPrior):
+                total = total + _log_gamma_density(g[level.concentration], prior)
+        return total
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
+    ) -> Float[Array, ""]:
+        _, lower = self.levels
+        log_alpha, alpha = self.log_and_value(g, lower)
+        sticks, pointer, at_table = l[lower.sticks], l["pointer"], self.copies(unit)[:, None] * l["table"]
+        return (
+            (log_alpha + (alpha - 1) * sticks.log_complement).sum()  # log Beta(π' | 1, α)
+            + (pointer * self.log_weights(g, on)).sum()  # Σ_t log p(c_t | β)
+            + (at_table * log_stick_weights(sticks)).sum()  # Σ_n log p(z_n | π)
+            + ((at_table.T @ self.log_likelihoods(g, self.members(unit))) * pointer).sum()  # Σ_n log p(x_n | φ_k)
+        )
+
+    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " part"]:
+        """log β_k = log V_k + Σ_{l<k} log(1 − V_l); 0 for parts that do not exist."""
+        exists = on[self.axes.part]
+        sticks = jax.tree.map(lambda leaf: jnp.where(exists, leaf, 0.0), g[self.levels[0].sticks])
+        return jnp.where(exists, log_stick_weights(sticks), 0.0)
+
+    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " part"], float]:
+        """(E[β_k] under the fitted sticks, the mass left for parts beyond the truncation): they sum to 1."""
+        a, b = (np.asarray(leaf, np.float64) + 1 for leaf in natural[self.levels[0].sticks])
+        left = np.cumprod(b / (a + b))
+        return a / (a + b) * np.concatenate([[1.0], left[:-1]]), float(left[-1])
+
+    def expected_concentration(self, level: Level, natural: Mapping[str, Statistics]) -> float:
+        """E[γ] or E[α]: of its site, or the given value."""
+        value = self.given(level)
+        if not isinstance(value, GammaPrior):
+            return float(value)
+        fitted = natural[level.concentration]
+        return float((np.float64(fitted.log_value) + 1) / np.float64(fitted.negative_value))
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """0: sticks have an order, so that no relabelling of a fit is equally good."""
+        return 0.0
+
+    def plug_in(self) -> Model:
+        name = type(self).__name__
+        raise ValueError(
+            f'{name} has no plug-in form, got evidence="plug-in": use evidence="marginal". With estimated '
+            f"{self.axes.part}s, every unit would be given one of its own"
+        )
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
+        """Draw from the joint, as many members as `units` have places for; extents: of the axes of the parts' sites.
+
+        Pointers and tables that fall beyond the truncation are drawn again: the truncated model.
+        """
+        keys = jax.random.split(key, 8)
+        upper, lower = self.levels
+        n_units, length = jax.eval_shape(jax.vmap(self.copies), units).shape
+        on = self.active(size, size)
+        g: dict[str, Statistics] = {}
+        for k, level in zip(keys[:2], self.levels, strict=True):
+            prior = self.given(level)
+            if isinstance(prior, GammaPrior):
+                natural = GammaStatistics(jnp.asarray(prior.shape) - 1, jnp.asarray(prior.rate))
+                g[level.concentration] = Gamma().sample(k, natural)
+        _, gamma = self.log_and_value(g, upper)
+        _, alpha = self.log_and_value(g, lower)
+        g[upper.sticks] = _prior_sticks(keys[2], gamma, size)
+        g |= self.draw_parts(keys[3], size, extents)
+        sticks = _prior_sticks(keys[4], alpha, (n_units, self.tables))
+        pointed = jax.random.categorical(keys[5], self.log_weights(g, on), shape=(n_units, self.tables))
+        weights = jax.vmap(log_stick_weights)(sticks)
+        seated = jax.random.categorical(keys[6], weights[:, None, :], shape=(n_units, length))
+        l = {
+            "pointer": jax.nn.one_hot(pointed, size[0]),
+            "table": jax.nn.one_hot(seated, self.tables),
+            lower.sticks: sticks,
+        }
+        unit_keys = jax.random.split(keys[7], n_units)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(unit_keys, l, units)
+
+
+def checked_tables(tables: int, what: str) -> int:
+    """At least 1. ValueError otherwise, saying `what` sits at them."""
+    if tables < 1:
+        raise ValueError(f"got tables={tables}, expected at least 1: every {what} sits at one")
+    return int(tables)
+
+
+def log_stick_weights(sticks: BetaStatistics) -> Float[Array, " stick"]:
+    """log V_t + Σ_{s<t} log(1 − V_s), linear in the sticks' statistics."""
+    return sticks.log_value + jnp.cumsum(sticks.log_complement) - sticks.log_complement
+
+
+def _log_gamma_density(x: GammaStatistics, prior: GammaPrior) -> Array:
+    shape, rate = prior
+    return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * x.log_value + rate * x.negative_value
+
+
+def _prior_sticks(key: Array, concentration: Any, shape: tuple[int, ...]) -> BetaStatistics:
+    natural = BetaStatistics(jnp.zeros(shape), jnp.broadcast_to(jnp.asarray(concentration) - 1, shape))
+    return Beta().sample(key, natural)
