@@ -44,7 +44,7 @@ class Gate(NamedTuple):
     """
 
     site: str
-    part: Callable[[Any, Masks], Array]
+    part: Callable[[Any, Masks], Any]
 
 
 class Site(NamedTuple):
