@@ -211,16 +211,16 @@ def test_families_without_a_pseudo_prior(family):
 def test_levels_are_summed_out_along_the_path_taken(float64):
     """log p(words, path, θ) by hand; the levels of the other ends add nothing."""
     g, theta = KNOWN, np.array([0.3, 0.7])
-    unit, on = jax.tree.map(lambda x: x[0], UNITS), MODEL.active(SIZE, CAPACITY)
+    unit, on = jax.tree.map(lambda x: jnp.asarray(x[0]), UNITS), MODEL.active(SIZE, CAPACITY)
     blank = jax.tree.map(lambda x: x[0], blank_locals(MODEL, BATCH, SIZE, capacity=CAPACITY).mean)
     l = {**blank, "path": jnp.array([0.0, 0.0, 1.0, 0.0]), "proportions_2": jnp.log(jnp.tile(theta, (3, 1)))}
     total, means = log_unit_summed(MODEL, g, l, unit, on, ("assignment_1", "assignment_2"))
     of_level = theta[:, None] * np.exp([g["topic_word_1"], g["topic_word_2"][1]])
     log_prior = gammaln(ALPHA.sum()) - gammaln(ALPHA).sum() + (ALPHA - 1) @ np.log(theta)
     log_path = g["lengths"][1] + g["sticks_2"].log_complement[0] + g["sticks_2"].log_value[1]
-    expected = log_path + log_prior + unit.counts @ np.log(of_level.sum(0)[unit.words])
+    expected = log_path + log_prior + UNITS.counts[0] @ np.log(of_level.sum(0)[UNITS.words[0]])
     np.testing.assert_allclose(total, expected, rtol=1e-12)
     posterior = of_level / of_level.sum(0)
-    np.testing.assert_allclose(means["assignment_2"][:2, 1], posterior[:, unit.words[:2]].T, rtol=1e-12)
+    np.testing.assert_allclose(means["assignment_2"][:2, 1], posterior[:, UNITS.words[0, :2]].T, rtol=1e-12)
     with pytest.raises(ValueError, match="together with 'path'"):
         log_unit_summed(MODEL, g, l, unit, on, ("assignment_2", "path"))
