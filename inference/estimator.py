@@ -122,9 +122,10 @@ def pad_axes(
     for name, site in model.globals().items():
         wanted = [lengths.get(axis) for axis in site.axes]
 
-        def pad(leaf: np.ndarray, wanted: list[int | None] = wanted) -> np.ndarray:
-            width = [(0, (n or have) - have) for n, have in zip(wanted, leaf.shape, strict=False)]
-            return np.pad(leaf, width) if width else leaf  # a number of its own has no axis to pad
+        def pad(leaf: Array | np.ndarray, wanted: list[int | None] = wanted) -> np.ndarray:
+            values = np.asarray(leaf)
+            width = [(0, (n or have) - have) for n, have in zip(wanted, values.shape, strict=False)]
+            return np.pad(values, width) if width else values  # a number of its own has no axis to pad
 
         out[name] = jax.tree.map(pad, statistics[name])
     return out
