@@ -80,33 +80,33 @@ def test_paths_of_several_lengths(wide):
 def two_groups() -> np.ndarray:
     """Two groups of documents with words of their own, a word in common."""
     rng = np.random.default_rng(0)
-    group = np.repeat([0, 1], 4)
-    counts = np.concatenate([rng.poisson(4, (8, 2)), np.zeros((8, 6), int)], axis=1)
-    counts[np.arange(8)[:, None], 2 + 3 * group[:, None] + np.arange(3)] = rng.poisson(3, (8, 3)) + 1
+    group = np.repeat([0, 1], 10)
+    counts = np.concatenate([rng.poisson(4, (20, 2)), np.zeros((20, 8), int)], axis=1)
+    counts[np.arange(20)[:, None], 2 + 4 * group[:, None] + np.arange(4)] = rng.poisson(3, (20, 4)) + 1
     return counts
 
 
-GROUPED = HLDA(3, 1.0, 1.0, 0.2)
-
-
 def test_fit_and_transform(two_groups):
-    """Two branches below the root, and the group is read off."""
-    fitted = lv.fit(GROUPED, two_groups, size=(2, 1), starts=3)
+    """Two branches, and the group is read off."""
+    fitted = lv.fit(HLDA(2, 1.0, 1.0, 0.2), two_groups, size=2, starts=3)
     paths = fitted.transform(two_groups)
-    assert paths.shape == (8, 2)
+    assert paths.shape == (20, 2)
     np.testing.assert_allclose(paths.sum(1), 1, atol=1e-5)
     chosen = paths.argmax(1)
-    assert len(set(chosen[:4])) == len(set(chosen[4:])) == 1
-    assert chosen[0] != chosen[4]
+    assert len(set(chosen[:10])) == len(set(chosen[10:])) == 1
+    assert chosen[0] != chosen[10]
     tree = lv.mean_field_tree(fitted, n_words=3)
-    assert [node.level for node in tree.nodes] == [0, 1, 2, 1, 2]
-    assert sum(node.documents for node in tree.children(0)) == pytest.approx(8, abs=0.1)
+    assert [node.level for node in tree.nodes] == [0, 1, 1]
+    assert sum(node.documents for node in tree.children(0)) == pytest.approx(20, abs=0.1)
 
 
+@pytest.mark.slow
 def test_search_over_branches_of_each_level(two_groups):
     """A search of two dimensions, as of one."""
     prior = lv.sizes.Product(lv.sizes.Poisson(1.5), lv.sizes.Poisson(1.5))
-    result = lv.search(GROUPED, two_groups, prior=prior, max_size=(2, 2), starts=1, seed=0, progress=False)
+    result = lv.search(
+        HLDA(3, 1.0, 1.0, 0.2), two_groups, prior=prior, max_size=(2, 2), starts=1, seed=0, progress=False
+    )
     names = ["branches at level 1", "branches at level 2"]
     assert names == [c for c in result.posterior(kind=None).columns if c.startswith("branches")]
     assert result.best.size <= (2, 2)
