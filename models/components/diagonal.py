@@ -53,7 +53,9 @@ class DiagonalComponents(Component):
 
     @classmethod
     def scaled_to(cls, values: Any, pseudo_count: Any = 0.1, shape: Any = 2.0, rate: Any = 0.5) -> "DiagonalComponents":
-        """With the columns' means and standard deviations as location and scale. values: (rows, columns), NaN missing.
+        """With the columns' means and standard deviations as location and scale.
+
+        values: (rows, columns), NaN where missing (of `Points`: `points.to_frame()`, whose `.values` are 0 there).
 
         Raises ValueError for a column that does not vary.
         """

@@ -39,7 +39,10 @@ def location_and_scale(values: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2:
-        raise ValueError(f"got data of shape {array.shape}, expected (rows, columns); pass points.values of lv.Points")
+        raise ValueError(
+            f"got data of shape {array.shape}, expected (rows, columns); of lv.Points, pass points.to_frame(), where "
+            "missing cells are NaN"
+        )
     seen = ~np.isnan(array)
     count = seen.sum(0)
     if np.any(count < 2):
