@@ -35,11 +35,19 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 
+LONGEST = ("test_notebooks", "test_doctests")
+"""Files of few and long tests go first: at the end one worker would wait for the other."""
+
+# A traced program leaves hundreds of thousands of objects that stay: looking through them again and again finds little.
+gc.set_threshold(100_000, 20, 50)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONGEST)  # the rest stays in its order
     if config.getoption("--slow") or "slow" in (config.getoption("-m") or ""):
         return
     skip = pytest.mark.skip(reason="slow tier: run with --slow, or -m slow for it alone")
