@@ -66,6 +66,13 @@ class PackedDocuments:
         out[self.documents[real]] = values[real]
         return out
 
+    def scatter(self, per_document: np.ndarray) -> np.ndarray:
+        """The inverse of `gather`: values (document, …) in their slots, 0 in slots without a document."""
+        real = self.documents >= 0
+        out = np.zeros((*self.documents.shape, *per_document.shape[1:]), per_document.dtype)
+        out[real] = per_document[self.documents[real]]
+        return out
+
 
 def batches_for(counts: csr_array) -> int:
     """How many batches: a batch costs as much as its words plus a few times the vocabulary, and the more there are, the

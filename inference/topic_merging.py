@@ -5,7 +5,7 @@ settled fit has to find its words from nothing.
 """
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 CANDIDATES = 8
 
@@ -15,7 +15,7 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
 
     The cost of merging a and b is what the words lose: Σ_w n_aw log β_aw + n_bw log β_bw at each topic's own
     distribution less the same at their common one, N_a KL(β_a ∥ β_ab) + N_b KL(β_b ∥ β_ab) ≥ 0, in nats. The pairs that
-    are compared so are the best by a bound that needs one matrix product, from Bhattacharyya coefficients.
+    are compared so are the `closest_pairs`.
     """
     counts = counts.astype(np.float64)
     while len(counts) > size:
@@ -25,19 +25,28 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
     return counts
 
 
-def _cheapest_pair(counts: np.ndarray) -> tuple[int, int]:
+def closest_pairs(
+    counts: Float[np.ndarray, "topic word"], most: int
+) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+    """At most so many pairs of topics (one side, the other), those first whose merger costs least by a bound that needs
+    one matrix product, from Bhattacharyya coefficients."""
     totals = np.maximum(counts.sum(1), 1e-30)
     roots = np.sqrt(counts / totals[:, None])
     harmonic = totals[:, None] * totals / (totals[:, None] + totals)
     bound = harmonic * (1 - roots @ roots.T)
     rows, columns = np.triu_indices(len(counts), 1)
-    order = np.argsort(bound[rows, columns], kind="stable")[:CANDIDATES]
+    order = np.argsort(bound[rows, columns], kind="stable")[:most]
+    return rows[order], columns[order]
+
+
+def _cheapest_pair(counts: np.ndarray) -> tuple[int, int]:
+    rows, columns = closest_pairs(counts, CANDIDATES)
     own = _self_information(counts)
     costs = [
         own[a] + own[b] - _self_information((counts[a] + counts[b])[None])[0]
-        for a, b in zip(rows[order], columns[order], strict=True)
+        for a, b in zip(rows, columns, strict=True)
     ]
-    best = order[int(np.argmin(costs))]
+    best = int(np.argmin(costs))
     return int(rows[best]), int(columns[best])
 
 

@@ -87,10 +87,10 @@ def two_groups() -> np.ndarray:
 
 
 def test_fit_and_transform(two_groups):
-    """Two branches, and the group is read off."""
-    fitted = lv.fit(HLDA(2, 1.0, 1.0, 0.2), two_groups, size=2, starts=3)
+    """Three branches, of which two are used, and the group is read off."""
+    fitted = lv.fit(HLDA(2, 1.0, 1.0, 0.2), two_groups, size=3, starts=3)
     paths = fitted.transform(two_groups)
-    assert paths.shape == (20, 2)
+    assert paths.shape == (20, 3)
     np.testing.assert_allclose(paths.sum(1), 1, atol=1e-5)
     chosen = paths.argmax(1)
     assert len(set(chosen[:10])) == len(set(chosen[10:])) == 1

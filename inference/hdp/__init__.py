@@ -2,7 +2,7 @@
 occupied."""
 
 from lvsearch.inference.hdp.contents import groups_of_rows
-from lvsearch.inference.hdp.estimator import HDPEstimator, HDPSettings
+from lvsearch.inference.hdp.estimator import HDPEstimator, HDPSettings, TopicsFit
 from lvsearch.inference.hdp.gibbs import HDPSample, direct_assignment
 from lvsearch.inference.hdp.group_gibbs import GroupsSample, group_direct_assignment
 from lvsearch.inference.hdp.groups import GroupsEstimator, GroupSettings
@@ -16,6 +16,7 @@ __all__ = [
     "HDPEstimator",
     "HDPSample",
     "HDPSettings",
+    "TopicsFit",
     "direct_assignment",
     "group_direct_assignment",
     "group_predictive_log_density",

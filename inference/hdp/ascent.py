@@ -143,6 +143,11 @@ class Survey(NamedTuple):
     entropies: dict[str, Array]
     shares: Float[Array, "member part"]
 
+    def terms(self, units: str) -> dict[str, float]:
+        """Those of the bound by name; units: what units are called there."""
+        entropies = {f"entropy of {name}": float(value) for name, value in self.entropies.items()}
+        return {units: float(self.units), "log prior": float(self.log_prior), **entropies}
+
 
 @partial(jax.jit, static_argnames=("capacity",))
 @counted

@@ -24,7 +24,7 @@ from lvsearch.inference.estimator import Estimate, beliefs_of, capacity_of, cut_
 from lvsearch.inference.hdp.ascent import Climb, Units, ascend_units, parts_from, survey_units
 from lvsearch.inference.hdp.contents import contents_of, rows_of_groups
 from lvsearch.inference.hdp.units import Packed, bound_at, globals_of, packed_units, seat_largest
-from lvsearch.inference.hdp.weights import CorpusWeights, refit_weights, starting_weights
+from lvsearch.inference.hdp.weights import CorpusWeights, starting_weights, weights_from
 from lvsearch.inference.meanfield import Beliefs
 from lvsearch.inference.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
 from lvsearch.inference.mixtures import MixtureEstimator, MixtureSettings
@@ -37,9 +37,6 @@ from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import BetaStatistics, GammaStatistics
 from lvsearch.models.hdp_mixture import HDPMixture
 from lvsearch.models.hyperpriors import GammaPrior
-
-WEIGHT_ROUNDS = 5
-"""Refits of weights and concentrations before an ascent: each is a fixed point already."""
 
 
 @dataclass(frozen=True)
@@ -213,10 +210,7 @@ class _Run:
         model, owner, n = self.model, self.owner, self.size[0]
         in_groups = np.zeros((owner.data.n_units, n))
         np.add.at(in_groups, owner.owner, shares)
-        some = in_groups.sum(1) > 0
-        weights = starting_weights(model, n)
-        for _ in range(WEIGHT_ROUNDS):
-            weights = refit_weights(model, weights, in_groups[some], in_groups[some].sum(1))
+        weights = weights_from(model, in_groups)
         if beliefs is None:
             order = np.argsort(-weights.tables, kind="stable")  # sticks do best in order of size
             weights = weights._replace(beta=weights.beta[order], tables=weights.tables[order])
@@ -225,9 +219,7 @@ class _Run:
             beliefs = beliefs_of(model, natural, self.size, capacity=self.capacity)
             wide = self._typed(np.pad(shares, ((0, 0), (0, self.capacity[0] - n))))
             beliefs = parts_from(model, wide, beliefs, self.units.members, self.size, capacity=self.capacity)
-        packed = owner.packed
-        in_slots = np.zeros((*packed.real.shape, n))
-        in_slots[packed.real] = in_groups[packed.documents.documents[packed.real]]
+        in_slots = owner.packed.documents.scatter(in_groups)
         seating = self._typed(seat_largest(in_slots, self.capacity[0], model.tables, weights.alpha))
         climb = ascend_units(
             model,
@@ -276,12 +268,10 @@ class _Run:
         )
         n = self.size[0]
         shares = np.asarray(seen.shares, np.float64)[:, :n]
-        terms = {"groups": float(seen.units), "log prior": float(seen.log_prior)}
-        terms |= {f"entropy of {name}": float(value) for name, value in seen.entropies.items()}
         prior = self._typed(self.model.components.prior(self.owner.data.extents["dim"]))
         natural = jax.tree.map(lambda leaf: leaf[:n], climb.beliefs.natural["components"])
         together = np.asarray(_together(self.model.components, natural, prior), np.float64)
-        return Standing(climb.beliefs, shares, shares.sum(0), together, terms)
+        return Standing(climb.beliefs, shares, shares.sum(0), together, seen.terms("groups"))
 
     def _ideas(self, standing: Standing) -> Iterator[Idea]:
         prepared = self.owner.pooled.prepared

@@ -20,6 +20,8 @@ from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.hyperpriors import GammaPrior
 
 ITERATIONS = 20
+WEIGHT_ROUNDS = 5
+"""Refits of weights and concentrations where counts are all that is known: each is a fixed point already."""
 LEAST_ALPHA = 1e-6
 """α_k of a topic without tables: it stays there to be found, and float32 stays normal."""
 
@@ -84,3 +86,13 @@ def refit_weights(
         shape, rate = lower
         alpha = float((shape + tables.sum()) / (rate + (digamma(alpha + lengths) - digamma(alpha)).sum()))
     return CorpusWeights(beta, tables, gamma, alpha)
+
+
+def weights_from(model: HierarchicalProcess, counts: Float[np.ndarray, "document topic"]) -> CorpusWeights:
+    """β, γ and α that expected counts (document, topic) alone call for; empty documents say nothing."""
+    weights = starting_weights(model, counts.shape[1])
+    lengths = counts.sum(1)
+    some = lengths > 0
+    for _ in range(WEIGHT_ROUNDS):
+        weights = refit_weights(model, weights, counts[some], lengths[some])
+    return weights

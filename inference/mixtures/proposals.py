@@ -2,11 +2,12 @@
 
 Each is a new set of responsibilities, from which the globals follow and climb for a few sweeps; it is accepted only
 when the bound then exceeds that of the fit it started from, climbed to its end. Every proposal is recorded with what
-each term of the bound gained (Hughes & Sudderth 2013 for the idea)."""
+each term of the bound gained (Hughes & Sudderth 2013 for the idea). How they are tried and recorded is the same for
+whatever a fit can start from (`improve`)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +17,9 @@ from lvsearch.inference.mixtures.cuts import Cuts
 from lvsearch.inference.mixtures.starts import emptied
 
 EMPTY = 0.5
-"""Rows below which a component's place is free."""
+"""Rows (or tokens) below which a component's place is free."""
+
+Shares = TypeVar("Shares")
 
 
 @dataclass(frozen=True)
@@ -25,10 +28,10 @@ class Proposal:
 
     | field | meaning |
     |---|---|
-    | `kind` | "merge", "delete", "birth" or "reorder"; "merges" and "births" of several at once |
+    | `kind` | "merge", "delete", "birth" or "reorder"; "merges" and "births" of several at once; "passes" |
     | `components` | those it touches: (kept, emptied), (emptied,), (parent, child), … of several, or the new order |
     | `gain` | bound after minus bound before, nats |
-    | `terms` | the gain of each term of the bound: rows, log prior, entropy of each global site; they sum to `gain` |
+    | `terms` | the gain of each term of the bound: units, log prior, entropy of each global site; they sum to `gain` |
     | `accepted` | gain > 0 by more than rounding |
     """
 
@@ -54,12 +57,23 @@ class Standing(NamedTuple):
         return sum(self.terms.values())
 
 
-class Idea(NamedTuple):
-    """A proposal not yet tried."""
+class Idea(NamedTuple, Generic[Shares]):
+    """A proposal not yet tried; `shares`: responsibilities (rows, K), or what else a climb starts from."""
 
     kind: str
     components: tuple[int, ...]
-    shares: Float[np.ndarray, "row component"]
+    shares: Shares
+
+
+@runtime_checkable
+class WithTerms(Protocol):
+    """A fit as `improve` sees it: the terms of its bound by name, nats."""
+
+    @property
+    def terms(self) -> Mapping[str, float]: ...
+
+
+Fit = TypeVar("Fit", bound=WithTerms)
 
 
 def ideas(
@@ -68,7 +82,7 @@ def ideas(
     coordinates: Float[np.ndarray, "row dim"],
     ordered: bool,
     most: int,
-) -> Iterator[Idea]:
+) -> Iterator[Idea[np.ndarray]]:
     """The most promising proposals: first everything at once that looks better, then one by one, at most `most` of each
     kind.
 
@@ -100,7 +114,7 @@ def ideas(
 
 def _all_births(
     shares: np.ndarray, counts: np.ndarray, cuts: Cuts, coordinates: np.ndarray, parents: np.ndarray
-) -> Iterator[Idea]:
+) -> Iterator[Idea[np.ndarray]]:
     """Two or more parents, each with a free place of its own."""
     free = np.flatnonzero(counts <= EMPTY)
     couples = list(zip(parents.tolist(), free.tolist(), strict=False))
@@ -110,7 +124,7 @@ def _all_births(
         yield Idea("births", tuple(number for couple in couples for number in couple), shares)
 
 
-def _all_mergers(shares: np.ndarray, pairs: list[tuple[int, int]]) -> Iterator[Idea]:
+def _all_mergers(shares: np.ndarray, pairs: list[tuple[int, int]]) -> Iterator[Idea[np.ndarray]]:
     """Two or more pairs without a component in common, the best first."""
     touched: set[int] = set()
     apart = [pair for pair in pairs if not touched.intersection(pair) and not touched.update(pair)]
@@ -142,17 +156,17 @@ def _likely_pairs(standing: Standing, used: np.ndarray) -> list[tuple[int, int]]
 
 
 def improve(
-    standing: Standing,
-    new_ideas: Callable[[Standing], Iterator[Idea]],
-    climb: Callable[[Float[np.ndarray, "row component"]], Standing],
+    standing: Fit,
+    new_ideas: Callable[[Fit], Iterator[Idea[Shares]]],
+    climb: Callable[[Shares], Fit],
     tolerance: float,
     rounds: int,
     exhausted: Callable[[], bool],
-) -> tuple[Standing, tuple[Proposal, ...]]:
+) -> tuple[Fit, tuple[Proposal, ...]]:
     """Try proposals until a round has none that is accepted, or `rounds` are over.
 
-    climb: from responsibilities to a settled fit. An accepted proposal starts a new round. tolerance: nats by which the
-    bound must rise. exhausted: whether there is no more work to be spent on proposals.
+    climb: from what an idea proposes to a settled fit. An accepted proposal starts a new round. tolerance: nats by
+    which the bound must rise. exhausted: whether there is no more work to be spent on proposals.
     """
     record: list[Proposal] = []
     for _ in range(rounds):

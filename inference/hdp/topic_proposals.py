@@ -1,0 +1,184 @@
+"""Proposals for topics that no pass can make: merge two, delete one, cut one in two.
+
+Each is a new set of expected counts, from which passes go on (Hughes & Sudderth 2013 for the idea). Words alone rank
+them, by the marginal likelihood of a topic's words (Dirichlet integrated out); whether one is kept, the bound of the
+process decides.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.sparse import csr_array
+from scipy.special import gammaln
+
+from lvsearch.inference.mixtures.proposals import EMPTY, Idea
+from lvsearch.inference.topic_merging import closest_pairs
+
+SHORTLIST = 64
+"""Pairs of topics, the most alike, whose merger is weighed word by word."""
+CUT_STEPS = 10
+TINY = 1e-30
+
+
+class TopicShares(NamedTuple):
+    """Expected tokens of each topic: `words` (word, topic) by word, `in_documents` (document, topic) by document."""
+
+    words: Float[np.ndarray, "word topic"]
+    in_documents: Float[np.ndarray, "document topic"]
+
+    @property
+    def tokens(self) -> Float[np.ndarray, " topic"]:
+        return self.words.sum(0)
+
+
+class TopicCuts(NamedTuple):
+    """Every topic cut in two.
+
+    | field | meaning |
+    |---|---|
+    | `gains` | (topic,) log ∫ of the words of both sides apart, less that of all, nats; 0 where there is no cut |
+    | `far` | (document, topic) which documents' tokens the new topic takes |
+    | `words` | (word, topic) which share of the topic's tokens of each word those are |
+    """
+
+    gains: Float[np.ndarray, " topic"]
+    far: Bool[np.ndarray, "document topic"]
+    words: Float[np.ndarray, "word topic"]
+
+
+def topic_ideas(
+    shares: TopicShares, counts: csr_array, topic_concentration: float, most: int
+) -> Iterator[Idea[TopicShares]]:
+    """The most promising proposals, at most `most` of each kind.
+
+    Merges: pairs whose words one topic explains best. Deletions: the smallest topics; passes find new places for their
+    tokens. Births: topics whose words two topics explain best, into free places or the emptiest. counts: (document,
+    word).
+    """
+    tokens, in_order = shares.tokens, np.argsort(shares.tokens, kind="stable")
+    used = in_order[tokens[in_order] > EMPTY]
+    for kept, gone in _likely_pairs(shares, np.sort(used), topic_concentration)[:most]:
+        yield Idea("merge", (kept, gone), _moved(shares, gone, kept))
+    if len(used) > 1:
+        for gone in used[:most].tolist():
+            yield Idea("delete", (gone,), _dropped(shares, gone))
+    cuts = cut_topics(counts, shares, topic_concentration)
+    parents = used[np.argsort(-cuts.gains[used], kind="stable")]
+    for parent in parents[cuts.far[:, parents].any(0)][:most].tolist():
+        child = int(np.argmin(np.where(np.arange(len(tokens)) == parent, np.inf, tokens)))
+        if child != parent:
+            cleared = _dropped(shares, child) if tokens[child] > EMPTY else shares
+            far = cuts.far[:, parent].astype(np.float64)
+            yield Idea("birth", (parent, child), _moved(cleared, parent, child, cuts.words[:, parent], far))
+
+
+def log_topics(words: Float[np.ndarray, "word topic"], topic_concentration: float) -> Float[np.ndarray, " topic"]:
+    """log p(words of a topic), φ ~ Dirichlet(η, …, η) integrated out, in nats; 0 without words."""
+    n_words, eta = len(words), topic_concentration
+    each = gammaln(words + eta).sum(0) - gammaln(words.sum(0) + n_words * eta)
+    return each + gammaln(n_words * eta) - n_words * gammaln(eta)
+
+
+def _likely_pairs(shares: TopicShares, used: np.ndarray, topic_concentration: float) -> list[tuple[int, int]]:
+    """(larger, smaller) of pairs of used topics, those whose words one topic explains best first."""
+    if len(used) < 2:
+        return []
+    first, second = (used[side] for side in closest_pairs(shares.words[:, used].T, SHORTLIST))
+    alone = log_topics(shares.words, topic_concentration)
+    joined = log_topics(shares.words[:, first] + shares.words[:, second], topic_concentration)
+    order = np.argsort(alone[first] + alone[second] - joined, kind="stable")
+    larger = shares.tokens[first] >= shares.tokens[second]
+    kept, gone = np.where(larger, first, second), np.where(larger, second, first)
+    return list(zip(kept[order].tolist(), gone[order].tolist(), strict=True))
+
+
+# ── new counts from old ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _moved(
+    shares: TopicShares, source: int, target: int, of_words: np.ndarray | float = 1.0, of_each: np.ndarray | float = 1.0
+) -> TopicShares:
+    """A share of one topic's tokens given to another: of those of each word, and of those in each document."""
+
+    def move(counts: np.ndarray, share: np.ndarray | float) -> np.ndarray:
+        out, going = counts.copy(), share * counts[:, source]
+        out[:, source] -= going
+        out[:, target] += going
+        return out
+
+    return TopicShares(move(shares.words, of_words), move(shares.in_documents, of_each))
+
+
+def _dropped(shares: TopicShares, gone: int) -> TopicShares:
+    """Without one topic's tokens."""
+    kept = np.arange(len(shares.tokens)) != gone
+    return TopicShares(shares.words * kept, shares.in_documents * kept)
+
+
+# ── cuts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def cut_topics(counts: csr_array, shares: TopicShares, topic_concentration: float) -> TopicCuts:
+    """Each topic's documents in two groups by what words of it they have.
+
+    counts: (document, word). A topic has the share θ_dk φ_kw / Σ_l θ_dl φ_lw of the tokens of word w in document d, at
+    the expected counts. Documents with less than one token of it stay.
+    """
+    (n_documents, n_words), n_topics = shares.in_documents.shape[:1] + shares.words.shape[:1], shares.words.shape[1]
+    document, word = np.repeat(np.arange(n_documents), np.diff(counts.indptr)), counts.indices
+    weights = (shares.words + topic_concentration) / (shares.tokens + n_words * topic_concentration)
+
+    def scores(topic: int) -> np.ndarray:
+        return shares.in_documents[document, topic] * weights[word, topic]
+
+    total = sum((scores(topic) for topic in range(n_topics)), np.full(len(word), TINY))  # one topic at a time: memory
+    found = TopicCuts(np.zeros(n_topics), np.zeros((n_documents, n_topics), bool), np.zeros((n_words, n_topics)))
+    for topic in range(n_topics):
+        members = np.flatnonzero(shares.in_documents[:, topic] >= 1)
+        if len(members) < 2:
+            continue
+        share = csr_array((counts.data * scores(topic) / total, word, counts.indptr), shape=counts.shape)
+        tokens = csr_array(share[members])
+        far = _two_groups(tokens, topic_concentration)
+        if 0 < far.sum() < len(far):
+            sides = _words_of_sides(tokens, far)
+            whole = sides.sum(1, keepdims=True)
+            apart = log_topics(sides, topic_concentration).sum()
+            found.gains[topic] = apart - log_topics(whole, topic_concentration)[0]
+            found.far[members, topic] = far
+            found.words[:, topic] = sides[:, 1] / np.maximum(whole[:, 0], TINY)
+    return found
+
+
+def _two_groups(tokens: csr_array, topic_concentration: float) -> Bool[np.ndarray, " document"]:
+    """Documents (document, word) on either side of where their words differ most; then, in turns, the words of both
+    groups and the group that explains each document better.
+
+    The direction is the first eigenvector of the covariance of the roots of word frequencies, whose distances are
+    Hellinger's; by power iteration from the word that varies most.
+    """
+    n_words = tokens.shape[1]
+    lengths = np.maximum(np.asarray(tokens.sum(1)).ravel(), TINY)
+    frequencies = tokens.data / np.repeat(lengths, np.diff(tokens.indptr))
+    roots = csr_array((np.sqrt(frequencies), tokens.indices, tokens.indptr), shape=tokens.shape)
+    mean = roots.T @ lengths / lengths.sum()
+    spread = roots.power(2).T @ lengths / lengths.sum() - mean**2
+    direction = (np.arange(n_words) == np.argmax(spread)).astype(np.float64)
+    along = roots @ direction - mean @ direction
+    for _ in range(CUT_STEPS):
+        direction = roots.T @ (lengths * along)
+        direction /= max(float(np.linalg.norm(direction)), TINY)
+        along = roots @ direction - mean @ direction
+    far = along > 0
+    for _ in range(CUT_STEPS):
+        words = _words_of_sides(tokens, far) + topic_concentration
+        log_words = np.log(words) - np.log(words.sum(0))
+        far = tokens @ (log_words[:, 1] - log_words[:, 0]) > 0
+    return far
+
+
+def _words_of_sides(tokens: csr_array, far: np.ndarray) -> Float[np.ndarray, "word side"]:
+    """Tokens (document, word) by word, of documents that are not far and of those that are."""
+    return tokens.T @ np.stack([~far, far], axis=1).astype(np.float64)
