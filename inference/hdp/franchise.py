@@ -169,15 +169,14 @@ def draw_tables(
     state: Franchise, unit_of: Int32[Array, " member"], uniforms: Float[Array, " member"]
 ) -> Int32[Array, " place"]:
     """m_·k: the r-th member of its part in its unit opens a table with chance α β_k / (α β_k + r), r from 0."""
-
-    def one_member(seen: Array, x: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        unit, part, uniform = x
-        opening, earlier = state.alpha * state.beta[part], seen[unit, part]
-        opens = (earlier == 0) | (uniform * (opening + earlier) < opening)
-        return seen.at[unit, part].add(1), opens
-
-    _, opens = jax.lax.scan(one_member, jnp.zeros_like(state.in_unit), (unit_of, state.assignments, uniforms))
-    return jnp.zeros_like(state.tables).at[state.assignments].add(opens.astype(jnp.int32))
+    order = jnp.lexsort((state.assignments, unit_of))  # members of one part in one unit together, in their order
+    unit, part = unit_of[order], state.assignments[order]
+    number = jnp.arange(len(order))
+    first = (number == 0) | (unit != jnp.roll(unit, 1)) | (part != jnp.roll(part, 1))
+    earlier = number - jax.lax.cummax(jnp.where(first, number, 0))
+    opening = state.alpha * state.beta[part]
+    opens = first | (uniforms[order] * (opening + earlier) < opening)
+    return jnp.zeros_like(state.tables).at[part].add(opens.astype(jnp.int32))
 
 
 def draw_weights(
