@@ -38,7 +38,7 @@ import pytest  # noqa: E402
 LONGEST = ("test_notebooks", "test_doctests")
 """Files of few and long tests go first: at the end one worker would wait for the other."""
 
-# A traced program leaves hundreds of thousands of objects that stay: looking through them again and again finds little.
+# Traced programs leave millions of objects that stay; looking through them again and again took half of the session.
 gc.set_threshold(100_000, 20, 50)
 
 

@@ -102,10 +102,7 @@ def posterior_z(sampler: Sampler, missing: bool, sweeps: int, key: int) -> np.nd
     return buffet.batch_z(samples, truth)
 
 
-CASES = [
-    *(pytest.param(s, missing, marks=() if missing else pytest.mark.slow) for s in SAMPLERS for missing in (False, True)),
-    (COMPILED, False),
-]
+CASES = [*((s, missing) for s in SAMPLERS for missing in (False, True)), (COMPILED, False)]
 
 
 @pytest.mark.parametrize(("sampler", "missing"), CASES, ids=lambda v: v.name if isinstance(v, Sampler) else str(v))
@@ -114,11 +111,7 @@ def test_chains_have_the_enumerated_posterior(sampler, missing):
     assert np.abs(posterior_z(sampler, missing, 2000 if missing else 4000, 1)).max() < Z_LIMIT
 
 
-@pytest.mark.parametrize(
-    "sampler",
-    [pytest.param(s, marks=() if s in (SAMPLERS[0], COMPILED) else pytest.mark.slow) for s in (*SAMPLERS, COMPILED)],
-    ids=lambda s: s.name,
-)
+@pytest.mark.parametrize("sampler", [*SAMPLERS, COMPILED], ids=lambda s: s.name)
 def test_enumeration_finds_planted_bugs(sampler, monkeypatch):
     sampler.plant(monkeypatch)
     assert np.abs(posterior_z(sampler, False, 4000, 1)).max() > 1.5 * Z_LIMIT
@@ -153,7 +146,6 @@ def test_particle_evidence_is_unbiased():
     assert ratio_z(ratios) < Z_LIMIT
 
 
-@pytest.mark.slow
 def test_particle_evidence_finds_a_planted_bug(monkeypatch):
     buffet.plant_in_filter(monkeypatch)
     assert ratio_z(evidence_ratios(250)) > 1.5 * Z_LIMIT

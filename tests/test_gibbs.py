@@ -180,8 +180,7 @@ def test_geweke():
     assert geweke_z(LDA, 0).max() < Z_LIMIT
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("planted", [DoubledPrior, HalvedCopies])
+@pytest.mark.parametrize("planted", [DoubledPrior, pytest.param(HalvedCopies, marks=pytest.mark.slow)])
 def test_geweke_finds_planted_bugs(planted):
     """The same test, the same sizes, a wrong sampler: it must fail, and clearly."""
     assert geweke_z(planted, 0).max() > 1.5 * Z_LIMIT

@@ -97,7 +97,6 @@ def test_the_chain_of_topics_has_the_exact_posterior():
     assert chain_z(topics, 60).max() < Z_LIMIT
 
 
-@pytest.mark.slow
 def test_the_chain_of_groups_has_the_exact_posterior(float64):
     assert chain_z(groups, 60, 800).max() < Z_LIMIT
 

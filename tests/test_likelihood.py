@@ -137,7 +137,6 @@ def test_standard_errors_cover(small, method):
     assert 0.6 < np.sqrt(np.median(np.square(z)) / stats.chi2.median(1)) < 1.5
 
 
-@pytest.mark.slow
 def test_sequential_sampler_is_consistent_and_particles_are_not(small):
     """With 9 times the samples lrs errs 3 times less (within a factor); lr stops at its bias."""
     topics, counts, exact = small

@@ -58,13 +58,7 @@ def proved_best(name: str) -> tuple[MapFeatures, int]:
     return found, feature_cap(found.log_joint, gaussian_ceiling(X, sigma_x), len(X), alpha)
 
 
-FAST = {*(f"random {seed}" for seed in range(12)), *ADVERSARIAL} - {"random 2"}
-"""Cases of the fast tier; all others, which cost most of the time, are in the slow one."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in CASES]
-)
+@pytest.mark.parametrize("name", CASES)
 def test_search_without_a_beam_is_exact(name: str):
     X, alpha, sigma_x, sigma_a = CASES[name]
     found, most = proved_best(name)
@@ -78,7 +72,6 @@ def test_search_without_a_beam_is_exact(name: str):
     assert joint(X, Z, alpha, sigma_x, sigma_a) == pytest.approx(score, abs=1e-9)
 
 
-@pytest.mark.slow
 def test_brute_force_goes_to_the_proved_cap_in_all_cases_but_those_named():
     beyond = {name for name, (X, *_) in CASES.items() if proved_best(name)[1] > MOST_ENUMERATED[len(X)]}
     assert beyond == BEYOND

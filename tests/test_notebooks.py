@@ -47,7 +47,6 @@ REDUCED = {
         "SETS, DOCUMENTS, ORDERS, ABSTRACTS, SWEEPS, INFER_SWEEPS = 2, 15, 1, 60, 5, 2\n"
         "SMALL, MAX_BRANCHES = 6, (1, 1)",
         pictures=2,
-        slow=True,
     ),
 }
 
