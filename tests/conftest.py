@@ -34,7 +34,6 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-
 LONGEST = ("test_notebooks", "test_doctests")
 """Files of few and long tests go first: at the end one worker would wait for the other."""
 
