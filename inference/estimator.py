@@ -21,16 +21,13 @@ from lvsearch.inference.meanfield import (
     MeanField,
     ascend,
     batch_bound,
-    blank_globals,
-    blank_locals,
-    blank_unit,
     cast,
     expected_statistics,
     fit_locals,
     globals_bound,
     mask_elements,
-    scattered_start,
 )
+from lvsearch.inference.meanfield_starts import blank_globals, blank_locals, blank_unit, scattered_start
 from lvsearch.inference.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
 from lvsearch.models.contract import Model, Statistics
 from lvsearch.models.families import IndicatorFamily

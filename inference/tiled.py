@@ -19,7 +19,8 @@ from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data import Batch, Dataset
-from lvsearch.inference.meanfield import Beliefs, batch_log_joint, blank_unit, settle_units, sweep_units, unit_bounds
+from lvsearch.inference.meanfield import Beliefs, batch_log_joint, settle_units, sweep_units, unit_bounds
+from lvsearch.inference.meanfield_starts import blank_unit
 from lvsearch.models.contract import Model, Statistics
 
 TILE_NUMBERS = 1 << 18

@@ -37,16 +37,8 @@ from lvsearch.inference.annotation.seeds import cluster
 from lvsearch.inference.annotation.tasks import caption_distributions, region_distributions
 from lvsearch.inference.data import Batch, Dataset
 from lvsearch.inference.estimator import GenericEstimator, beliefs_of, capacity_of, describe_units, pad_axes
-from lvsearch.inference.meanfield import (
-    batch_bound,
-    batch_statistics,
-    blank_locals,
-    cast,
-    fit_locals,
-    globals_bound,
-    scattered_start,
-    sweep_unit,
-)
+from lvsearch.inference.meanfield import batch_bound, batch_statistics, cast, fit_locals, globals_bound, sweep_unit
+from lvsearch.inference.meanfield_starts import blank_locals, scattered_start
 from lvsearch.inference.tiled import blank_tile, cut_into_tiles, gather, tile_step
 from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, DiagonalGaussian, GMMixture, Multinomial
 

@@ -13,7 +13,8 @@ from scipy.special import betaln, digamma, gammaln, logsumexp
 from lvsearch.inference.data import Batch
 from lvsearch.inference.gates import pseudo_prior
 from lvsearch.inference.gibbs import GibbsState, gibbs_sweep
-from lvsearch.inference.meanfield import batch_bound, blank_locals, fit_locals
+from lvsearch.inference.meanfield import batch_bound, fit_locals
+from lvsearch.inference.meanfield_starts import blank_locals
 from lvsearch.inference.summed_out import log_unit_summed
 from lvsearch.models import HLDA
 from lvsearch.models.contract import Site

@@ -18,7 +18,8 @@ from lvsearch.inference.hdp import HDPEstimator
 from lvsearch.inference.hdp.kernel import Collected, Seating, State, memoized_passes, naturals
 from lvsearch.inference.hdp.units import Packed, bound_at, packed_documents
 from lvsearch.inference.hdp.weights import expected_tables, refit_weights, starting_weights
-from lvsearch.inference.meanfield import MeanField, ascend, cast, resident_sweep, scattered_start
+from lvsearch.inference.meanfield import MeanField, ascend, cast, resident_sweep
+from lvsearch.inference.meanfield_starts import scattered_start
 from lvsearch.inference.packing import pack
 from lvsearch.models.hdp import HDP
 from lvsearch.models.hyperpriors import GammaPrior

@@ -11,7 +11,8 @@ from scipy.special import gammaln
 import lvsearch as lv
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.documents import documents
-from lvsearch.inference.meanfield import ascend, cast, scattered_start
+from lvsearch.inference.meanfield import ascend, cast
+from lvsearch.inference.meanfield_starts import scattered_start
 from lvsearch.inference.trees import tree_hyper
 from lvsearch.models import HLDA
 

@@ -38,10 +38,10 @@ from lvsearch.inference.meanfield import (
     fit_locals,
     globals_bound,
     resident_sweep,
-    scattered_start,
     update_globals,
     within,
 )
+from lvsearch.inference.meanfield_starts import scattered_start
 from lvsearch.inference.trees import tree_hyper
 from lvsearch.models.contract import Model
 from lvsearch.models.corr_lda import CorrLDA

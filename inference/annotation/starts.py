@@ -11,7 +11,8 @@ from lvsearch.inference.annotation.seeds import cluster
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.estimator import Estimate, beliefs_of, pad_axes
-from lvsearch.inference.meanfield import Beliefs, blank_globals, cast, update_globals
+from lvsearch.inference.meanfield import Beliefs, cast, update_globals
+from lvsearch.inference.meanfield_starts import blank_globals
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Statistics
 
