@@ -35,7 +35,6 @@ REDUCED = {
         "LAGS, ITERATIONS, SHOWN_SETS, MAX_SIZE, SWEEPS, DRAWS, DATA_SETS = 20, (1, 3), 1, 2, 60, 50, ('Galaxy',)\n"
         "DOCUMENTS, FOLDS, TOPICS, HDP_TRUNCATION, HDP_SWEEPS, SCORE_SAMPLES = 200, 1, (2, 3), 6, 3, 10",
         pictures=6,
-        slow=True,
     ),
     "ibp": Reduced(
         "SHAPES, IMAGES, BEAMS, REFINE, GIBBS_SECONDS, DRAWS = ((12, 8), (20, 10)), 40, (5,), 2, (0.5,) * 3, 1\n"
