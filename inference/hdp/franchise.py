@@ -25,8 +25,6 @@ from lvsearch.inference.collapsed_topics import draw
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.hyperpriors import GammaPrior
 
-FIRST_CAPACITY = 32
-"""Places for parts to begin with, doubled whenever a sweep needs more."""
 TINY = 1e-30
 
 Emitted = Any

@@ -6,7 +6,6 @@ Slow beside `estimator.py`, and exact as the chain grows. In float32.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,12 +14,13 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Int, Int32, Key
 
 from lvsearch.inference.collapsed_topics import Tokens, expand
-from lvsearch.inference.compiles import counted
 from lvsearch.inference.data import Dataset
-from lvsearch.inference.hdp import franchise
-from lvsearch.inference.hdp.franchise import FIRST_CAPACITY, Franchise, empty_state, widened
-from lvsearch.inference.hdp.weights import prior_mean
+from lvsearch.inference.hdp.chain import begun, by_size, next_state, resumed
+from lvsearch.inference.hdp.franchise import Franchise
 from lvsearch.models.hdp import HDP
+
+FIRST_CAPACITY = 32
+"""Places for topics to begin with, doubled whenever a sweep needs more."""
 
 
 class WordCounts(NamedTuple):
@@ -97,9 +97,8 @@ def direct_assignment(
     tokens, n_words = expand(data), data.extents["word"]
     emission = word_counts(model, tokens, n_words)
     if start is None:
-        gamma, alpha = (prior_mean(model.given(level)) for level in model.levels)
-        empty = empty_state(len(tokens.word), data.n_units, emission, FIRST_CAPACITY, gamma, alpha)
-        state = _next(model, empty, tokens, emission, jax.random.fold_in(key, 0), adding=True)
+        places = FIRST_CAPACITY
+        state = begun(model, tokens.document, data.n_units, emission, jax.random.fold_in(key, 0), places)
         occupied, gammas, alphas = [], [], []
     else:
         if not all(np.array_equal(a, b) for a, b in zip(start.tokens, tokens, strict=True)):
@@ -107,7 +106,7 @@ def direct_assignment(
         state = _continued(start, emission)
         occupied, gammas, alphas = (x.tolist() for x in (start.occupied, start.gammas, start.alphas))
     for number in range(len(occupied) + 1, len(occupied) + sweeps + 1):
-        state = _next(model, state, tokens, emission, jax.random.fold_in(key, number), adding=False)
+        state = next_state(model, state, tokens.document, emission, jax.random.fold_in(key, number))
         occupied.append(int((np.asarray(state.total) > 0).sum()))
         gammas.append(float(state.gamma))
         alphas.append(float(state.alpha))
@@ -119,45 +118,25 @@ def word_counts(model: HDP, tokens: Tokens, n_words: int) -> WordCounts:
     return WordCounts(tokens.word, np.full(n_words, model.topic_concentration, np.float32))
 
 
-def _next(
-    model: HDP, state: Franchise, tokens: Tokens, emission: WordCounts, key: Key[Array, ""], *, adding: bool
-) -> Franchise:
-    """One sweep, made again with twice as many places where it needed more."""
-    while True:
-        new = _sweep(model, state, tokens.document, emission, key, adding=adding)
-        if not bool(new.overflow):
-            return new
-        state = widened(state, emission, 2 * len(state.beta))
-
-
 def _continued(start: HDPSample, emission: WordCounts) -> Franchise:
-    n_topics, n_documents = len(start.beta), len(start.document_topic)
-    gamma, alpha = start.gammas[-1], start.alphas[-1]
-    state = empty_state(len(start.assignments), n_documents, emission, n_topics, float(gamma), float(alpha))
-    state = state._replace(
-        assignments=jnp.asarray(start.assignments),
-        in_unit=jnp.asarray(start.document_topic),
-        emitted=jnp.asarray(start.topic_word.T),
-        total=jnp.asarray(start.topic_word.sum(1).astype(np.int32)),
-        beta=jnp.asarray(start.beta, jnp.float32),
-        left=jnp.asarray(max(1 - start.beta.sum(), 0.0), jnp.float32),
+    return resumed(
+        start.assignments,
+        start.document_topic,
+        jnp.asarray(start.topic_word.T),
+        start.beta,
+        (float(start.gammas[-1]), float(start.alphas[-1])),
+        emission,
+        FIRST_CAPACITY,
     )
-    places = FIRST_CAPACITY
-    while places <= n_topics:
-        places *= 2
-    return widened(state, emission, places)
 
 
 def _sample(
     state: Franchise, tokens: Tokens, eta: float, occupied: list[int], gammas: list[float], alphas: list[float]
 ) -> HDPSample:
-    total = np.asarray(state.total)
-    order = np.argsort(-total, kind="stable")[: (total > 0).sum()]
-    rank = np.zeros(len(total), np.int32)
-    rank[order] = np.arange(len(order))
+    order, assignments = by_size(state)
     return HDPSample(
         tokens,
-        rank[np.asarray(state.assignments)],
+        assignments,
         np.asarray(state.emitted).T[order],
         np.asarray(state.in_unit)[:, order],
         np.asarray(state.beta, np.float64)[order],
@@ -166,17 +145,3 @@ def _sample(
         np.array(gammas, np.float64),
         np.array(alphas, np.float64),
     )
-
-
-@partial(jax.jit, static_argnames=("adding",))
-@counted
-def _sweep(
-    model: HDP,
-    state: Franchise,
-    document: Int32[Array | np.ndarray, " token"],
-    emission: WordCounts,
-    key: Key[Array, ""],
-    *,
-    adding: bool,
-) -> Franchise:
-    return franchise.sweep(model, state, jnp.asarray(document), emission, key, adding=adding)

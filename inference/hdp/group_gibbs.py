@@ -7,7 +7,6 @@
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,12 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float64, Int, Int32, Key
 
-from lvsearch.inference.compiles import counted
 from lvsearch.inference.data import Dataset
-from lvsearch.inference.hdp import franchise
+from lvsearch.inference.hdp.chain import begun, by_size, next_state, resumed
 from lvsearch.inference.hdp.contents import contents_of
-from lvsearch.inference.hdp.franchise import Franchise, empty_state, widened
-from lvsearch.inference.hdp.weights import prior_mean
+from lvsearch.inference.hdp.franchise import Franchise
 from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.hdp_mixture import HDPMixture, Rows
@@ -125,9 +122,7 @@ def group_direct_assignment(
     with jax.enable_x64(True):
         emission = row_emission(model, contents.members)
         if start is None:
-            gamma, alpha = (prior_mean(model.given(level)) for level in model.levels)
-            state = empty_state(len(unit_of), len(sizes), emission, FIRST_CAPACITY, gamma, alpha)
-            state = _next(model, state, unit_of, emission, jax.random.fold_in(key, 0), adding=True)
+            state = begun(model, unit_of, len(sizes), emission, jax.random.fold_in(key, 0), FIRST_CAPACITY)
         else:
             if len(start.assignments) != len(unit_of) or not np.array_equal(start.group_component.sum(1), sizes):
                 raise ValueError("got a start from other groups, expected a sample of the chain to continue")
@@ -135,7 +130,7 @@ def group_direct_assignment(
             trace = {name: list(getattr(start, name)) for name in trace}
         before = len(trace["occupied"])
         for number in range(before + 1, before + sweeps + 1):
-            state = _next(model, state, unit_of, emission, jax.random.fold_in(key, number), adding=False)
+            state = next_state(model, state, unit_of, emission, jax.random.fold_in(key, number))
             trace["occupied"].append(int((np.asarray(state.total) > 0).sum()))
             trace["gammas"].append(float(state.gamma))
             trace["alphas"].append(float(state.alpha))
@@ -151,68 +146,28 @@ def row_emission(model: HDPMixture, members: Rows) -> RowEmission:
     return RowEmission(model.components, jax.vmap(model.components.increment)(y, observed), prior)
 
 
-def _next(
-    model: HDPMixture,
-    state: Franchise,
-    unit_of: Int32[np.ndarray, " row"],
-    emission: RowEmission,
-    key: Key[Array, ""],
-    *,
-    adding: bool,
-) -> Franchise:
-    """One sweep, made again with twice as many places where it needed more."""
-    while True:
-        new = _group_sweep(model, state, unit_of, emission, key, adding=adding)
-        if not bool(new.overflow):
-            return new
-        state = widened(state, emission, 2 * len(state.beta))
-
-
-@partial(jax.jit, static_argnames=("adding",))
-@counted
-def _group_sweep(
-    model: HDPMixture,
-    state: Franchise,
-    unit_of: Int32[np.ndarray, " row"] | Array,
-    emission: RowEmission,
-    key: Key[Array, ""],
-    *,
-    adding: bool,
-) -> Franchise:
-    return franchise.sweep(model, state, jnp.asarray(unit_of), emission, key, adding=adding)
-
-
 def _continued(start: GroupsSample, emission: RowEmission) -> Franchise:
-    (n_groups, n), n_rows = start.group_component.shape, len(start.assignments)
-    state = empty_state(n_rows, n_groups, emission, n, float(start.gammas[-1]), float(start.alphas[-1]))
     natural = jax.tree.map(jnp.asarray, start.natural)
-    state = state._replace(
-        assignments=jnp.asarray(start.assignments),
-        in_unit=jnp.asarray(start.group_component),
-        emitted=RowSums(natural, log_normalisers(emission.component, natural)),
-        total=jnp.asarray(start.group_component.sum(0).astype(np.int32)),
-        beta=jnp.asarray(start.beta),
-        left=jnp.asarray(max(1 - float(start.beta.sum()), 0.0)),
+    return resumed(
+        start.assignments,
+        start.group_component,
+        RowSums(natural, log_normalisers(emission.component, natural)),
+        start.beta,
+        (float(start.gammas[-1]), float(start.alphas[-1])),
+        emission,
+        FIRST_CAPACITY,
     )
-    places = FIRST_CAPACITY
-    while places <= n:
-        places *= 2
-    return widened(state, emission, places)
 
 
 def _sample(state: Franchise, trace: dict[str, list[Any]]) -> GroupsSample:
-    total = np.asarray(state.total)
-    order = np.argsort(-total, kind="stable")[: (total > 0).sum()]
-    rank = np.zeros(len(total), np.int32)
-    rank[order] = np.arange(len(order))
-    n_rows = len(state.assignments)
+    order, assignments = by_size(state)
     return GroupsSample(
-        rank[np.asarray(state.assignments)],
+        assignments,
         np.asarray(state.in_unit)[:, order],
         np.asarray(state.beta, np.float64)[order],
         jax.tree.map(lambda leaf: np.asarray(leaf)[order], state.emitted.natural),
         np.array(trace["occupied"], np.int64),
         np.array(trace["gammas"], np.float64),
         np.array(trace["alphas"], np.float64),
-        np.array(trace["kept"], np.int64).reshape(-1, n_rows),
+        np.array(trace["kept"], np.int64).reshape(-1, len(assignments)),
     )

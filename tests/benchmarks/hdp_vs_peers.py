@@ -1,7 +1,7 @@
 """HDP topics from lvsearch, tomotopy and gensim: how good on the same held-out documents, after how long?
 
     LVSEARCH_DATA=… python tests/benchmarks/hdp_vs_peers.py --corpus cora [--truncation 100] [--seconds 20]
-        [--peers tomotopy gensim] [--samples 200] [--seed 0]
+        [--eta 0.01] [--peers tomotopy gensim] [--samples 200] [--seed 0]
 
 Every library trains in a process of its own, one after another, on 90 % of the documents; topics and α are then scored
 by one evaluator, mean-field importance sampling on the other 10 %, with one key for all: differences are paired. Words
@@ -40,12 +40,12 @@ TOTALS = (0.5, 2.0, 5.0)
 # ── one library, in a process of its own ────────────────────────────────────────────────────────────────────────────
 
 
-def tomotopy(counts: csr_array, truncation: int, seed: int, seconds: float) -> Iterator[Snapshot]:
+def tomotopy(counts: csr_array, options: argparse.Namespace) -> Iterator[Snapshot]:
     """Direct-assignment Gibbs sampling in C++, its defaults (α = γ = 0.1 to begin with, both sampled; η = 0.01)."""
     import tomotopy as tp
 
     warnings.filterwarnings("ignore", "The training result may differ even with fixed seed")
-    model = tp.HDPModel(seed=seed)
+    model = tp.HDPModel(eta=options.eta, seed=options.seed)
     for row in range(counts.shape[0]):
         span = slice(counts.indptr[row], counts.indptr[row + 1])
         words = np.repeat(counts.indices[span], counts.data[span])
@@ -63,11 +63,11 @@ def tomotopy(counts: csr_array, truncation: int, seed: int, seconds: float) -> I
         topics[:, column] = [converted.get_topic_word_dist(topic) for topic in range(converted.k)]
         alpha = np.broadcast_to(np.array(converted.alpha, np.float64), (converted.k,))
         yield Snapshot(f"{done} sweeps", done, spent, topics, alpha)
-        if spent >= seconds:
+        if spent >= options.seconds:
             return
 
 
-def gensim(counts: csr_array, truncation: int, seed: int, seconds: float) -> Iterator[Snapshot]:
+def gensim(counts: csr_array, options: argparse.Namespace) -> Iterator[Snapshot]:
     """Online variational Bayes (Wang, Paisley & Blei 2011), its defaults (150 topics, 15 in a document, η = 0.01,
     batches of 256 documents), for so many seconds; every row is a fit from scratch."""
     from gensim.models import HdpModel
@@ -77,15 +77,15 @@ def gensim(counts: csr_array, truncation: int, seed: int, seconds: float) -> Ite
         for a, b in zip(counts.indptr[:-1], counts.indptr[1:], strict=True)
     ]
     names = {word: str(word) for word in range(counts.shape[1])}
-    for limit in (seconds / 8, seconds / 2, seconds):
+    for limit in (options.seconds / 8, options.seconds / 2, options.seconds):
         began = time.perf_counter()
-        model = HdpModel(corpus, names, max_time=limit, random_state=seed)
+        model = HdpModel(corpus, names, max_time=limit, eta=options.eta, random_state=options.seed)
         spent = time.perf_counter() - began
         alpha, topics = model.hdp_to_lda()
         yield Snapshot(f"{limit:g} s allowed", len(corpus), spent, topics, np.asarray(alpha, np.float64))
 
 
-def lvsearch(counts: csr_array, truncation: int, seed: int, seconds: float) -> Iterator[Snapshot]:
+def lvsearch(counts: csr_array, options: argparse.Namespace) -> Iterator[Snapshot]:
     """The estimator of `lv.fit` with its defaults, and stopped earlier; all compiled, after a first call."""
     from lvsearch.inference.hdp import HDPEstimator, HDPSettings
     from lvsearch.inference.unit_scores import site_value
@@ -94,7 +94,7 @@ def lvsearch(counts: csr_array, truncation: int, seed: int, seconds: float) -> I
 
     def fitted(label: str, settings: HDPSettings) -> Snapshot:
         began = time.perf_counter()
-        estimate = HDPEstimator(model, data, settings).fit((truncation,), jax.random.key(seed), None)
+        estimate = HDPEstimator(model, data, settings).fit((options.truncation,), jax.random.key(options.seed), None)
         spent = time.perf_counter() - began
         alpha = model.proportions_prior(estimate.size, estimate.natural)
         topics = np.asarray(site_value(estimate, "topic_word"), np.float64)
@@ -122,7 +122,8 @@ def train(library: str, counts: csr_array, options: argparse.Namespace) -> list[
         save_npz(root / "counts.npz", counts)
         command = [sys.executable, __file__, "--library", library, "--counts", str(root / "counts.npz")]
         command += ["--folder", scratch, "--truncation", str(options.truncation), "--seed", str(options.seed)]
-        subprocess.run([*command, "--seconds", str(options.seconds)], check=True, env=dict(os.environ))
+        command += ["--seconds", str(options.seconds), "--eta", str(options.eta)]
+        subprocess.run(command, check=True, env=dict(os.environ))
         (root / "counts.npz").unlink()
         return read(root)
 
@@ -165,6 +166,7 @@ def main() -> None:
     parser.add_argument("--truncation", type=int, default=100, help="of ours")
     parser.add_argument("--peers", nargs="*", default=["tomotopy", "gensim"], choices=["tomotopy", "gensim"])
     parser.add_argument("--seconds", type=float, default=20.0, help="of a peer")
+    parser.add_argument("--eta", type=float, default=0.01, help="topic concentration of a peer; 0.01 is their default")
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--library", choices=LIBRARIES, help=argparse.SUPPRESS)
@@ -173,7 +175,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.library:
         counts = csr_array(load_npz(options.counts))
-        snapshots = LIBRARIES[options.library](counts, options.truncation, options.seed, options.seconds)
+        snapshots = LIBRARIES[options.library](counts, options)
         for number, snapshot in enumerate(snapshots):
             write(options.folder, number, snapshot)
             print(f"    {options.library:10s} {snapshot.label:22s} {snapshot.seconds:8.2f} s", flush=True)
