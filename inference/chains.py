@@ -1,0 +1,61 @@
+"""What a sampler says about itself, so that one loop runs them all and one annealer gives their evidence.
+
+A `Chain` is a path of distributions over latent states, with moves that leave each of them as it is:
+
+    π_t(state) ∝ q(state)^(1−t) p(state, data)^t,      0 ≤ t ≤ 1
+
+from a distribution q that can be drawn from (a mean-field fit, or the prior) to the posterior. The complete conditional
+of a site in an exponential family has, along the path, the natural parameter (1 − t) · q's + t · the gradient of the
+log-joint (Blei 2004, Eq. 2.18 and §2.2.1): the tempered sweep is the Gibbs sweep with one line more.
+
+States hold many independent particles at once, on an axis that the chain chooses: what is fast differs.
+"""
+
+from typing import Any, Protocol
+
+from jaxtyping import Array, Float, Int, Key
+
+State = Any
+"""A NamedTuple of arrays: `n` particles side by side."""
+
+
+class Chain(Protocol):
+    """A path from q to the posterior of one model at one size. A pytree: data and hyper-parameters are its leaves.
+
+    Every method is pure and may be traced. Log densities are in nats, float64 inside `jax.enable_x64`.
+    """
+
+    def init(self, key: Key[Array, ""], particles: int) -> State:
+        """`particles` independent draws from q."""
+        ...
+
+    def step(self, key: Key[Array, ""], state: State, temperature: Float[Array, ""], *, backward: bool) -> State:
+        """One sweep over all latents that leaves π_t as it is; `backward` visits them in the reverse order, so that
+        it is the time reversal of a forward sweep."""
+        ...
+
+    def log_ratio(self, state: State) -> Float[Array, " particle"]:
+        """log p(state, data) − log q(state)."""
+        ...
+
+    def log_density(self, state: State) -> Float[Array, " particle"]:
+        """log p(state, data), for traces."""
+        ...
+
+    def log_labelling(self, state: State) -> Float[Array, " particle"]:
+        """What the labelling of each state is worth at the end of the path: log(K! f(state) / Σ_σ f(σ state)).
+
+        q may know one labelling of the components only. For *any* positive f, Σ_state p(state, data) f / Σ_σ f(σ state)
+        is p(data) / K! exactly, since p does not change under relabelling σ: so a path from such a q ends with this
+        term. 0 where q itself does not change under relabelling.
+        """
+        ...
+
+    def relabelled(self, key: Key[Array, ""], state: State) -> State:
+        """Each state with its components in an order drawn in proportion to f(σ state): where a backward path begins.
+        The state itself where q does not change under relabelling."""
+        ...
+
+    def take(self, state: State, particles: Int[Array, " chosen"]) -> State:
+        """The named particles, in that order, with repetitions."""
+        ...
