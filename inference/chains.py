@@ -13,7 +13,7 @@ States hold many independent particles at once, on an axis that the chain choose
 
 from typing import Any, Protocol
 
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 State = Any
 """A NamedTuple of arrays: `n` particles side by side."""
@@ -25,11 +25,18 @@ class Chain(Protocol):
     Every method is pure and may be traced. Log densities are in nats, float64 inside `jax.enable_x64`.
     """
 
+    @property
+    def elements(self) -> int:
+        """Latents that one sweep of one particle draws: what a sweep costs, about."""
+        ...
+
     def init(self, key: Key[Array, ""], particles: int) -> State:
         """`particles` independent draws from q."""
         ...
 
-    def step(self, key: Key[Array, ""], state: State, temperature: Float[Array, ""], *, backward: bool) -> State:
+    def step(
+        self, key: Key[Array, ""], state: State, temperature: Float[Array, ""], backward: Bool[Array, ""]
+    ) -> State:
         """One sweep over all latents that leaves π_t as it is; `backward` visits them in the reverse order, so that
         it is the time reversal of a forward sweep."""
         ...
@@ -42,18 +49,13 @@ class Chain(Protocol):
         """log p(state, data), for traces."""
         ...
 
-    def log_labelling(self, state: State) -> Float[Array, " particle"]:
-        """What the labelling of each state is worth at the end of the path: log(K! f(state) / Σ_σ f(σ state)).
-
-        q may know one labelling of the components only. For *any* positive f, Σ_state p(state, data) f / Σ_σ f(σ state)
-        is p(data) / K! exactly, since p does not change under relabelling σ: so a path from such a q ends with this
-        term. 0 where q itself does not change under relabelling.
-        """
+    def label_scores(self, state: State) -> Float[Array, "particle component component"] | None:
+        """S such that f(σ state) = exp Σ_l S[σ(l), l] for a fixed positive f that q's labelling makes large; None where
+        q itself does not change under relabelling. See `lvsearch.inference.evidence.relabelling`."""
         ...
 
-    def relabelled(self, key: Key[Array, ""], state: State) -> State:
-        """Each state with its components in an order drawn in proportion to f(σ state): where a backward path begins.
-        The state itself where q does not change under relabelling."""
+    def relabel(self, state: State, order: Int[Array, "particle component"]) -> State:
+        """Each state with its component l called order[l]."""
         ...
 
     def take(self, state: State, particles: Int[Array, " chosen"]) -> State:

@@ -5,6 +5,8 @@ complete conditional, so a sweep is the mean-field sweep with "expected statisti
 element of c copies is c indicators with one conditional: their average is a multinomial of c divided by c. A site whose
 elements interact is sampled one slice at a time. Elements whose gate is 0 do not exist and are drawn from a
 pseudo-prior, which the conditional of the indicator that gates them counts (`gates`).
+
+Along a path π_t ∝ q^(1−t) p(·, data)^t (`Tilt`) the natural parameter of a conditional is (1−t) · q's + t · the gradient.
 """
 
 from collections.abc import Mapping
@@ -30,7 +32,16 @@ class GibbsState(NamedTuple):
     locals: tuple[dict[str, Statistics], ...]
 
 
-def _draw(key: Array, site: Site, natural: Statistics, unit: Unit | None, on: Masks) -> Statistics:
+class Tilt(NamedTuple):
+    """Where on the path from q to the posterior: the temperature t, and q's natural parameters (locals: by batch)."""
+
+    temperature: Array
+    globals: Mapping[str, Statistics]
+    locals: tuple[Mapping[str, Statistics], ...]
+
+
+def conditional_draw(key: Array, site: Site, natural: Statistics, unit: Unit | None, on: Masks) -> Statistics:
+    """A draw of the site's statistics from its family at natural parameters, 0 where elements do not exist."""
     event_mask = site.event_mask(on)
     if site.copies is None:
         sampled = site.family.sample(key, natural, event_mask)
@@ -41,11 +52,22 @@ def _draw(key: Array, site: Site, natural: Statistics, unit: Unit | None, on: Ma
 
 
 def _sample_site(
-    key: Array, site: Site, name: str, state: dict[str, Statistics], log_joint: Any, unit: Unit | None, on: Masks
+    key: Array,
+    site: Site,
+    name: str,
+    state: dict[str, Statistics],
+    log_joint: Any,
+    unit: Unit | None,
+    on: Masks,
+    tilt: tuple[Array, Statistics] | None,
 ) -> dict[str, Statistics]:
     def step(step_key: Array, s: dict[str, Statistics]) -> Statistics:
         gradient = jax.grad(lambda m: log_joint({**s, name: m}))(s[name])
-        return _draw(step_key, site, complete_conditional(site, gradient, unit), unit, on)
+        natural = complete_conditional(site, gradient, unit)
+        if tilt is not None:
+            t, reference = tilt
+            natural = jax.tree.map(lambda q, p: (1 - t) * q + t * p, reference, natural)
+        return conditional_draw(step_key, site, natural, unit, on)
 
     if site.slices is None:
         return {**state, name: step(key, state)}
@@ -78,11 +100,25 @@ def gibbs_sweep(
 
     A unit's key is folded with its id: the same draw whatever the batch.
     """
-    on = model.active(size, capacity)
+    return swept(model, key, state, batches, unit_ids, model.active(size, capacity))
+
+
+def swept(
+    model: Model,
+    key: Array,
+    state: GibbsState,
+    batches: tuple[Batch, ...],
+    unit_ids: tuple[Array | np.ndarray, ...],
+    on: Masks,
+    tilt: Tilt | None = None,
+) -> GibbsState:
+    """`gibbs_sweep`, to be traced by its caller; with `tilt`, one that leaves that place of the path as it is."""
     key_locals, key_globals = jax.random.split(key)
     sites = model.locals()
 
-    def one_unit(unit_key: Array, unit: Unit, l: dict[str, Statistics]) -> dict[str, Statistics]:
+    def one_unit(
+        unit_key: Array, unit: Unit, l: dict[str, Statistics], reference: Mapping[str, Statistics] | None
+    ) -> dict[str, Statistics]:
         exists = within(model, unit, on)
         absent = {n: pseudo_prior(n, site, l[n]) for n, site in sites.items() if site.gate is not None}
 
@@ -92,13 +128,15 @@ def gibbs_sweep(
         for position, (name, site) in enumerate(sites.items()):
             site_key = jax.random.fold_in(unit_key, position)
             log_joint = with_gated_entropy(sites, name, log_unit, absent, unit, exists)
-            l = _sample_site(site_key, site, name, l, log_joint, unit, exists)
+            own = None if tilt is None or reference is None else (tilt.temperature, reference[name])
+            l = _sample_site(site_key, site, name, l, log_joint, unit, exists, own)
         return l
 
     sampled = []
-    for batch, ids, l in zip(batches, unit_ids, state.locals, strict=True):
+    references = (None,) * len(batches) if tilt is None else tilt.locals
+    for batch, ids, l, reference in zip(batches, unit_ids, state.locals, references, strict=True):
         keys = jax.vmap(lambda i: jax.random.fold_in(key_locals, i))(ids)
-        sampled.append(jax.vmap(one_unit)(keys, batch.units, l))
+        sampled.append(jax.vmap(one_unit)(keys, batch.units, l, reference))
 
     def log_joint(g: Mapping[str, Statistics]) -> Array:
         total = model.log_prior(g, on)
@@ -109,5 +147,6 @@ def gibbs_sweep(
 
     g = state.globals
     for position, (name, site) in enumerate(model.globals().items()):
-        g = _sample_site(jax.random.fold_in(key_globals, position), site, name, g, log_joint, None, on)
+        own = None if tilt is None else (tilt.temperature, tilt.globals[name])
+        g = _sample_site(jax.random.fold_in(key_globals, position), site, name, g, log_joint, None, on, own)
     return GibbsState(g, tuple(sampled))

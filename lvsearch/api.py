@@ -19,7 +19,7 @@ from lvsearch.result import SearchResult
 from lvsearch.sizes import Size, SizePrior, as_size
 from lvsearch.storage import refuse_existing
 
-EVIDENCE = ("marginal", "plug-in")
+EVIDENCE = ("marginal", "bound", "plug-in")
 USUAL_SIZE = 64
 """What the memory plan is stated for where no largest size is set."""
 
@@ -50,14 +50,17 @@ def search(
     captions a `PairedCorpus`, or a pair (regions, captions); for models of groups of rows `Groups`, or a list with a
     matrix for every group; None for a function.
     prior: from `lv.sizes`.
-    evidence: "marginal" integrates the parameters out and answers "how many"; "plug-in" is p(data | size, θ_size) at
-    estimated parameters (Chiang & Poole), whose certified bounds need no assumption but which grows with size. A
-    function has its own: it is searched as its `nested` says.
+    evidence: "marginal" is the evidence p(data | size) itself, parameters integrated out, annealed from both sides: it
+    answers "how many". "bound" stands a mean-field lower bound in its place, plus log K! for the labellings: quick, good
+    for finding fits, and no answer, since its distance from the evidence is unknown and grows with the size. "plug-in"
+    is p(data | size, θ_size) at estimated parameters (Chiang & Poole), whose certified bounds need no assumption but
+    which grows with size. A function has its own: it is searched as its `nested` says.
 
     When it stops: max_size, the largest size to try; seconds, of this call; width, of the certified bounds in nats;
     Ctrl-C, which keeps everything done. Without any, a marginal search stops when the sizes near the mode are settled.
 
-    starts: fits of each size near the mode (default 3; plug-in 1). grow: begin a size from a smaller one's fit.
+    starts: bound: fits of each size near the mode (default 3). marginal: annealings of a size at most, each twice as long
+    as the one before (default 5). plug-in: fits of every size (default 1). grow: begin a size from a smaller one's fit.
     exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh evidence per token (per
     observed cell of a matrix) against the prior, for reproducing published figures; it is not a probability of the
     data. out: a new folder, written after every step, from which `lv.resume(out)` goes on.
@@ -87,7 +90,7 @@ def search(
     if max_size is not None:
         max_size = as_size(max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension, prior.dimension)
     if starts is None:
-        starts = 1 if evaluator.nested else 3
+        starts = 1 if evaluator.nested else 5 if evaluator.anneals else 3
     settings = SearchSettings(evidence, per_token, max_size, seed, starts, grow, exhaustive, keep)
     result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0)
     if out is not None:

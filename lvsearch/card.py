@@ -129,6 +129,16 @@ def _evidence(result: "SearchResult") -> tuple[Fact, ...]:
     )
     if not result.evaluator.nested:
         error = float(np.median(list(result.standard_errors.values())))
+        if any(visit.annealed is not None for visit in result.visits):
+            return (
+                Fact(
+                    "evidence",
+                    f"annealed{scale}: log p(data | size), parameters integrated out, from paths up and down; "
+                    f"{_annealed_error(result)}. The probabilities are estimates under these errors, not bounds",
+                ),
+                Fact("not tried", _unvisited(result)),
+                Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
+            )
         return (
             Fact(
                 "evidence",
@@ -143,6 +153,26 @@ def _evidence(result: "SearchResult") -> tuple[Fact, ...]:
     if result.prior.dimension == 1:
         kinds.append(Fact("diminishing", bounds_in_words(result, "diminishing").removeprefix("diminishing: ")))
     return (Fact("evidence", f"{plug_in}{scale}"), *kinds)
+
+
+def _annealed_error(result: "SearchResult") -> str:
+    """Standard error and ends of the best size, in words."""
+    best = next(visit for visit in result.visits if visit.size == result.best_size)
+    annealed = best.annealed
+    assert annealed is not None
+    error, low, high = (
+        value / result.evaluator.scale for value in (annealed.standard_error, annealed.lower, annealed.upper)
+    )
+    return f"of the best size {low:,.1f} to {high:,.1f} nats, standard error {error:,.2g}".replace("-", "−")
+
+
+def _unvisited(result: "SearchResult") -> str:
+    prior, share = result.unvisited
+    return (
+        f"sizes that hold {format_probability(min(prior, 1.0))} of the prior. Supposing that the evidence between and "
+        f"beyond sizes tried is no better than theirs, they hold {format_probability(min(share, 1.0))} of the posterior; "
+        "the search ends where that, with a few nats to spare, is below 0.001"
+    )
 
 
 def _held_out(result: "SearchResult", held_out: pd.DataFrame | None) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 import lvsearch.models as models
 from lvsearch import sizes
+from lvsearch.bracket import Bracket
 from lvsearch.controller import SearchSettings, SearchState
 from lvsearch.corpus import Corpus
 from lvsearch.data import Data
@@ -168,6 +169,7 @@ def _encode_visit(visit: Visit) -> dict[str, Any]:
                 "log_symmetry": trial.log_symmetry,
                 "seconds": trial.seconds,
                 "failure": trial.failure,
+                "bracket": None if trial.bracket is None else asdict(trial.bracket),
             }
             for trial in visit.trials
         ],
@@ -180,12 +182,25 @@ def _encode_visit(visit: Visit) -> dict[str, Any]:
 
 def _decode_visit(entry: Mapping[str, Any]) -> Visit:
     trials = tuple(
-        Trial(t["start"], Evidence(*t["evidence"]), t["log_symmetry"], t["seconds"], t["failure"])
+        Trial(
+            t["start"],
+            Evidence(*t["evidence"]),
+            t["log_symmetry"],
+            t["seconds"],
+            t["failure"],
+            _decode_bracket(t.get("bracket")),
+        )
         for t in entry["trials"]
     )
     replaced_by = None if entry["replaced_by"] is None else tuple(entry["replaced_by"])
     evidence = Evidence(*entry["evidence"])
     return Visit(tuple(entry["size"]), trials, evidence, entry["log_symmetry"], replaced_by, *entry["bounds"])
+
+
+def _decode_bracket(entry: Mapping[str, Any] | None) -> Bracket | None:
+    if entry is None:
+        return None
+    return Bracket(tuple(entry["forward"]), tuple(entry["backward"]), entry["steps"], entry["particles"])
 
 
 def _encode_fit(fit: Fit) -> dict[str, Any]:
@@ -195,6 +210,7 @@ def _encode_fit(fit: Fit) -> dict[str, Any]:
         "evidence": _encode_evidence(fit.evidence),
         "log_symmetry": fit.log_symmetry,
         "info": asdict(fit.info),
+        "bracket": None if fit.bracket is None else asdict(fit.bracket),
         "state": None
         if state is None
         else {
@@ -226,7 +242,8 @@ def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | Non
         low, high = entry["state"]["bounds"]
         state = Estimate(model, tuple(entry["state"]["size"]), natural, low, high, entry["state"]["passes"])
     evidence = Evidence(*entry["evidence"])
-    return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, FitInfo(**entry["info"]))
+    bracket = _decode_bracket(entry.get("bracket"))
+    return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, FitInfo(**entry["info"]), bracket)
 
 
 # ── settings and data ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,7 +4,7 @@ The order of a search depends on nothing but its settings and what it found, so 
 it had not been.
 
 Nested evidence (plug-in): the witness algorithm of Chiang & Poole; a size starts from its best witness.
-Other evidence (marginal): a doubling ladder first; then, around the sizes that cannot be told from the best, repeated
+Annealed evidence, and functions: as `racing` says. The mean-field bound: a doubling ladder first; then, around the sizes that cannot be told from the best, repeated
 fits (`starts` each) and unvisited neighbours, then a second fit of the sizes just outside, until there is nothing left
 to settle there; with `exhaustive` all the other sizes up to `max_size` follow, nearest to the best first, or, where
 fits shrink, come before that, each from the fit of the next larger one.
@@ -29,6 +29,7 @@ from lvsearch.ledger import (
     scaled,
     unvisited_neighbour,
 )
+from lvsearch.racing import next_size
 from lvsearch.sizes import Size, SizePrior
 from lvsearch.witness import WitnessSearch
 
@@ -118,6 +119,9 @@ def next_task(
     if evaluator.nested:
         size = search.next_size()
         return None if size is None else Task(size, 0, starts)
+    if evaluator.anneals or not evaluator.repeatable:
+        size = next_size(state.visits, prior, starts, settings.max_size, evaluator.scale, settings.exhaustive)
+        return None if size is None else Task(size, _n_trials(state, size), 1, warm=not evaluator.shrinks)
     if search.on_ladder:
         size = search.next_size()
         return None if size is None else Task(size, 0, 1, warm=not evaluator.shrinks)
@@ -205,7 +209,7 @@ def step(
         for trial in trials:
             visit = visit.with_trial(trial)
         visits = tuple(visit if old.size == task.size else old for old in state.visits)
-        if visit.estimate > known.estimate:
+        if visit.evidence.lower + visit.log_symmetry > known.evidence.lower + known.log_symmetry:
             kept[task.size] = best
             search = witness_search(evaluator, prior, settings, SearchState(visits))
     wanted = _worth_keeping(evaluator, prior, settings, visits, search)
@@ -271,7 +275,11 @@ def _worth_keeping(
 
 
 def _trial(fit: Fit) -> Trial:
-    return Trial(fit.info.start, fit.evidence, fit.log_symmetry, fit.info.seconds, fit.info.failure)
+    return Trial(fit.info.start, fit.evidence, fit.log_symmetry, fit.info.seconds, fit.info.failure, fit.bracket)
+
+
+def _n_trials(state: SearchState, size: Size) -> int:
+    return next((len(visit.trials) for visit in state.visits if visit.size == size), 0)
 
 
 def _stopped(state: SearchState, why: str, save: Callable[[SearchState], None]) -> SearchState:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -11,19 +11,27 @@ import numpy as np
 from jax.errors import JaxRuntimeError
 from jaxtyping import Array
 
+from lvsearch.bracket import Bracket
 from lvsearch.evidence import Evidence
 from lvsearch.fit import Fit, FitInfo
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.estimator import Estimate, Estimator, estimator
+from lvsearch.inference.evidence import anneal, effort, evidence_chain
 from lvsearch.inference.memory import Chunks, MemoryPlan, out_of_memory
 from lvsearch.models.contract import Model
 from lvsearch.sizes import Size
 
 CEILING_SLACK = 1e-9
+ANNEALING = 0x5EED
+"""What sets the key of an annealing apart from that of the fit it follows."""
 
 
 class ModelEvaluator:
-    """Fits a model to a data set: plug-in evidence p(y | s, θ_s) or marginal evidence p(y | s).
+    """Fits a model to a data set: plug-in evidence p(y | s, θ_s), or the evidence p(y | s) itself, annealed ("marginal")
+    or by its mean-field bound ("bound").
+
+    Annealed: the first trial of a size is a fit and a short annealing, every further one an annealing of twice the
+    length. The proved interval of the fit (its bound, the ceiling) is recorded beside what annealing says.
 
     Keys are folded from the seed, the size and the trial, so a fit does not depend on the order of the search; unless
     memory ran out: then every fit from there on is made in smaller chunks, and `chunks` says which.
@@ -43,11 +51,13 @@ class ModelEvaluator:
         self.plug_in = evidence == "plug-in"
         self.nested = self.plug_in and model.nested
         self.repeatable = True
+        self.anneals = evidence == "marginal"
         self.scale = scale
         self.base_model = model
         self.model = model.plug_in() if self.plug_in else model
         self.ceiling = data_ceiling(self.model, data)
         self._key = jax.random.key(seed)
+        self._data = data
         self._estimator: Estimator = estimator(self.model, data)
         if chunks is not None:
             self._estimator = self._estimator.with_chunks(chunks)
@@ -55,10 +65,10 @@ class ModelEvaluator:
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
         """One fit; a fit that is not a number carries an empty interval (nothing known) and says so in its info."""
+        if self.anneals and trial:
+            return self._annealed_again(size, trial)
         began = time.perf_counter()
-        key = self._key
-        for number in (*size, trial):
-            key = jax.random.fold_in(key, number)
+        key = self._key_of(size, trial)
         estimate = self._fit(size, key, None if start is None else start.state)
         seconds = time.perf_counter() - began
         origin = _origin(size, start)
@@ -73,13 +83,36 @@ class ModelEvaluator:
         # NumPy sums in the order of memory: in C order, as files are, a loaded fit gives the same bits as this one
         natural = jax.tree.map(lambda leaf: np.array(leaf, order="C"), estimate.natural)
         estimate = estimate._replace(natural=natural)
-        return Fit(
-            size,
-            Evidence(lower, upper),
-            self._log_symmetry(estimate),
-            estimate,
-            FitInfo(origin, seconds, estimate.passes),
+        info = FitInfo(origin, seconds, estimate.passes)
+        fit = Fit(size, Evidence(lower, upper), self._log_symmetry(estimate), estimate, info)
+        return self._annealed(fit, trial) if self.anneals else fit
+
+    def _annealed_again(self, size: Size, trial: int) -> Fit:
+        """A longer annealing of a size that was fitted before: no new fit, so nothing new is proved."""
+        info = FitInfo("prior", 0.0)
+        return self._annealed(Fit(size, Evidence(-math.inf, self.ceiling), 0.0, None, info), trial)
+
+    def _annealed(self, fit: Fit, trial: int) -> Fit:
+        """The fit with its evidence annealed; one that is not a number is a failure, and says so."""
+        began = time.perf_counter()
+        key = jax.random.fold_in(self._key_of(fit.size, trial), ANNEALING)
+        chain = evidence_chain(self.model, self._data, fit.size, fit.state)
+        work = effort(chain.elements, trial)
+        ends = anneal(chain, key, work)
+        bracket = Bracket(
+            tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), work.steps, work.islands * work.particles
         )
+        seconds = fit.info.seconds + time.perf_counter() - began
+        if not bracket.finite:
+            failure = f"the annealed evidence of size {fit.size} is not a number; it is reported, not ranked"
+            return replace(fit, info=replace(fit.info, seconds=seconds, failure=failure))
+        return replace(fit, info=replace(fit.info, seconds=seconds), bracket=bracket, log_symmetry=0.0)
+
+    def _key_of(self, size: Size, trial: int) -> Array:
+        key = self._key
+        for number in (*size, trial):
+            key = jax.random.fold_in(key, number)
+        return key
 
     @property
     def chunks(self) -> Chunks:
@@ -134,6 +167,7 @@ class FunctionEvaluator:
     ceiling: float
     nested: bool
     repeatable: bool = False
+    anneals: bool = False
     shrinks: bool = False
     scale: float = 1.0
 

@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from lvsearch.bracket import Bracket, Pooled, pooled
 from lvsearch.evidence import Evidence, Record
 from lvsearch.sizes import Size, SizePrior
 
@@ -31,10 +32,11 @@ class Trial:
     log_symmetry: float
     seconds: float
     failure: str | None = None
+    bracket: Bracket | None = None
 
     @property
     def estimate(self) -> float:
-        return self.evidence.lower + self.log_symmetry
+        return self.evidence.lower + self.log_symmetry if self.bracket is None else self.bracket.estimate
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,15 @@ class Visit:
     log_upper: float
 
     @property
+    def annealed(self) -> Pooled | None:
+        """All its brackets together; None where its evidence was not annealed."""
+        brackets = [trial.bracket for trial in self.trials if trial.bracket is not None and trial.failure is None]
+        return pooled(brackets) if brackets else None
+
+    @property
     def estimate(self) -> float:
-        return self.evidence.lower + self.log_symmetry
+        annealed = self.annealed
+        return self.evidence.lower + self.log_symmetry if annealed is None else annealed.estimate
 
     @property
     def seconds(self) -> float:
@@ -72,7 +81,8 @@ class Visit:
 
     def with_trial(self, trial: Trial) -> "Visit":
         """The visit with one more trial, its evidence the better of the two."""
-        if trial.failure is None and trial.estimate > self.estimate:
+        better = trial.evidence.lower + trial.log_symmetry > self.evidence.lower + self.log_symmetry
+        if trial.failure is None and better:
             return replace(self, trials=(*self.trials, trial), evidence=trial.evidence, log_symmetry=trial.log_symmetry)
         return replace(self, trials=(*self.trials, trial))
 
@@ -127,8 +137,11 @@ def standard_error(visit: Visit, spread: float, usual_trials: int) -> float:
     """How far a size's estimate may lie from what as many trials as usual would have given, nats.
 
     The best of n fits has the standard deviation of the largest of n normals, and with fewer trials than usual it also
-    lags behind the others. The evidence's own standard error (a function's, say) is added in quadrature.
+    lags behind the others. The evidence's own standard error (a function's, say) is added in quadrature. Annealed
+    evidence has its own and no other.
     """
+    if visit.annealed is not None:
+        return visit.annealed.standard_error
     good = max(1, sum(trial.failure is None for trial in visit.trials))
     n = min(good, len(SD_OF_BEST)) - 1
     usual = min(usual_trials, len(MEAN_OF_BEST)) - 1

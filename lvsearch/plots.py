@@ -262,7 +262,7 @@ def _evidence(result: "SearchResult", axes: "Axes") -> "Axes":
     _titles(
         axes,
         "Estimated evidence for each size",
-        f"marginal evidence ± 1 standard error; faint: every fit{beyond}"
+        f"{result.settings.evidence} evidence ± 1 standard error; faint: every trial{beyond}"
         f"{shaded if len(found.indistinguishable) > 1 else ''}\n{bounds_in_words(result, 'certified')}",
     )
     return axes

@@ -14,6 +14,8 @@ from lvsearch.bounds import Bounds
 from lvsearch.sizes import Size
 
 DRAWS = 8192  # half of them mirror images of the others
+TOGETHER = 0.95
+"""Probability that the sizes which cannot be told apart hold between them, at least."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class EstimatedPosterior:
     probability: Float[np.ndarray, " sizes"]  # mean over the errors
     probability_lower: Float[np.ndarray, " sizes"]  # 5 % quantile over the errors
     probability_upper: Float[np.ndarray, " sizes"]  # 95 % quantile
-    best: Size  # highest log p(s) + estimate
-    indistinguishable: tuple[Size, ...]  # from `best`, itself included
+    best: Size  # highest probability
+    indistinguishable: tuple[Size, ...]  # from `best`, itself included: see `estimate_posterior`
 
     def describe(self) -> str:
         best = self.sizes.index(self.best)
@@ -111,8 +113,10 @@ def estimate_posterior(
 ) -> EstimatedPosterior:
     """Average p(s | y) ∝ p(s) e^{estimate} over independent Gaussian errors of the estimates (nats).
 
-    8,192 antithetic draws with a fixed seed: the same inputs give the same numbers. Two sizes cannot be told apart
-    when their log-weights differ by at most 2 √(se² + se²). Rows are returned by increasing size.
+    8,192 antithetic draws with a fixed seed: the same inputs give the same numbers. The sizes that cannot be told apart
+    are the most probable ones that hold 95 % between them, and those whose log-weights differ from the best's by at
+    most 2 √(se² + se²): it takes probability *and* small errors to tell two sizes apart. Rows are returned by increasing
+    size.
     Raises ValueError for NaN, a negative standard error, or no size with prior mass.
     """
     _check_estimates(sizes, log_prior, estimate, standard_error)
@@ -122,11 +126,15 @@ def estimate_posterior(
     half = np.random.default_rng(0).standard_normal((DRAWS // 2, len(order)))
     probability = _softmax(weights + errors * np.concatenate([half, -half]))
     low, high = np.quantile(probability, [0.05, 0.95], axis=0)
-    best = int(np.argmax(weights))
+    mean = probability.mean(axis=0)
+    best = int(np.argmax(mean))
+    downwards = np.argsort(-mean, kind="stable")
+    needed = np.searchsorted(np.cumsum(mean[downwards]), TOGETHER * (1 - 1e-12)) + 1
     close = np.abs(weights - weights[best]) <= 2.0 * np.hypot(errors, errors[best])
+    close[downwards[:needed]] = True
     return EstimatedPosterior(
         sizes=ordered,
-        probability=probability.mean(axis=0),
+        probability=mean,
         probability_lower=low,
         probability_upper=high,
         best=ordered[best],
@@ -149,9 +157,9 @@ class PriorInfluence:
     def describe(self) -> str:
         distance = format_probability(self.total_variation)
         if not self.matters:
-            return f"the prior no longer matters: a flat one over the sizes tried moves probability {distance}"
+            return f"among the sizes tried it hardly matters: a flat one moves probability {distance}"
         modes = f"mode {_name(self.mode)}, flat {_name(self.flat_mode)}"
-        return f"the prior still matters: a flat one over the sizes tried moves probability {distance} ({modes})"
+        return f"it matters among the sizes tried: a flat one moves probability {distance} ({modes})"
 
 
 def prior_influence(

@@ -1,5 +1,6 @@
 """The result of a search: tables, the best model, predictions, pictures, and a folder to keep it in."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from lvsearch.fit import Evaluator
 from lvsearch.fitted import FittedModel, fitted
 from lvsearch.inference.estimator import unit_ceilings
 from lvsearch.ledger import Visit, near_mode, pooled_spread, record_of, scaled, standard_error
+from lvsearch.logspace import log_sum
 from lvsearch.posterior import EstimatedPosterior, PriorInfluence, estimate_posterior, posterior, prior_influence
 from lvsearch.prediction import (
     PredictionEstimate,
@@ -27,6 +29,7 @@ from lvsearch.prediction import (
     predict_per_unit,
     predict_whole_set,
 )
+from lvsearch.racing import unvisited_share
 from lvsearch.sizes import Size, SizePrior, as_size
 from lvsearch.witness import WitnessSearch
 
@@ -102,7 +105,8 @@ class SearchResult:
 
     @cached_property
     def standard_errors(self) -> Mapping[Size, float]:
-        """How far each size's estimate may be off, from the spread of repeated fits, on the scale of the search."""
+        """How far each size's estimate may be off, on the scale of the search: of annealed evidence its own standard
+        error, of bounds the spread of repeated fits."""
         repeatable, scale = self.evaluator.repeatable, self.evaluator.scale
         spread = pooled_spread(self._good) if repeatable else 0.0
         starts = self.settings.starts if repeatable else 1
@@ -131,8 +135,9 @@ class SearchResult:
 
         kind: "estimate", "certified" or "diminishing"; by default what suits the evidence. Columns: one per size
         variable, log_prior, log_evidence_lower, log_evidence_upper, standard_error, probability (estimate only),
-        probability_lower, probability_upper. Under "estimate" the two evidence columns are the estimate ± one standard
-        error and the probabilities its 5 % and 95 % points. Nats; on the scale of the search.
+        probability_lower, probability_upper. Under "estimate" the two evidence columns are the stochastic ends of
+        annealing (of bounds: the estimate ± one standard error), log_evidence stands between them, and the
+        probabilities are its 5 % and 95 % points. Nats; on the scale of the search.
 
         Raises ValueError for an unknown kind, and for "certified" under marginal evidence, where it would say nothing.
         """
@@ -177,13 +182,17 @@ class SearchResult:
         return pd.DataFrame(rows)
 
     def starts(self) -> pd.DataFrame:
-        """A row per fit: size, where it started, its lower bound, estimate (with relabellings) and seconds."""
+        """A row per trial: size, where it started, the ends and the estimate of the evidence (of bounds: with
+        relabellings), its standard error, temperatures, and seconds."""
         rows = [
             {
                 **self._size_columns(visit.size),
                 "start": trial.start,
-                "log_evidence_lower": trial.evidence.lower,
+                "log_evidence_lower": trial.evidence.lower if trial.bracket is None else trial.bracket.lower,
                 "log_evidence": trial.estimate,
+                "log_evidence_upper": np.nan if trial.bracket is None else trial.bracket.upper,
+                "standard_error": np.nan if trial.bracket is None else trial.bracket.standard_error,
+                "steps": 0 if trial.bracket is None else trial.bracket.steps,
                 "seconds": trial.seconds,
                 "failure": trial.failure or "",
             }
@@ -196,11 +205,22 @@ class SearchResult:
 
     @property
     def best_size(self) -> Size:
-        """The most probable size: largest prior times (estimated) evidence."""
+        """The most probable size: largest prior times evidence; averaged over errors where evidence is estimated."""
         self._require_good()
+        if not self.evaluator.nested:
+            return self.estimated.best
         settings, evaluator = self.settings, self.evaluator
         near = near_mode(self.visits, self.prior, settings.starts, evaluator.scale, evaluator.repeatable)
         return near[0].size
+
+    @cached_property
+    def unvisited(self) -> tuple[float, float]:
+        """What sizes up to the largest allowed that were not tried hold: of the prior, and about how much of the
+        posterior if the evidence runs between and beyond those tried as `racing` supposes, without slack."""
+        evaluator, most = self.evaluator, self.settings.max_size
+        tried = log_sum([self.prior.log_pmf(visit.size) for visit in self.visits])
+        share = unvisited_share(self.visits, self.prior, most, evaluator.scale)
+        return max(0.0, -math.expm1(min(0.0, tried))), share
 
     @property
     def best(self) -> FittedModel:
@@ -348,13 +368,18 @@ class SearchResult:
         found, by_size = self.estimated, {visit.size: visit for visit in self._good}
         rows = []
         for row, size in enumerate(found.sizes):
-            estimate, error = by_size[size].estimate / self.evaluator.scale, self.standard_errors[size]
+            scale, annealed = self.evaluator.scale, by_size[size].annealed
+            estimate, error = by_size[size].estimate / scale, self.standard_errors[size]
+            low, high = estimate - error, estimate + error
+            if annealed is not None:
+                low, high = min(annealed.lower / scale, estimate), max(annealed.upper / scale, estimate)
             rows.append(
                 {
                     **self._size_columns(size),
                     "log_prior": self.prior.log_pmf(size),
-                    "log_evidence_lower": estimate - error,
-                    "log_evidence_upper": estimate + error,
+                    "log_evidence_lower": low,
+                    "log_evidence": estimate,
+                    "log_evidence_upper": high,
                     "standard_error": error,
                     "probability": found.probability[row],
                     "probability_lower": found.probability_lower[row],

@@ -61,13 +61,30 @@ def kind_of(result: "SearchResult", kind: str | None) -> str:
     return kind
 
 
+HIDDEN = 0.05
+"""What sizes not tried may hold of the posterior before the headline says so."""
+
+
 def best_estimate(result: "SearchResult") -> str:
-    """The answer of an estimated posterior, in one sentence without a full stop."""
+    """The answer of an estimated posterior, in one sentence without a full stop.
+
+    A search that did not finish says so first, and one whose answer the largest size allowed decides says that it is
+    still rising there.
+    """
     found = result.estimated
-    best = size_in_words(result, found.best)
-    if len(found.indistinguishable) > 1:
-        return f"{best} is most probable; {sizes_in_words(found.indistinguishable)} cannot be told apart"
-    return f"{best} is most probable, apart from every other size tried"
+    best, allowed = size_in_words(result, found.best), result.settings.max_size
+    largest = max(visit.size for visit in result.visits)
+    unfinished = result.state.stopped not in (None, "finished")
+    start = f"unfinished ({result.state.stopped}): " if unfinished else ""
+    many = len(found.indistinguishable) > 1
+    together = f"; {sizes_in_words(found.indistinguishable)} cannot be told apart" if many else ""
+    if found.best == allowed or (unfinished and found.best == largest and max(largest) > 1):
+        return f"{start}still rising at {best}, the largest {'allowed' if found.best == allowed else 'tried'}{together}"
+    if many:
+        return f"{start}{best} is most probable{together}"
+    prior, posterior = result.unvisited
+    hidden = f"; sizes not tried hold {format_probability(prior)} of the prior" if posterior > HIDDEN else ""
+    return f"{start}{best} is most probable, apart from every other size tried{hidden}"
 
 
 def answer(result: "SearchResult") -> str:

@@ -1,0 +1,25 @@
+"""The evidence p(data | size) itself: annealed from a fit or the prior to the posterior, and back."""
+
+from lvsearch.inference.evidence.annealing import Annealed, Profile, backward, forward, pilot, schedule
+from lvsearch.inference.evidence.dispatch import Effort, TwoSided, anneal, effort, evidence_chain
+from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat_chain
+from lvsearch.inference.evidence.topics import CollapsedTopics, collapsed_topics
+
+__all__ = [
+    "Annealed",
+    "CollapsedTopics",
+    "Effort",
+    "GenericChain",
+    "Profile",
+    "TwoSided",
+    "anneal",
+    "backward",
+    "collapsed_topics",
+    "effort",
+    "evidence_chain",
+    "fitted_chain",
+    "flat_chain",
+    "forward",
+    "pilot",
+    "schedule",
+]

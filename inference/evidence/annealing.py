@@ -1,0 +1,283 @@
+"""Annealing a chain from q to the posterior and back: sequential Monte Carlo, in both directions.
+
+Along temperatures 0 = t_0 < … < t_n = 1 a population of particles is weighted by
+
+    log w += (t_j − t_{j−1}) (log p(state, data) − log q(state)),      state ~ π_{t_{j−1}}
+
+and moved by a sweep that leaves π_{t_j} as it is (Neal 2001; Jarzynski 1997). Particles are resampled inside *islands*
+that never meet, systematically, whenever an island's effective sample size falls below half of it (Del Moral, Doucet &
+Jasra 2006).
+
+What is exact. Forward, from draws of q: each island's p̂ has E[p̂] = p(data), whatever the number of particles, steps or
+sweeps, as long as the temperatures were fixed beforehand. So log p̂ is low on average, and by Markov's inequality exceeds
+log p(data) by more than c nats with probability at most e^−c. Backward, from draws of the posterior: the same for
+1/p(data), so −log p̂ is high on average (Grosse, Ghahramani & Adams 2015).
+What is assumed. Backward paths of simulated data may begin at the true latents, which *are* a draw of the posterior. On
+real data they begin where the forward ones ended, which is one only as far as these have converged.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Float64, Int, Key
+
+from lvsearch.inference.chains import Chain, State
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.evidence.relabelling import draw_orders, log_labelling
+
+CHUNK = 16
+"""Temperatures in one call of the compiled program."""
+CONDITIONAL_ESS = 0.5
+"""What a pilot's step leaves of the effective sample size: about one nat of standard deviation a step."""
+MOST_PILOT_STEPS = 400
+
+
+class Population(NamedTuple):
+    """Particles on their way, island after island.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `state` | | of all particles |
+    | `log_weight` | (particle,) | since the island was last resampled |
+    | `log_total` | (island,) | log of the average weight up to there |
+    """
+
+    state: State
+    log_weight: Float[Array | np.ndarray, " particle"]
+    log_total: Float[Array | np.ndarray, " island"]
+
+
+class Profile(NamedTuple):
+    """log p − log q at each temperature, over all particles: mean and standard deviation, nats."""
+
+    temperature: Float64[np.ndarray, " step"]
+    mean: Float64[np.ndarray, " step"]
+    deviation: Float64[np.ndarray, " step"]
+
+
+class Annealed(NamedTuple):
+    """Where an annealing ended.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `log_evidence` | (island,) | forward: log p̂; backward: −log of the estimate of 1/p; nats |
+    | `state` | | of all particles, equally weighted (resampled inside islands) |
+    | `profile` | | along the way |
+    """
+
+    log_evidence: Float64[np.ndarray, " island"]
+    state: State
+    profile: Profile
+
+
+def forward(
+    chain: Chain,
+    key: Key[Array, ""],
+    temperatures: Float64[np.ndarray, " step"],
+    *,
+    islands: int,
+    particles: int,
+) -> Annealed:
+    """From draws of q to the posterior. temperatures: 0 < t_1 < … ≤ 1, the last one 1. particles: in each island."""
+    key_init, key_path, key_end = jax.random.split(key, 3)
+    with jax.enable_x64(True):
+        population = _started(_init(chain, key_init, particles=islands * particles), islands, particles)
+        before = np.concatenate([[0.0], temperatures])
+        population, profile = _along(
+            chain, key_path, population, before, np.append(np.diff(before), 0.0), islands=islands, backward=False
+        )
+        scores = _label_scores(chain, population.state)
+        if scores is not None:
+            worth = log_labelling(np.asarray(scores))
+            population = population._replace(log_weight=np.asarray(population.log_weight) + worth)
+        return _ended(chain, key_end, population, profile, islands=islands, sign=1.0)
+
+
+def backward(
+    chain: Chain, key: Key[Array, ""], state: State, temperatures: Float64[np.ndarray, " step"], *, islands: int
+) -> Annealed:
+    """From draws of the posterior to q: `state` holds all islands' particles. temperatures: as for `forward`."""
+    key_labels, key_path, key_end = jax.random.split(key, 3)
+    with jax.enable_x64(True):
+        scores = _label_scores(chain, state)
+        worth = 0.0
+        if scores is not None:
+            order = draw_orders(np.asarray(scores), generator(key_labels))
+            state = _relabel(chain, state, order)
+            worth = -log_labelling(np.asarray(_label_scores(chain, state)))
+        particles = _n_particles(chain, state) // islands
+        population = _started(state, islands, particles)
+        population = population._replace(log_weight=population.log_weight + worth)
+        before = np.concatenate([[0.0], temperatures])
+        population, profile = _along(
+            chain, key_path, population, temperatures[::-1], np.diff(before[::-1]), islands=islands, backward=True
+        )
+        return _ended(chain, key_end, population, profile, islands=islands, sign=-1.0)
+
+
+def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, most: int = MOST_PILOT_STEPS) -> Profile:
+    """One cheap forward run that chooses its own temperatures: every step leaves half of the effective sample size.
+
+    Its temperatures, refined by `schedule`, are fixed beforehand for the runs that count. As many particles as those
+    have, so that one program serves both; the step is chosen from all of them together.
+    """
+    key_init, key_path = jax.random.split(key)
+    with jax.enable_x64(True):
+        population = _started(_init(chain, key_init, particles=islands * particles), islands, particles)
+        ratio = np.asarray(_log_ratio(chain, population.state))
+        t, visited = 0.0, []
+        while t < 1.0 and len(visited) < most:
+            visited.append((t, ratio.mean(), ratio.std()))
+            after = 1.0 if len(visited) == most else _next_temperature(ratio, t)
+            population, _ = _along(
+                chain,
+                jax.random.fold_in(key_path, len(visited)),
+                population._replace(log_weight=np.asarray(population.log_weight) + (after - t) * ratio),
+                np.array([after]),
+                np.zeros(1),
+                islands=islands,
+                backward=False,
+                always_resample=True,
+            )
+            ratio, t = np.asarray(_log_ratio(chain, population.state)), after
+        visited.append((1.0, ratio.mean(), ratio.std()))
+    return Profile(*np.array(visited, np.float64).T)
+
+
+def schedule(profile: Profile, steps: int) -> Float64[np.ndarray, " step"]:
+    """`steps` temperatures up to 1 that are as dense, relative to each other, as those of a pilot."""
+    known = profile.temperature
+    return np.interp(np.linspace(0, len(known) - 1, steps + 1)[1:], np.arange(len(known)), known)
+
+
+def generator(key: Key[Array, ""]) -> np.random.Generator:
+    """NumPy's generator seeded by the bits of a JAX key: the same key, the same numbers."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+
+
+# ── the path ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _started(state: State, islands: int, particles: int) -> Population:
+    return Population(state, np.zeros(islands * particles), np.zeros(islands))
+
+
+def _along(
+    chain: Chain,
+    key: Key[Array, ""],
+    population: Population,
+    temperatures: Float64[np.ndarray, " step"],
+    increments: Float64[np.ndarray, " step"],
+    *,
+    islands: int,
+    backward: bool,
+    always_resample: bool = False,
+) -> tuple[Population, Profile]:
+    """At each temperature: a sweep, then the weight of the way to the next one."""
+    visited = []
+    for first in range(0, len(temperatures), CHUNK):
+        n = min(CHUNK, len(temperatures) - first)
+        chunk = np.zeros((2, CHUNK))
+        chunk[:, :n] = temperatures[first : first + n], increments[first : first + n]
+        population, seen = _advance(
+            chain,
+            jax.random.fold_in(key, first),
+            population,
+            chunk,
+            np.int32(n),
+            np.bool_(backward),
+            np.bool_(always_resample),
+            islands=islands,
+        )
+        visited.append(np.asarray(seen)[:, :n])
+    mean, deviation = np.concatenate(visited, axis=1)
+    return population, Profile(np.asarray(temperatures, np.float64), mean, deviation)
+
+
+@partial(jax.jit, static_argnames=("islands",))
+@counted
+def _advance(
+    chain: Chain,
+    key: Key[Array, ""],
+    population: Population,
+    chunk: Float[Array, "two chunk"],
+    n: Int[Array, ""],
+    backward: Bool[Array, ""],
+    always_resample: Bool[Array, ""],
+    *,
+    islands: int,
+) -> tuple[Population, Float[Array, "two chunk"]]:
+    def one(index: Array, carry: tuple[Population, Array]) -> tuple[Population, Array]:
+        population, seen = carry
+        key_resample, key_step = jax.random.split(jax.random.fold_in(key, index))
+        population = _resampled(chain, key_resample, population, islands, jnp.where(always_resample, jnp.inf, 0.5))
+        state = chain.step(key_step, population.state, chunk[0, index], backward)
+        ratio = chain.log_ratio(state)
+        seen = seen.at[:, index].set(jnp.stack([ratio.mean(), ratio.std()]))
+        return Population(state, population.log_weight + chunk[1, index] * ratio, population.log_total), seen
+
+    return jax.lax.fori_loop(0, n, one, (population, jnp.zeros((2, CHUNK))))
+
+
+def _resampled(chain: Chain, key: Array, population: Population, islands: int, least: Any) -> Population:
+    """Systematic resampling of the islands whose effective sample size is below `least` of their particles."""
+    weights = jnp.asarray(population.log_weight).reshape(islands, -1)
+    particles = weights.shape[1]
+    share = jax.nn.softmax(weights, axis=1)
+    poor = 1.0 / (share**2).sum(1) < least * particles
+    ends = jnp.cumsum(share, axis=1)
+    places = (jnp.arange(particles) + jax.random.uniform(key, (islands, 1))) / particles
+    chosen = jax.vmap(partial(jnp.searchsorted, side="right"))(ends, places * ends[:, -1:])
+    chosen = jnp.where(poor[:, None], jnp.minimum(chosen, particles - 1), jnp.arange(particles))
+    flat = (chosen + particles * jnp.arange(islands)[:, None]).ravel()
+    average = jax.scipy.special.logsumexp(weights, axis=1) - jnp.log(particles)
+    return Population(
+        jax.lax.cond(poor.any(), lambda s: chain.take(s, flat), lambda s: s, population.state),
+        jnp.where(poor[:, None], 0.0, weights).ravel(),
+        population.log_total + jnp.where(poor, average, 0.0),
+    )
+
+
+_resample_all = partial(jax.jit, static_argnames=("islands",))(
+    lambda chain, key, population, *, islands: _resampled(chain, key, population, islands, jnp.inf)
+)
+
+
+def _ended(
+    chain: Chain, key: Array, population: Population, profile: Profile, *, islands: int, sign: float
+) -> Annealed:
+    population = _resample_all(chain, key, population, islands=islands)
+    return Annealed(sign * np.asarray(population.log_total, np.float64), population.state, profile)
+
+
+@partial(jax.jit, static_argnames=("particles",))
+def _init(chain: Chain, key: Array, *, particles: int) -> State:
+    return chain.init(key, particles)
+
+
+_log_ratio = jax.jit(lambda chain, state: chain.log_ratio(state))
+_label_scores = jax.jit(lambda chain, state: chain.label_scores(state))
+_relabel = jax.jit(lambda chain, state, order: chain.relabel(state, order))
+
+
+def _n_particles(chain: Chain, state: State) -> int:
+    return jax.eval_shape(chain.log_ratio, state).shape[0]
+
+
+def _next_temperature(ratio: np.ndarray, t: float) -> float:
+    """The temperature at which one step leaves `CONDITIONAL_ESS` of equally weighted particles; at most 1."""
+
+    def left(step: float) -> float:
+        weight = np.exp(step * (ratio - ratio.max()))
+        return float(weight.sum() ** 2 / (weight**2).sum() / len(ratio))
+
+    low, high = 0.0, 1.0 - t
+    if left(high) >= CONDITIONAL_ESS:
+        return 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if left(middle) > CONDITIONAL_ESS else (low, middle)
+    return t + high

@@ -1,0 +1,293 @@
+"""Any model on a path from a q of independent sites to its posterior: the oracle of every faster chain.
+
+With q = Π_site Π_element q(element), each factor in its site's family at natural parameter λ, the complete conditional of
+a site under π_t ∝ q^(1−t) p(·, data)^t is in that family too, at
+
+    (1 − t) λ + t ∂ log-joint / ∂ t(site) / copies                                        (Blei 2004, Eq. 2.18)
+
+so the tempered sweep is the sweep of `gibbs` with one line more. q is either *flat*, what the priors alone say of each
+site, which is symmetric in the components and covers everything (for little data), or a mean-field fit, which is near
+the posterior and knows one labelling.
+
+Sweeps visit sites in the model's order in both directions, so a backward path is not the exact time reversal of a
+forward one; each is a valid annealing of its own.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.gibbs import GibbsState, Tilt, conditional_draw, swept
+from lvsearch.inference.meanfield import cast, expected_statistics, local_lengths, within
+from lvsearch.inference.meanfield_starts import blank_globals
+from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
+from lvsearch.models.exponential.family import inner
+from lvsearch.models.families import IndicatorFamily, zero_statistics
+
+PRIOR_SWEEPS = 5
+
+
+class GenericChain(eqx.Module):
+    """The chain of one model, data set and size. States are `GibbsState`s, particles on the first axis.
+
+    | field | meaning |
+    |---|---|
+    | `model`, `batches`, `unit_ids`, `size` | what is sampled; `size` is traced |
+    | `globals`, `locals` | λ of q: site -> natural parameters; locals of each batch, units leading |
+    | `sharpness` | f = q(globals)^sharpness in `label_scores`; 0 where q is symmetric |
+    | `size_axis` | the axis whose entries are exchangeable; None where none is, or q is symmetric |
+    """
+
+    model: Model
+    batches: tuple[Batch, ...]
+    unit_ids: tuple[Int[np.ndarray, " _"], ...]
+    size: tuple[Any, ...]
+    globals: dict[str, Statistics]
+    locals: tuple[dict[str, Statistics], ...]
+    sharpness: np.ndarray
+    capacity: tuple[int, ...] = eqx.field(static=True)
+    size_axis: str | None = eqx.field(static=True)
+
+    @property
+    def elements(self) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves((self.globals, self.locals)))
+
+    def init(self, key: Key[Array, ""], particles: int) -> GibbsState:
+        return jax.vmap(self._drawn)(jax.random.split(key, particles))
+
+    def step(
+        self, key: Key[Array, ""], state: GibbsState, temperature: Float[Array, ""], backward: Bool[Array, ""]
+    ) -> GibbsState:
+        del backward  # see above
+        keys = jax.random.split(key, len(jax.tree.leaves(state)[0]))
+        on = self.model.active(self.size, self.capacity)
+
+        def one(particle_key: Array, s: GibbsState) -> GibbsState:
+            tilt = Tilt(temperature, self.globals, self.locals)
+            return swept(self.model, particle_key, s, self.batches, self.unit_ids, on, tilt)
+
+        return jax.vmap(one)(keys, state)
+
+    def log_ratio(self, state: GibbsState) -> Float[Array, " particle"]:
+        return self.log_density(state) - jax.vmap(self._log_q)(state)
+
+    def log_density(self, state: GibbsState) -> Float[Array, " particle"]:
+        return jax.vmap(self._log_joint)(state)
+
+    def label_scores(self, state: GibbsState) -> Float[Array, "particle component component"] | None:
+        """S[k, l] = sharpness · log q(component k = the state's component l), over the global sites."""
+        axis = self.size_axis
+        if axis is None:
+            return None
+        on = self.model.active(self.size, self.capacity)
+        exists = on[axis]
+
+        def one(g: dict[str, Statistics]) -> Array:
+            total = jnp.zeros((len(exists), len(exists)))
+            for name, site in self.model.globals().items():
+                if axis not in site.element_axes:
+                    continue
+                place = site.element_axes.index(axis)
+
+                def moved(leaf: Array, place: int = place) -> Array:
+                    return jnp.moveaxis(leaf, place, 0)
+
+                natural, statistics = (jax.tree.map(moved, each[name]) for each in (self.globals, g))
+                pairs = jax.vmap(lambda eta: jax.vmap(lambda t: _log_density(site, eta, t, on).sum())(statistics))
+                total = total + pairs(natural)
+            return total
+
+        both = exists[:, None] & exists
+        scores = self.sharpness * jax.vmap(one)(state.globals)
+        return jnp.where(both, scores, jnp.where(jnp.eye(len(exists), dtype=bool), 0.0, -jnp.inf))
+
+    def relabel(self, state: GibbsState, order: Int[Array, "particle component"]) -> GibbsState:
+        def one(s: GibbsState, new: Array) -> GibbsState:
+            old = jnp.argsort(new)  # component new[l] is what component l was
+
+            def moved(site: Site, statistics: Statistics, leading: int) -> Statistics:
+                def leaf_moved(leaf: Array) -> Array:
+                    for place, name in enumerate(site.axes):
+                        if name == self.size_axis and place + leading < leaf.ndim:
+                            leaf = jnp.take(leaf, old, axis=place + leading)
+                    return leaf
+
+                return jax.tree.map(leaf_moved, statistics)
+
+            g = {name: moved(site, s.globals[name], 0) for name, site in self.model.globals().items()}
+            sites = self.model.locals()
+            return GibbsState(g, tuple({name: moved(sites[name], l[name], 1) for name in l} for l in s.locals))
+
+        return jax.vmap(one)(state, order)
+
+    def take(self, state: GibbsState, particles: Int[Array, " chosen"]) -> GibbsState:
+        return jax.tree.map(lambda leaf: leaf[particles], state)
+
+    # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _log_joint(self, state: GibbsState) -> Float[Array, ""]:
+        on = self.model.active(self.size, self.capacity)
+        total = self.model.log_prior(state.globals, on)
+        for batch, l in zip(self.batches, state.locals, strict=True):
+            per_unit = jax.vmap(
+                lambda unit, lu: self.model.log_unit(state.globals, lu, unit, within(self.model, unit, on))
+            )(batch.units, l)
+            total = total + jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
+        return total
+
+    def _log_q(self, state: GibbsState) -> Float[Array, ""]:
+        on = self.model.active(self.size, self.capacity)
+        total = sum(
+            _log_density(site, self.globals[name], state.globals[name], on).sum()
+            for name, site in self.model.globals().items()
+        )
+        for batch, natural, l in zip(self.batches, self.locals, state.locals, strict=True):
+
+            def one_unit(unit: Unit, eta: dict[str, Statistics], lu: dict[str, Statistics]) -> Array:
+                exists = within(self.model, unit, on)
+                log_q = jnp.zeros(())
+                for name, site in self.model.locals().items():
+                    density = _log_density(site, eta[name], lu[name], exists)
+                    log_q = log_q + (density if site.copies is None else site.copies(unit) * density).sum()
+                return log_q
+
+            per_unit = jax.vmap(one_unit)(batch.units, natural, l)
+            total = total + jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
+        return total
+
+    def _drawn(self, key: Key[Array, ""]) -> GibbsState:
+        on = self.model.active(self.size, self.capacity)
+        key_globals, key_locals = jax.random.split(key)
+        g = {
+            name: conditional_draw(jax.random.fold_in(key_globals, place), site, self.globals[name], None, on)
+            for place, (name, site) in enumerate(self.model.globals().items())
+        }
+
+        def one_unit(unit: Unit, unit_id: Array, natural: dict[str, Statistics]) -> dict[str, Statistics]:
+            exists, unit_key = within(self.model, unit, on), jax.random.fold_in(key_locals, unit_id)
+            return {
+                name: conditional_draw(jax.random.fold_in(unit_key, place), site, natural[name], unit, exists)
+                for place, (name, site) in enumerate(self.model.locals().items())
+            }
+
+        drawn = [
+            jax.vmap(one_unit)(batch.units, ids, natural)
+            for batch, ids, natural in zip(self.batches, self.unit_ids, self.locals, strict=True)
+        ]
+        return GibbsState(g, tuple(drawn))
+
+
+def _log_density(site: Site, natural: Statistics, statistics: Statistics, on: Masks) -> Float[Array, "..."]:
+    """log q of each element at its statistics, 0 where it does not exist; one copy's, where it has several."""
+    mask = site.event_mask(on)
+    log = inner(site.family, natural, statistics, mask) - site.family.log_normaliser(natural, mask)
+    exists = site.element_mask(on, len(site.element_axes))
+    return log if exists is None or exists.ndim != log.ndim else jnp.where(exists, log, 0.0)
+
+
+def flat_chain(model: Model, data: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]) -> GenericChain:
+    """From what the priors alone say. ValueError for a model with gated elements or point estimates.
+
+    Globals: mean field on the prior, which is exact where its sites are independent. Indicators: every entry alike.
+    Other locals: what `log_unit` says of them with the globals at those means and no indicators.
+    """
+    _check(model)
+    with jax.enable_x64(True):
+        batches = cast(data, np.float64).batches
+        natural, mean = _flat_globals(model, data.extents, size, capacity)
+        locals_ = tuple(_flat_locals(model, mean, batch, size, capacity=capacity) for batch in batches)
+    return _chain(model, data, size, capacity, natural, locals_, 0.0, None)
+
+
+def fitted_chain(
+    model: Model,
+    data: Dataset,
+    size: tuple[int, ...],
+    capacity: tuple[int, ...],
+    globals_: Mapping[str, Statistics],
+    locals_: tuple[Mapping[str, Statistics], ...],
+    size_axis: str | None,
+) -> GenericChain:
+    """From a mean-field fit: natural parameters of its globals (padded to the capacity) and of each batch's locals.
+
+    size_axis: whose entries are exchangeable under the model's priors; None where they are not. Errors as above.
+    """
+    _check(model)
+    sharpness = min(1.0, 10.0 * size[0] / max(1, data.n_units))
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (dict(globals_), tuple(map(dict, locals_))))
+    return _chain(model, data, size, capacity, *wide, sharpness, size_axis)
+
+
+def _chain(
+    model: Model,
+    data: Dataset,
+    size: tuple[int, ...],
+    capacity: tuple[int, ...],
+    natural: dict[str, Statistics],
+    locals_: tuple[dict[str, Statistics], ...],
+    sharpness: float,
+    size_axis: str | None,
+) -> GenericChain:
+    batches = cast(data, np.float64).batches
+    traced = tuple(np.int32(n) for n in size)
+    return GenericChain(
+        model, batches, data.unit_ids, traced, natural, locals_, np.asarray(sharpness), capacity, size_axis
+    )
+
+
+def _check(model: Model) -> None:
+    sites = {**model.globals(), **model.locals()}
+    if any(site.gate is not None for site in sites.values()):
+        raise ValueError(
+            f"{type(model).__name__} has elements that exist only on the chosen path: its evidence cannot be annealed "
+            "by the generic chain; sample it instead"
+        )
+
+
+@eqx.filter_jit
+def _flat_globals(
+    model: Model, extents: Mapping[str, int], size: tuple[int, ...], capacity: tuple[int, ...]
+) -> tuple[dict[str, Statistics], dict[str, Statistics]]:
+    on = model.active(size, capacity)
+    natural, mean = blank_globals(model, extents, size, capacity, np.float64)
+    natural, mean = dict(natural), dict(mean)
+    sites = sorted(model.globals().items(), key=lambda entry: len(entry[1].axes))  # scales before what they scale
+    for _ in range(PRIOR_SWEEPS):
+        for name, site in sites:
+            gradient = jax.grad(lambda m, n=name: model.log_prior({**mean, n: m}, on))(mean[name])
+            natural[name] = gradient
+            mean[name] = expected_statistics(site, gradient, on)
+    return natural, mean
+
+
+@eqx.filter_jit
+def _flat_locals(
+    model: Model,
+    g: Mapping[str, Statistics],
+    batch: Batch,
+    size: tuple[int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> dict[str, Statistics]:
+    on = model.active(size, capacity)
+
+    def one(unit: Unit) -> dict[str, Statistics]:
+        exists, sites = within(model, unit, on), model.locals()
+        lengths = local_lengths(model, unit, on)
+        blank = {
+            n: zero_statistics(s.family, tuple(lengths[axis] for axis in s.axes), np.float64) for n, s in sites.items()
+        }
+        natural = dict(blank)
+        for name, site in sites.items():
+            if not isinstance(site.family, IndicatorFamily):
+                gradient = jax.grad(lambda m, n=name: model.log_unit(g, {**blank, n: m}, unit, exists))(blank[name])
+                natural[name] = gradient
+        return natural
+
+    return jax.vmap(one)(batch.units)

@@ -1,0 +1,136 @@
+"""Relabellings, measured: what the labelling of a state is worth, and drawing one.
+
+A model whose K components are exchangeable has p(σ state, data) = p(state, data) for all K! relabellings σ, while a fit
+q knows one of them. For *any* positive function f,
+
+    Σ_state p(state, data) f(state) / Σ_σ f(σ state) = p(data) / K!      exactly,
+
+since averaging the left side over relabelled states replaces f by its own sum. So an annealing that ends with the term
+log(K! f(state) / Σ_σ f(σ state)) is unbiased for p(data) whether or not the particles found other labellings: it is
+log K! where they all kept q's, 0 where components are as good as interchanged, and between the two where it lies there.
+
+With f(σ state) = exp Σ_l S[σ(l), l] the sum is a permanent. After scaling to a doubly stochastic matrix it falls apart
+into few small blocks, components that cannot be told from each other; each is summed exactly, over subsets of its rows.
+"""
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+from scipy.special import gammaln
+
+NEGLIGIBLE = 1e-14
+"""Entries of a doubly stochastic matrix that are no longer counted."""
+LARGEST_BLOCK = 14
+"""Components of one block that are summed exactly, 2^14 subsets; larger blocks are sampled."""
+DRAWS = 2000
+
+
+def log_labelling(scores: Float[np.ndarray, "particle k k"]) -> Float[np.ndarray, " particle"]:
+    """log(K! f(state) / Σ_σ f(σ state)) of each particle, nats.
+
+    A component that does not exist has −∞ off the diagonal and is not counted among the K.
+    """
+    n_components = max(1, int((np.isfinite(scores[0]).sum(0) > 1).sum()))
+    own = np.trace(scores, axis1=1, axis2=2)
+    return gammaln(n_components + 1) + own - np.array([log_permanent(each) for each in scores])
+
+
+def draw_orders(scores: Float[np.ndarray, "particle k k"], rng: np.random.Generator) -> Int[np.ndarray, "particle k"]:
+    """For each particle a relabelling σ drawn in proportion to f(σ state); order[l] = σ(l)."""
+    return np.stack([_draw_order(each, rng) for each in scores])
+
+
+def log_permanent(scores: Float[np.ndarray, "k k"]) -> float:
+    """log Σ_σ exp Σ_l scores[σ(l), l]."""
+    scaled, log_scale = _balanced(scores)
+    total = log_scale
+    for rows, columns in _blocks(scaled):
+        block = scaled[np.ix_(rows, columns)]
+        total += np.log(_subset_sums(block)[0] if len(rows) <= LARGEST_BLOCK else _sampled_permanent(block))
+    return float(total)
+
+
+def _balanced(scores: Float[np.ndarray, "k k"]) -> tuple[np.ndarray, float]:
+    """exp(scores) scaled to rows and columns that sum to 1 (Sinkhorn), and the log of what its permanent lost by it."""
+    log, log_scale = np.array(scores, np.float64), 0.0
+    for _ in range(200):
+        for axis in (0, 1):
+            top = log.max(axis, keepdims=True)
+            sums = top + np.log(np.exp(log - top).sum(axis, keepdims=True))
+            log, log_scale = log - sums, log_scale + sums.sum()
+        if np.abs(np.exp(log).sum(0) - 1).max() < 1e-6:
+            break
+    return np.exp(log), float(log_scale)
+
+
+def _blocks(scaled: Float[np.ndarray, "k k"]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(rows, columns) that hold all entries that count together."""
+    n = len(scaled)
+    row, column = np.nonzero(scaled > NEGLIGIBLE)
+    graph = csr_array((np.ones(len(row)), (row, column + n)), shape=(2 * n, 2 * n))
+    count, part = connected_components(graph, directed=False)
+    return [(np.flatnonzero(part[:n] == p), np.flatnonzero(part[n:] == p)) for p in range(count)]
+
+
+def _subset_sums(block: Float[np.ndarray, "b b"]) -> Float[np.ndarray, " subsets"]:
+    """For each set of rows (bits) that is taken, the sum over ways to give the remaining rows to the last columns.
+
+    Entry 0 is the permanent. Only additions of positive numbers: no digits are lost.
+    """
+    n = len(block)
+    subsets = np.arange(1 << n)
+    taken = np.array([int(s).bit_count() for s in subsets])
+    sums = np.zeros(1 << n)
+    sums[-1] = 1.0
+    for column in range(n - 1, -1, -1):
+        here = subsets[taken == column]
+        free = ((here[:, None] >> np.arange(n)) & 1) == 0
+        sums[here] = np.where(free, block[:, column] * sums[here[:, None] | (1 << np.arange(n))], 0.0).sum(1)
+    return sums
+
+
+def _sampled_permanent(block: Float[np.ndarray, "b b"]) -> float:
+    """An unbiased estimate by sequential sampling of rows for each column, from a fixed seed."""
+    rng = np.random.default_rng(0)
+    weights = np.ones(DRAWS)
+    free = np.ones((DRAWS, len(block)))
+    for column in range(len(block)):
+        odds = free * (block[:, column] + NEGLIGIBLE)
+        total = odds.sum(1)
+        chosen = (np.cumsum(odds, 1) <= (rng.random(DRAWS) * total)[:, None]).sum(1).clip(max=len(block) - 1)
+        weights *= total
+        free[np.arange(DRAWS), chosen] = 0.0
+    return float(weights.mean())
+
+
+def _draw_order(scores: Float[np.ndarray, "k k"], rng: np.random.Generator) -> Int[np.ndarray, " k"]:
+    scaled, _ = _balanced(scores)
+    order = np.zeros(len(scores), np.int64)
+    for rows, columns in _blocks(scaled):
+        block = scaled[np.ix_(rows, columns)]
+        if len(rows) > LARGEST_BLOCK:
+            order[columns] = rows[_swapped(block, rng)]
+            continue
+        sums, subset = _subset_sums(block), 0
+        for position, column in enumerate(columns):
+            odds = np.array(
+                [0.0 if subset >> r & 1 else block[r, position] * sums[subset | 1 << r] for r in range(len(rows))]
+            )
+            row = int(rng.choice(len(rows), p=odds / odds.sum()))
+            order[column] = rows[row]
+            subset |= 1 << row
+    return order
+
+
+def _swapped(block: Float[np.ndarray, "b b"], rng: np.random.Generator) -> Int[np.ndarray, " b"]:
+    """A long Metropolis chain of exchanges, for blocks too large to sum."""
+    n = len(block)
+    order, log = np.arange(n), np.log(block + NEGLIGIBLE)
+    for a, b, uniform in zip(
+        rng.integers(n, size=40 * n), rng.integers(n, size=40 * n), rng.random(40 * n), strict=True
+    ):
+        gain = log[order[b], a] + log[order[a], b] - log[order[a], a] - log[order[b], b]
+        if np.log(uniform) < gain:
+            order[a], order[b] = order[b], order[a]
+    return order

@@ -1,0 +1,92 @@
+"""Annealed evidence: what paths from both sides say of log p(data | size), and how far that may be off."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp, ndtri, stdtrit
+
+HYSTERESIS_SHARE = 0.15
+"""How far from the middle of the two ends the truth lies, as a share of their distance: measured, root mean square, on
+corpora and rows drawn from the models themselves, against paths a dozen times as long (0.09 to 0.14)."""
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Forward and backward estimates of log p(data | size) in nats, one of each per island of particles.
+
+    | field | meaning |
+    |---|---|
+    | `forward` | log p̂ of each island, annealed from q to the posterior: low on average |
+    | `backward` | −log of the estimate of 1/p, annealed from where the forward paths ended: high on average |
+    | `steps` | temperatures |
+    | `particles` | in each island |
+    """
+
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    steps: int
+    particles: int
+
+    @property
+    def lower(self) -> float:
+        """log of the average p̂ over islands: unbiased on p, so a stochastic lower end."""
+        return float(logsumexp(self.forward) - math.log(len(self.forward)))
+
+    @property
+    def upper(self) -> float:
+        """−log of the average estimate of 1/p: a stochastic upper end if the backward paths began in the posterior."""
+        return float(math.log(len(self.backward)) - logsumexp(np.negative(self.backward)))
+
+    @property
+    def hysteresis(self) -> float:
+        """How far the backward paths end above the forward ones: what finite speed costs both together."""
+        return max(0.0, float(np.mean(self.backward) - np.mean(self.forward)))
+
+    @property
+    def estimate(self) -> float:
+        """The middle of the two means. Near equilibrium both lag by the same amount, which cancels."""
+        return float(np.mean(self.backward) + np.mean(self.forward)) / 2
+
+    @property
+    def standard_error(self) -> float:
+        """Of `estimate`: the islands' spread, widened for their small number, and a share of the hysteresis."""
+        n = len(self.forward)
+        spread = math.sqrt((float(np.var(self.forward)) + float(np.var(self.backward))) / (4 * max(1, n - 1)))
+        freedom = max(1, 2 * (n - 1))
+        widened = spread * float(stdtrit(freedom, 0.975) / ndtri(0.975))
+        return math.hypot(widened, HYSTERESIS_SHARE * self.hysteresis)
+
+    @property
+    def finite(self) -> bool:
+        return bool(np.all(np.isfinite([*self.forward, *self.backward])))
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Several brackets of one size together: estimate and its standard error, stochastic ends; nats."""
+
+    estimate: float
+    standard_error: float
+    lower: float
+    upper: float
+
+
+FLOOR = 1e-3
+"""Nats below which a standard error is rounding, not knowledge."""
+
+
+def pooled(brackets: Sequence[Bracket]) -> Pooled:
+    """Estimates weighted by 1 / standard_error²; ends averaged as what they are unbiased for, weighted by steps."""
+    errors = np.array([math.hypot(bracket.standard_error, FLOOR) for bracket in brackets])
+    weights = errors**-2 / (errors**-2).sum()
+    estimate = float(weights @ [bracket.estimate for bracket in brackets])
+    work = np.log([float(bracket.steps) for bracket in brackets])
+    work -= logsumexp(work)
+    return Pooled(
+        estimate,
+        float((errors**-2).sum() ** -0.5),
+        float(logsumexp(work + [bracket.lower for bracket in brackets])),
+        float(-logsumexp(work - [bracket.upper for bracket in brackets])),
+    )
