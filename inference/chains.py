@@ -11,7 +11,7 @@ log-joint (Blei 2004, Eq. 2.18 and §2.2.1): the tempered sweep is the Gibbs swe
 States hold many independent particles at once, on an axis that the chain chooses: what is fast differs.
 """
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -19,6 +19,7 @@ State = Any
 """A NamedTuple of arrays: `n` particles side by side."""
 
 
+@runtime_checkable
 class Chain(Protocol):
     """A path from q to the posterior of one model at one size. A pytree: data and hyper-parameters are its leaves.
 

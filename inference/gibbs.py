@@ -6,7 +6,7 @@ element of c copies is c indicators with one conditional: their average is a mul
 elements interact is sampled one slice at a time. Elements whose gate is 0 do not exist and are drawn from a
 pseudo-prior, which the conditional of the indicator that gates them counts (`gates`).
 
-Along a path π_t ∝ q^(1−t) p(·, data)^t (`Tilt`) the natural parameter of a conditional is (1−t) · q's + t · the gradient.
+Along a path π_t ∝ q^(1−t) p(·, data)^t (`Tilt`) a conditional has natural parameter (1−t) · q's + t · the gradient.
 """
 
 from collections.abc import Mapping

@@ -51,19 +51,19 @@ def search(
     matrix for every group; None for a function.
     prior: from `lv.sizes`.
     evidence: "marginal" is the evidence p(data | size) itself, parameters integrated out, annealed from both sides: it
-    answers "how many". "bound" stands a mean-field lower bound in its place, plus log K! for the labellings: quick, good
-    for finding fits, and no answer, since its distance from the evidence is unknown and grows with the size. "plug-in"
-    is p(data | size, θ_size) at estimated parameters (Chiang & Poole), whose certified bounds need no assumption but
-    which grows with size. A function has its own: it is searched as its `nested` says.
+    answers "how many". "bound" puts a mean-field lower bound plus log K! for the labellings in its place: quick, and no
+    answer, since its distance from the evidence is unknown and grows with the size. "plug-in" is p(data | size, θ_size)
+    at estimated parameters (Chiang & Poole), whose certified bounds need no assumption but which grows with size. A
+    function has its own: it is searched as its `nested` says.
 
     When it stops: max_size, the largest size to try; seconds, of this call; width, of the certified bounds in nats;
     Ctrl-C, which keeps everything done. Without any, a marginal search stops when the sizes near the mode are settled.
 
-    starts: bound: fits of each size near the mode (default 3). marginal: annealings of a size at most, each twice as long
-    as the one before (default 5). plug-in: fits of every size (default 1). grow: begin a size from a smaller one's fit.
-    exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh evidence per token (per
-    observed cell of a matrix) against the prior, for reproducing published figures; it is not a probability of the
-    data. out: a new folder, written after every step, from which `lv.resume(out)` goes on.
+    starts: marginal: annealings of a size at most, each twice as long as the one before (default 5). bound: fits of
+    each size near the mode (default 3). plug-in: fits of every size (default 1). grow: begin a size from a smaller
+    one's fit. exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh evidence per
+    token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a probability
+    of the data. out: a new folder, written after every step, from which `lv.resume(out)` goes on.
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already.
     """
@@ -129,7 +129,8 @@ def fit(
     if starts < 1:
         raise ValueError(f"got starts={starts}, expected at least 1")
     training = data_for(model, data)
-    evaluator = ModelEvaluator(model, training.dataset(), evidence=evidence, seed=seed)
+    fitting = "bound" if evidence == "marginal" else evidence  # a fit of one size needs no comparison with others
+    evaluator = ModelEvaluator(model, training.dataset(), evidence=fitting, seed=seed)
     best = max((evaluator.evaluate(size, None, trial) for trial in range(starts)), key=lambda fit: fit.estimate)
     return fitted(best, training)
 

@@ -170,8 +170,8 @@ def _unvisited(result: "SearchResult") -> str:
     prior, share = result.unvisited
     return (
         f"sizes that hold {format_probability(min(prior, 1.0))} of the prior. Supposing that the evidence between and "
-        f"beyond sizes tried is no better than theirs, they hold {format_probability(min(share, 1.0))} of the posterior; "
-        "the search ends where that, with a few nats to spare, is below 0.001"
+        f"beyond sizes tried is no better than theirs, they hold {format_probability(min(share, 1.0))} of the "
+        "posterior; the search ends where that, with a few nats to spare, is below 0.001"
     )
 
 

@@ -121,10 +121,11 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
     )
     model.add_argument(
         "--evidence",
-        choices=("marginal", "plug-in"),
+        choices=("marginal", "bound", "plug-in"),
         default="marginal",
-        help="marginal: parameters integrated out, answers how many; plug-in: at estimated parameters, with bounds "
-        "that need no assumption (default: %(default)s)",
+        help="marginal: parameters integrated out, annealed, answers how many; bound: a mean-field bound in its place, "
+        "quick and no answer; plug-in: at estimated parameters, with bounds that need no assumption (default: "
+        "%(default)s)",
     )
     model.add_argument(
         "--per-token",

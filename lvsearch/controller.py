@@ -4,10 +4,11 @@ The order of a search depends on nothing but its settings and what it found, so 
 it had not been.
 
 Nested evidence (plug-in): the witness algorithm of Chiang & Poole; a size starts from its best witness.
-Annealed evidence, and functions: as `racing` says. The mean-field bound: a doubling ladder first; then, around the sizes that cannot be told from the best, repeated
-fits (`starts` each) and unvisited neighbours, then a second fit of the sizes just outside, until there is nothing left
-to settle there; with `exhaustive` all the other sizes up to `max_size` follow, nearest to the best first, or, where
-fits shrink, come before that, each from the fit of the next larger one.
+Annealed evidence, and functions: as `racing` says.
+The mean-field bound: a doubling ladder first; then, around the sizes that cannot be told from the best, repeated fits
+(`starts` each) and unvisited neighbours, then a second fit of the sizes just outside, until there is nothing left to
+settle there; with `exhaustive` all the other sizes up to `max_size` follow, nearest to the best first, or, where fits
+shrink, come before that, each from the fit of the next larger one.
 """
 
 import math
@@ -40,13 +41,13 @@ class SearchSettings:
 
     | field | meaning |
     |---|---|
-    | `evidence` | "marginal" (parameters integrated out) or "plug-in" (parameters estimated) |
+    | `evidence` | "marginal" (annealed), "bound" (mean field) or "plug-in" (parameters estimated) |
     | `per_token` | weigh evidence per token against the prior (for reproducing the paper's figures) |
     | `max_size` | largest size to try, one per size variable; None for no limit |
     | `seed` | every random number follows from it |
-    | `starts` | fits of a size near the mode (marginal) or of every size (plug-in) |
+    | `starts` | annealings of a size at most, fits of a size near the mode (bound) or of every size (plug-in) |
     | `grow` | start a size from a smaller one's fit; otherwise always from documents |
-    | `exhaustive` | marginal: visit every size up to `max_size`, not just those near the mode |
+    | `exhaustive` | not plug-in: visit every size up to `max_size`, not just those near the mode |
     | `keep` | fitted models to keep beside the witnesses: the most probable ones |
     """
 

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,8 +28,8 @@ ANNEALING = 0x5EED
 
 
 class ModelEvaluator:
-    """Fits a model to a data set: plug-in evidence p(y | s, θ_s), or the evidence p(y | s) itself, annealed ("marginal")
-    or by its mean-field bound ("bound").
+    """Fits a model to a data set: plug-in evidence p(y | s, θ_s), or the evidence p(y | s) itself, annealed
+    ("marginal") or by its mean-field bound ("bound").
 
     Annealed: the first trial of a size is a fit and a short annealing, every further one an annealing of twice the
     length. The proved interval of the fit (its bound, the ceiling) is recorded beside what annealing says.
@@ -86,6 +87,12 @@ class ModelEvaluator:
         info = FitInfo(origin, seconds, estimate.passes)
         fit = Fit(size, Evidence(lower, upper), self._log_symmetry(estimate), estimate, info)
         return self._annealed(fit, trial) if self.anneals else fit
+
+    def refit(self, size: Size) -> Fit:
+        """The fit of the first trial from scratch, its evidence not annealed again."""
+        fitting = copy(self)
+        fitting.anneals = False
+        return fitting.evaluate(size, None, 0)
 
     def _annealed_again(self, size: Size, trial: int) -> Fit:
         """A longer annealing of a size that was fitted before: no new fit, so nothing new is proved."""

@@ -115,8 +115,8 @@ def estimate_posterior(
 
     8,192 antithetic draws with a fixed seed: the same inputs give the same numbers. The sizes that cannot be told apart
     are the most probable ones that hold 95 % between them, and those whose log-weights differ from the best's by at
-    most 2 √(se² + se²): it takes probability *and* small errors to tell two sizes apart. Rows are returned by increasing
-    size.
+    most 2 √(se² + se²): it takes probability *and* small errors to tell two sizes apart. Rows are returned by
+    increasing size.
     Raises ValueError for NaN, a negative standard error, or no size with prior mass.
     """
     _check_estimates(sizes, log_prior, estimate, standard_error)

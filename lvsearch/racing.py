@@ -1,14 +1,14 @@
 """Which size to look at next: where probability may hide, then where errors decide the answer.
 
-1. Discover. Sizes not tried are given the evidence that those around them suggest, generously: beside the best size as
-   much as it has, between two others the better of the two, beyond the largest its own and the last gain per unit for as
-   far again; `SLACK` nats on top. While all of a gap together could hold a thousandth of the probability, its middle is
-   tried. So the ladder 1, 2, 4, … ends where neither the prior nor the data go on, and not before. This finds every
-   mode that rises above what stands at both ends of its gap by no more than the slack, and the mode of any curve that
-   rises and then falls.
+1. Discover. Sizes not tried are given the evidence that those around them suggest, generously: beside the best size
+   as much as it has, between two others the better of the two, beyond the largest its own and the last gain per unit
+   for as far again; `SLACK` nats on top. While all of a gap together could hold a thousandth of the probability, its
+   middle is tried. So the ladder 1, 2, 4, … ends where neither the prior nor the data go on, and not before. This finds
+   the mode of any curve that rises and then falls, and others that stand above both ends of their gap by no more than
+   the slack.
 2. Race. Of the sizes that may still hold a thousandth of the probability under their standard errors, none may be told
-   apart by fewer trials than its rivals had; and as long as errors move the posterior by more than `TOLERANCE`, the size
-   that moves it most is tried again, for longer.
+   apart by fewer trials than its rivals had; and as long as errors move the posterior by more than `TOLERANCE`, the
+   size that moves it most is tried again, for longer.
 
 Plain functions of what was found: a search that was cut off goes on as if it had not been.
 """

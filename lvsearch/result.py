@@ -231,7 +231,9 @@ class SearchResult:
         """The fitted model of a size: the kept one, or a new fit from scratch where none was kept."""
         size, training = as_size(size, self.prior.dimension), self._training()
         kept = self.state.kept.get(size)
-        return fitted(self.evaluator.evaluate(size, None, 0) if kept is None or kept.state is None else kept, training)
+        if kept is None or kept.state is None:
+            kept = cast(ModelEvaluator, self.evaluator).refit(size)
+        return fitted(kept, training)
 
     def with_prior(self, prior: SizePrior) -> "SearchResult":
         """The same fits under another prior: nothing is fitted again.

@@ -1,6 +1,6 @@
 """A search in a process of its own, which kills itself (SIGKILL) when asked to. Run by test_kill_resume.py.
 
-arguments: the folder to search into or to go on in, "marginal" or "plug-in", what is counted ("fits": calls of the
+arguments: the folder to search into or to go on in, "bound" or "plug-in", what is counted ("fits": calls of the
 evaluator; "writes": files whose bytes are safe but not yet renamed), after how many of them to be killed, and how long
 to rest before each fit (seconds), for parents that kill after a while.
 """

@@ -19,7 +19,7 @@ from lvsearch.sizes import Size, SizePrior
 from lvsearch.storage import read_folder, write_folder
 
 N_DOCUMENTS, N_TERMS, MAX_SIZE = 31, 23, 5
-KINDS = ("marginal", "plug-in")
+KINDS = ("bound", "plug-in")
 PRIOR = lv.sizes.Poisson(3)
 NO_BUDGET, NOTHING = Budget(), SearchState()
 
@@ -63,6 +63,7 @@ class Fake:
     ceiling: float = 0.0
     nested: bool = True
     repeatable: bool = True
+    anneals: bool = False
     shrinks: bool = False
     scale: float = 1.0
     log_symmetry: Callable[[Size], float] = lambda size: 0.0

@@ -533,7 +533,14 @@ def test_ceilings_are_above(float64):
 
 def test_search_finds_the_number_of_factors(tmp_path):
     result = lv.search(
-        CorrLDA(), small().corpus, prior=lv.sizes.Poisson(3), max_size=5, seed=0, progress=False, out=tmp_path / "run"
+        CorrLDA(),
+        small().corpus,
+        prior=lv.sizes.Poisson(3),
+        max_size=5,
+        seed=0,
+        progress=False,
+        evidence="bound",
+        out=tmp_path / "run",
     )
     assert result.best_size == (3,)
     loaded = lv.load(tmp_path / "run")
@@ -550,7 +557,13 @@ def test_search_finds_the_number_of_factors_of_ten_data_sets():
     for seed in range(10):
         simulated = simulate(seed)
         result = lv.search(
-            CorrLDA(3.0), simulated.corpus, prior=lv.sizes.Poisson(6), max_size=16, seed=0, progress=False
+            CorrLDA(3.0),
+            simulated.corpus,
+            prior=lv.sizes.Poisson(6),
+            max_size=16,
+            seed=0,
+            evidence="bound",
+            progress=False,
         )
         modes.append(result.best_size[0])
         labels = result.best.label_regions(simulated.corpus, 1)["words"].to_numpy()

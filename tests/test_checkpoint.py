@@ -78,7 +78,7 @@ def test_texts_come_back_with_their_analyzer(tmp_path: Path):
     words = ["boat sail wind", "wind storm rain", "rain boat river the", "sail storm river"] * 3
     for number, stop_words in enumerate(("english", ["wind", "the"], None)):
         texts = lv.Corpus.from_texts(words, stop_words=stop_words)
-        replace(searched("marginal"), training=texts, state=SearchState()).save(tmp_path / str(number))
+        replace(searched("bound"), training=texts, state=SearchState()).save(tmp_path / str(number))
         loaded = lv.load(tmp_path / str(number)).training
         assert loaded is not None
         assert (loaded.analyzer, loaded.notes) == (texts.analyzer, texts.notes)
@@ -115,12 +115,20 @@ def test_going_on_from_every_checkpoint_gives_the_same_search(
 
 def test_a_search_stopped_by_its_budget_goes_on(tmp_path: Path):
     first = lv.search(
-        lv.models.LDA(), corpus(), prior=PRIOR, max_size=5, seed=2, progress=False, seconds=0, out=tmp_path / "run"
+        lv.models.LDA(),
+        corpus(),
+        prior=PRIOR,
+        max_size=5,
+        seed=2,
+        progress=False,
+        seconds=0,
+        evidence="bound",
+        out=tmp_path / "run",
     )
     assert (len(first.visits), first.state.stopped) == (1, "stopped after 0 seconds")
     assert_same_search(lv.load(tmp_path / "run"), first)
     resumed = lv.resume(tmp_path / "run", progress=False)
-    assert_same_search(resumed, searched("marginal"))
+    assert_same_search(resumed, searched("bound"))
     assert resumed.seconds > first.seconds
 
 
@@ -185,7 +193,7 @@ def test_a_model_of_ones_own_is_refused_before_anything_is_fitted(
     with pytest.raises(
         ValueError, match=r"class '(Own)?LDA', expected one of lvsearch\.models.*no pickle.*Leave out= away"
     ):
-        lv.search(model, corpus(), prior=PRIOR, max_size=3, progress=False, out=tmp_path / "run")
+        lv.search(model, corpus(), prior=PRIOR, max_size=3, progress=False, evidence="bound", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -196,7 +204,7 @@ def test_a_prior_that_cannot_be_stored_is_refused_before_anything_is_fitted(
     with pytest.raises(ValueError, match=r"Joint prior.*prior\.table\(\)"):
         lv.search(
             lv.models.LDA(), corpus(), prior=lv.sizes.Joint(lambda s: -s[0], (5,)), max_size=3, progress=False,
-            out=tmp_path / "run",
+            evidence="bound", out=tmp_path / "run",
         )  # fmt: skip
     assert not (tmp_path / "run").exists()
 

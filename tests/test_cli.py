@@ -36,6 +36,7 @@ def search_arguments(files, out):
         "search",
         *("--corpus", str(files / "corpus.ldac"), "--vocabulary", str(files / "vocab.txt")),
         *("--prior", "poisson:3", "--max-size", "3", "--starts", "1", "--seed", "2", "--held-out", "0.3"),
+        *("--evidence", "bound"),
         *("--out", str(out)),
         *ENDING,
     ]
@@ -72,7 +73,16 @@ def test_search_writes_the_search_the_held_out_documents_and_the_report(run):
 def test_search_is_the_one_of_python(run, files):
     corpus = lv.Corpus.from_ldac(files / "corpus.ldac", vocabulary=files / "vocab.txt")
     train, _ = corpus.split(0.3, seed=2)
-    direct = lv.search(lv.models.LDA(), train, prior=lv.sizes.Poisson(3), max_size=3, starts=1, seed=2, progress=False)
+    direct = lv.search(
+        lv.models.LDA(),
+        train,
+        prior=lv.sizes.Poisson(3),
+        max_size=3,
+        starts=1,
+        seed=2,
+        evidence="bound",
+        progress=False,
+    )
     pd.testing.assert_frame_equal(lv.load(run).posterior(), direct.posterior())
 
 

@@ -24,7 +24,15 @@ def searched(max_size: int, **settings) -> lv.SearchResult:
     counts = np.random.default_rng(3).poisson(0.8, (N_DOCUMENTS, N_TERMS))
     prior = lv.sizes.Poisson(4)
     return lv.search(
-        lv.models.LDA(), counts, prior=prior, max_size=max_size, starts=1, exhaustive=True, progress=False, **settings
+        lv.models.LDA(),
+        counts,
+        prior=prior,
+        max_size=max_size,
+        starts=1,
+        exhaustive=True,
+        evidence="bound",
+        progress=False,
+        **settings,
     )
 
 

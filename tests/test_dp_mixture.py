@@ -148,6 +148,7 @@ def test_occupied_posterior_has_the_table_form():
         prior=lv.sizes.Poisson(2),
         max_size=3,
         starts=1,
+        evidence="bound",
         progress=False,
     )
     assert list(table.columns) == list(finite.posterior().columns)

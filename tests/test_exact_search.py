@@ -116,6 +116,7 @@ def test_marginal_bound_is_below_the_exact_evidence():
         exhaustive=True,
         starts=1,
         seed=0,
+        evidence="bound",
         progress=False,
     )
     for visit in result.visits:

@@ -106,7 +106,14 @@ def test_search_over_branches_of_each_level(two_groups):
     """A search of two dimensions, as of one."""
     prior = lv.sizes.Product(lv.sizes.Poisson(1.5), lv.sizes.Poisson(1.5))
     result = lv.search(
-        HLDA(3, 1.0, 1.0, 0.2), two_groups, prior=prior, max_size=(2, 2), starts=1, seed=0, progress=False
+        HLDA(3, 1.0, 1.0, 0.2),
+        two_groups,
+        prior=prior,
+        max_size=(2, 2),
+        starts=1,
+        seed=0,
+        evidence="bound",
+        progress=False,
     )
     names = ["branches at level 1", "branches at level 2"]
     assert names == [c for c in result.posterior(kind=None).columns if c.startswith("branches")]

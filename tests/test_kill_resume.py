@@ -37,7 +37,7 @@ def wait_for_kill(process: subprocess.Popen[bytes]) -> None:
 def killed_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One kill for each kind of evidence, at the same time: in the middle of a write, and before a fit."""
     folders = {evidence: tmp_path_factory.mktemp("killed") / "run" for evidence in KINDS}
-    points = {"marginal": ("writes", 8), "plug-in": ("fits", 4)}
+    points = {"bound": ("writes", 8), "plug-in": ("fits", 4)}
     processes = [child(folders[evidence], evidence, *points[evidence]) for evidence in KINDS]
     for process in processes:
         wait_for_kill(process)
@@ -58,7 +58,7 @@ def test_killed_and_resumed(evidence: str, killed_folders: dict[str, Path]):
 @pytest.mark.slow
 def test_killed_during_the_very_first_write_says_so(tmp_path: Path):
     """Nothing was fitted: there is nothing to lose, and the message says what to do."""
-    wait_for_kill(child(tmp_path / "run", "marginal", "writes", 1))
+    wait_for_kill(child(tmp_path / "run", "bound", "writes", 1))
     with pytest.raises(ValueError, match=r"holds no manifest\.json.*very first write was cut off"):
         lv.resume(tmp_path / "run", progress=False)
 

@@ -161,8 +161,8 @@ def exact_evidence(size: int) -> float:
 @pytest.fixture(scope="module")
 def seven_point_search() -> SearchResult:
     """The whole search with a model that no part of it knows."""
-    evaluator = ModelEvaluator(*seven_points(), evidence="marginal", seed=2)
-    settings = SearchSettings("marginal", False, (4,), 2, 3, True, True, 8)
+    evaluator = ModelEvaluator(*seven_points(), evidence="bound", seed=2)
+    settings = SearchSettings("bound", False, (4,), 2, 3, True, True, 8)
     state = run(evaluator, PRIOR, settings, SearchState(), progress=False)
     return SearchResult(evaluator, PRIOR, settings, state, None, 0.0)
 

@@ -115,8 +115,8 @@ def test_the_generic_engine_states_a_plan_too():
 
 
 def test_the_plan_is_printed_before_the_search(capsys: pytest.CaptureFixture[str]):
-    evaluator = ModelEvaluator(lv.models.LDA(), documents(counts()), evidence="marginal", seed=0)
-    usual = SearchSettings("marginal", False, None, 0, 1, True, False, 8)
+    evaluator = ModelEvaluator(lv.models.LDA(), documents(counts()), evidence="bound", seed=0)
+    usual = SearchSettings("bound", False, None, 0, 1, True, False, 8)
     assert re.match(r"at most about 81 MiB at 64 topics \(2 batches keep 6 KiB", api._memory(evaluator, usual))
     assert " at 5 topics " in api._memory(evaluator, replace(usual, max_size=(5,)))
     search(seconds=0)
@@ -200,7 +200,8 @@ def too_large(size: int, halvings: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 def search(progress: bool = False, **settings) -> lv.SearchResult:
     return lv.search(
-        lv.models.LDA(), counts(), prior=lv.sizes.Poisson(3), max_size=4, starts=1, exhaustive=True, progress=progress,
+        lv.models.LDA(), counts(), prior=lv.sizes.Poisson(3), max_size=4, starts=1, exhaustive=True, evidence="bound",
+        progress=progress,
         **settings,
     )  # fmt: skip
 

@@ -194,7 +194,9 @@ def test_no_certificate_where_there_is_none():
 
 def test_search_finds_the_planted_number():
     model = FiniteMixture(lv.models.DiagonalComponents.scaled_to(clusters()))
-    result = lv.search(model, clusters(), prior=lv.sizes.Poisson(2), max_size=5, seed=1, progress=False)
+    result = lv.search(
+        model, clusters(), prior=lv.sizes.Poisson(2), max_size=5, seed=1, evidence="bound", progress=False
+    )
     assert result.best_size == (3,)
     assert result.best.transform(clusters()).argmax(1).tolist().count(0) in (20, 14, 7)
     assert np.isinf(result.certified().log_upper)
@@ -202,7 +204,9 @@ def test_search_finds_the_planted_number():
 
 def test_search_over_mixtures_is_stored(tmp_path):
     model = FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(clusters()))
-    result = lv.search(model, clusters(), prior=lv.sizes.Poisson(2), max_size=2, starts=1, progress=False)
+    result = lv.search(
+        model, clusters(), prior=lv.sizes.Poisson(2), max_size=2, starts=1, evidence="bound", progress=False
+    )
     result.save(tmp_path / "run")
     loaded = lv.load(tmp_path / "run")
     assert loaded.evaluator.model.describe() == model.describe()

@@ -25,7 +25,15 @@ def split():
 @pytest.fixture(scope="module")
 def result(split):
     return lv.search(
-        lv.models.LDA(), split[0], prior=lv.sizes.Poisson(3), max_size=4, starts=2, seed=2, keep=3, progress=False
+        lv.models.LDA(),
+        split[0],
+        prior=lv.sizes.Poisson(3),
+        max_size=4,
+        starts=2,
+        seed=2,
+        keep=3,
+        evidence="bound",
+        progress=False,
     )
 
 

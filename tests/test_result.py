@@ -37,9 +37,9 @@ def held_out() -> lv.Corpus:
 @pytest.mark.parametrize(
     ("evidence", "kind", "columns", "has_unvisited"),
     [
-        ("marginal", None, [*COLUMNS, "probability", *ENDS], False),
-        ("marginal", "estimate", [*COLUMNS, "probability", *ENDS], False),
-        ("marginal", "diminishing", [*COLUMNS, *ENDS], True),
+        ("bound", None, [*COLUMNS, "probability", *ENDS], False),
+        ("bound", "estimate", [*COLUMNS, "probability", *ENDS], False),
+        ("bound", "diminishing", [*COLUMNS, *ENDS], True),
         ("plug-in", None, [*COLUMNS, *ENDS], True),
         ("plug-in", "certified", [*COLUMNS, *ENDS], True),
         ("plug-in", "diminishing", [*COLUMNS, *ENDS], True),
@@ -65,14 +65,14 @@ def test_posterior_columns_are_as_promised(evidence: str, kind: str | None, colu
 
 
 def test_the_two_kinds_do_not_share_a_default():
-    assert (searched("marginal").default_kind, searched("plug-in").default_kind) == ("estimate", "diminishing")
+    assert (searched("bound").default_kind, searched("plug-in").default_kind) == ("estimate", "diminishing")
     assert searched("plug-in").posterior().equals(searched("plug-in").posterior("diminishing"))
 
 
 def test_a_certified_posterior_under_marginal_evidence_is_refused():
     with pytest.raises(ValueError, match=r'under marginal evidence is \[0, 1\] everywhere.*posterior\(\).*"plug-in"'):
-        searched("marginal").posterior("certified")
-    certified = searched("marginal").certified()  # the bounds on log p(data) are there for whoever asks for them
+        searched("bound").posterior("certified")
+    certified = searched("bound").certified()  # the bounds on log p(data) are there for whoever asks for them
     assert certified.log_lower < certified.log_upper
 
 
@@ -82,7 +82,7 @@ def test_an_unknown_kind_is_refused():
 
 
 def test_estimates_are_shown_with_one_standard_error_on_each_side():
-    result = searched("marginal")
+    result = searched("bound")
     table = result.posterior().set_index("size")
     for visit in result.visits:
         row, error = table.loc[visit.size[0]], result.standard_errors[visit.size]
@@ -119,7 +119,7 @@ def test_starts_have_a_row_per_fit(evidence: str):
     best = table.groupby("size")["log_evidence"].max()
     assert all(best[v.size[0]] == v.estimate for v in result.visits if v.replaced_by is None)
     assert (table["failure"] == "").all()
-    if evidence == "marginal":
+    if evidence == "bound":
         assert (table["size"].value_counts()[[visit.size[0] for visit in near(result)]] == 3).all()
     assert table["start"].iloc[0] == "scratch"
     assert (table["start"] == "grown from 1").any() == (evidence == "plug-in")  # marginal fits shrink
@@ -195,7 +195,7 @@ def test_another_prior_keeps_replaced_records_replaced_in_two_variables():
 
 
 def test_near_the_mode_is_decided_by_the_prior_given():
-    result = searched("marginal")
+    result = searched("bound")
     only_two = lv.sizes.Table([0.0, 1.0])
     assert [visit.size for visit in near(result.with_prior(only_two))] == [(2,)]
     assert result.with_prior(only_two).best_size == (2,)
@@ -204,7 +204,7 @@ def test_near_the_mode_is_decided_by_the_prior_given():
 
 
 def test_a_prior_without_mass_where_anything_was_fitted_says_so():
-    beyond = searched("marginal").with_prior(lv.sizes.Table([0.0] * 9 + [1.0]))
+    beyond = searched("bound").with_prior(lv.sizes.Table([0.0] * 9 + [1.0]))
     for ask in (lambda: beyond.best_size, beyond.posterior, lambda: beyond.predict(held_out())):
         with pytest.raises(ValueError, match=r"no mass to any size fitted \(1, 2, .*change the prior"):
             ask()
@@ -269,13 +269,13 @@ def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_
     parts = [result.predict(docs).per_unit for docs in (first, second, both)]
     assert parts[0].log_lower + parts[1].log_lower == pytest.approx(parts[2].log_lower, rel=1e-6)
     assert parts[0].log_upper + parts[1].log_upper == pytest.approx(parts[2].log_upper, rel=1e-6)
-    marginal = searched("marginal").predict(both).estimate
-    best = max(searched("marginal").fit(size).score(both) for size in searched("marginal").state.kept)
+    marginal = searched("bound").predict(both).estimate
+    best = max(searched("bound").fit(size).score(both) for size in searched("bound").state.kept)
     assert marginal.log_whole_set <= best + 1e-9
 
 
 def test_marginal_prediction_is_an_estimate_and_says_so():
-    result, docs = searched("marginal"), held_out()
+    result, docs = searched("bound"), held_out()
     prediction = result.predict(docs)
     assert (prediction.whole_set, prediction.per_unit) == (None, None)
     assert "estimate over the sizes tried" in prediction.describe()
@@ -337,7 +337,7 @@ def test_proportions_tables_and_topics(evidence: str):
 
 
 def test_documents_come_in_any_form():
-    model = searched("marginal").best
+    model = searched("bound").best
     counts = held_out().counts
     expected = model.score(held_out())
     for form in (counts, counts.toarray(), counts.tocoo(), held_out().to_frame()):
@@ -345,7 +345,7 @@ def test_documents_come_in_any_form():
 
 
 def test_a_size_that_was_not_kept_is_fitted_when_asked_for():
-    result = searched("marginal")
+    result = searched("bound")
     fewer = replace(result, state=replace(result.state, kept={}))
     model = fewer.fit(2)
     assert (model.size, model.estimate.size) == ((2,), (2,))
@@ -354,7 +354,7 @@ def test_a_size_that_was_not_kept_is_fitted_when_asked_for():
 
 
 def test_one_size_without_a_search_is_the_fit_that_a_search_makes():
-    result = searched("marginal")
+    result = searched("bound")
     repeated = next(visit for visit in result.visits if len(visit.trials) == 3)
     model = lv.fit(lv.models.LDA(), corpus(), size=repeated.size, seed=2, starts=3)
     from_documents = [trial.evidence.lower for trial in repeated.trials[1:]]

@@ -51,7 +51,7 @@ def model() -> lv.models.IBP:
 @cache
 def searched() -> lv.SearchResult:
     train, _ = points().split(0.3, seed=1)
-    return lv.search(model(), train, prior=PRIOR, max_size=MAX_SIZE, seed=4, starts=2, progress=False)
+    return lv.search(model(), train, prior=PRIOR, max_size=MAX_SIZE, seed=4, starts=2, evidence="bound", progress=False)
 
 
 def test_a_search_over_rows():
@@ -158,7 +158,7 @@ def test_nothing_speaks_of_documents(tmp_path: Path):
 def test_per_cell_scale():
     train, _ = points().split(0.3, seed=1)
     result = lv.search(
-        model(), train, prior=PRIOR, max_size=1, seed=4, starts=1, progress=False, per_token=True
+        model(), train, prior=PRIOR, max_size=1, seed=4, starts=1, progress=False, evidence="bound", per_token=True
     )  # one size: what is asked is the scale
     assert result.evaluator.scale == train.n_observations == train.observed.sum()
     assert "weighed per cell" in summary(result)
@@ -178,7 +178,7 @@ def test_a_search_over_rows_is_saved_loaded_and_gone_on_with(tmp_path: Path):
     assert loaded.evaluator.ceiling == result.evaluator.ceiling
     first = lv.search(
         model(), result.training, prior=PRIOR, max_size=MAX_SIZE, seed=4, starts=2, progress=False, seconds=0,
-        out=tmp_path / "run",
+        evidence="bound", out=tmp_path / "run",
     )  # fmt: skip
     assert len(first.visits) == 1
     assert_same_search(lv.resume(tmp_path / "run", progress=False), result)
@@ -197,7 +197,9 @@ def test_held_out_rows_come_back(tmp_path: Path):
 
 def test_an_earlier_folder_holds_a_corpus_and_an_earlier_held_out_folder_is_refused(tmp_path: Path):
     """Before there were other kinds, a folder did not say which it held."""
-    result = lv.search(lv.models.LDA(), corpus(), prior=PRIOR, max_size=1, starts=1, seed=1, progress=False)
+    result = lv.search(
+        lv.models.LDA(), corpus(), prior=PRIOR, max_size=1, starts=1, seed=1, evidence="bound", progress=False
+    )
     result.save(tmp_path / "new")
     assert_same_search(
         lv.load(rewritten(tmp_path / "new", tmp_path / "old", lambda body, _: body["data"].pop("kind"))), result
@@ -246,7 +248,7 @@ def test_data_of_the_wrong_kind():
     with pytest.raises(ValueError, match=r"got Points \(23 .* for LDA, expected data whose units are of type Bag"):
         lv.fit(lv.models.LDA(), points(), size=1)
     with pytest.raises(ValueError, match=r"without data: pass Points or a matrix of numbers as the second argument"):
-        lv.search(model(), prior=PRIOR, max_size=1)
+        lv.search(model(), prior=PRIOR, evidence="bound", max_size=1)
     with pytest.raises(ValueError, match=r"got NaN in 1 of 2 cells.*from_array\(X, missing=\"nan\"\)"):
         lv.fit(model(), [[1.0], [np.nan]], size=1)
     for ask in (searched().predict, searched().best.transform, searched().best.score):
@@ -254,13 +256,17 @@ def test_data_of_the_wrong_kind():
             ask([[1.0, 2.0]])
         with pytest.raises(ValueError, match=r"got Corpus .*expected Points over the columns of the training data"):
             ask(corpus())
-    result = lv.search(lv.models.LDA(), corpus(), prior=PRIOR, max_size=1, starts=1, seed=1, progress=False)
+    result = lv.search(
+        lv.models.LDA(), corpus(), prior=PRIOR, max_size=1, starts=1, seed=1, evidence="bound", progress=False
+    )
     with pytest.raises(ValueError, match=r"got Points .*expected documents over the words of the training corpus"):
         result.best.score(points())
 
 
 def test_a_frame_of_counts_over_other_words_is_refused():
-    result = lv.search(lv.models.LDA(), corpus(), prior=PRIOR, max_size=1, starts=1, seed=1, progress=False)
+    result = lv.search(
+        lv.models.LDA(), corpus(), prior=PRIOR, max_size=1, starts=1, seed=1, evidence="bound", progress=False
+    )
     frame = pd.DataFrame(corpus().counts.toarray(), columns=list(corpus().vocabulary))
     assert result.best.score(frame) == result.best.score(corpus())
     with pytest.raises(ValueError, match="another vocabulary of the same length"):
@@ -327,7 +333,7 @@ def test_data_of_ones_own(tmp_path: Path):
         lv.fit(mixture, numbers.values, size=1)
     train, test = numbers.split(0.3, seed=1)
     assert (len(train), len(test)) == (5, 2)
-    result = lv.search(mixture, train, prior=PRIOR, max_size=2, starts=1, seed=0, progress=False)
+    result = lv.search(mixture, train, prior=PRIOR, max_size=2, starts=1, seed=0, evidence="bound", progress=False)
     assert list(result.best.table("weights").index.names) == ["component"]
     assert "data:        5 numbers" in summary(result)
     assert "nats per digit" in agreement(held_out_comparison(result, test))

@@ -19,12 +19,12 @@ from lvsearch.evaluators import ModelEvaluator
 @pytest.fixture(autouse=True)
 def no_fitting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bad input is noticed before anything is fitted."""
-    searched("plug-in"), searched("marginal")  # these may be
+    searched("plug-in"), searched("bound")  # these may be
     monkeypatch.setattr(ModelEvaluator, "evaluate", lambda *_: pytest.fail("something was fitted"))
 
 
 def search(data: Any = None, **changed: Any) -> lv.SearchResult:
-    arguments = {"prior": PRIOR, "max_size": 3, "progress": False} | changed
+    arguments = {"prior": PRIOR, "max_size": 3, "evidence": "bound", "progress": False} | changed
     return lv.search(lv.models.LDA(), corpus() if data is None else data, **arguments)
 
 
@@ -71,7 +71,7 @@ def test_a_vocabulary_of_the_wrong_length():
 
 def test_a_model_without_data():
     with pytest.raises(ValueError, match=r"a model without data: pass a Corpus or a matrix of counts as the second"):
-        lv.search(lv.models.LDA(), prior=PRIOR, max_size=3)
+        lv.search(lv.models.LDA(), prior=PRIOR, evidence="bound", max_size=3)
 
 
 def test_a_function_with_data_or_per_token():

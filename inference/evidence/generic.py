@@ -1,7 +1,7 @@
 """Any model on a path from a q of independent sites to its posterior: the oracle of every faster chain.
 
-With q = Π_site Π_element q(element), each factor in its site's family at natural parameter λ, the complete conditional of
-a site under π_t ∝ q^(1−t) p(·, data)^t is in that family too, at
+With q = Π_site Π_element q(element), each factor in its site's family at natural parameter λ, the complete conditional
+of a site under π_t ∝ q^(1−t) p(·, data)^t is in that family too, at
 
     (1 − t) λ + t ∂ log-joint / ∂ t(site) / copies                                        (Blei 2004, Eq. 2.18)
 
@@ -98,9 +98,11 @@ class GenericChain(eqx.Module):
                 def moved(leaf: Array, place: int = place) -> Array:
                     return jnp.moveaxis(leaf, place, 0)
 
+                def density(natural: Statistics, statistics: Statistics, site: Site = site) -> Array:
+                    return _log_density(site, natural, statistics, on).sum()
+
                 natural, statistics = (jax.tree.map(moved, each[name]) for each in (self.globals, g))
-                pairs = jax.vmap(lambda eta: jax.vmap(lambda t: _log_density(site, eta, t, on).sum())(statistics))
-                total = total + pairs(natural)
+                total = total + jax.vmap(jax.vmap(density, (None, 0)), (0, None))(natural, statistics)
             return total
 
         both = exists[:, None] & exists

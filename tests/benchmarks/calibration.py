@@ -1,0 +1,254 @@
+"""Are the answers right as often as they say? Sizes from the prior, data from the model, a search of each.
+
+    python tests/benchmarks/calibration.py topics-hard --sets 200 [--seed 0] [--out hard.jsonl] [--beside bound]
+    python tests/benchmarks/calibration.py --report hard.jsonl [--planted 3]
+
+Every set is a line of the file, written as it comes, so a run can be cut off and gone on with. What is counted:
+
+| figure | what it is | where it should be |
+|---|---|---|
+| coverage | how often the smallest set of sizes that holds 80, 90, 95 % of the probability has the true one in it | that, or above: sizes are whole numbers |
+| expected | what the reported probabilities say of the same sets | where coverage is |
+| rank p | Kolmogorov-Smirnov test of the randomised rank of the truth in the posterior, uniform if it is right | > .01 |
+| told apart | how often one size is told apart from every other, and how often wrongly | wrong ≤ 5 % of them |
+| confident errors | sizes with a probability above .95 that are not the truth, as a share of those above .95 | ≤ 5 % |
+| log p(truth) | mean log probability of the true size, nats | as of exact evidence |
+
+--beside bound: the same with the mean-field bound in the evidence's place. --planted N: the report of answers in which
+every component is worth N nats more than it is, which must fail.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.stats import kstest
+
+import lvsearch as lv
+from lvsearch.models.contract import Model
+from lvsearch.models.units import BagOfWords, Row
+
+LEVELS = (0.8, 0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A model, a prior over its sizes up to `max_size`, and how data of one size are drawn: (key, size) -> data."""
+
+    model: Model
+    prior: lv.sizes.SizePrior
+    max_size: int
+    draw: Callable[[Any, int], Any]
+
+
+def truncated_poisson(rate: float, most: int) -> lv.sizes.Table:
+    """Poisson on 1 … most."""
+    log = np.array([lv.sizes.Poisson(rate).log_pmf((size,)) for size in range(1, most + 1)])
+    weights = np.exp(log - log.max())
+    return lv.sizes.Table(weights / weights.sum())
+
+
+def topics(documents: int, tokens: int, words: int, eta: float, total: float, rate: float, most: int) -> Regime:
+    model = lv.models.LDA(total, eta)
+
+    def draw(key: Any, size: int) -> lv.Corpus:
+        shape = (documents, tokens)
+        units = BagOfWords(np.zeros(shape, np.int32), np.ones(shape, np.float32))
+        drawn = model.simulate(key, (size,), units, {"word": words})[2]
+        rows = np.repeat(np.arange(documents), tokens)
+        counts = csr_array((np.ones(rows.size, np.int32), (rows, np.asarray(drawn.words).ravel())), (documents, words))
+        return lv.Corpus.from_matrix(counts)
+
+    return Regime(model, truncated_poisson(rate, most), most, draw)
+
+
+def rows(model: Model, n_rows: int, n_dims: int, rate: float, most: int, whole: bool = False) -> Regime:
+    def draw(key: Any, size: int) -> np.ndarray:
+        observed = np.ones((n_rows, n_dims), bool)
+        start = np.full((n_rows, n_dims), 20.0 / n_dims) if whole else np.zeros((n_rows, n_dims))
+        with jax.enable_x64(True):
+            drawn = model.simulate(key, (size,), Row(start, observed), {"dim": n_dims})[2]
+        return np.asarray(drawn.value, np.float64)
+
+    return Regime(model, truncated_poisson(rate, most), most, draw)
+
+
+def mixture(components: Any, n_rows: int, n_dims: int, whole: bool = False) -> Regime:
+    return rows(lv.models.FiniteMixture(components), n_rows, n_dims, 3.0, 8, whole)
+
+
+REGIMES: dict[str, Callable[[], Regime]] = {
+    "topics-hard": lambda: topics(60, 30, 40, 0.3, 3.0, 5.0, 14),
+    "topics-easy": lambda: topics(120, 50, 80, 0.1, 2.0, 5.0, 14),
+    "diagonal-overlapping": lambda: mixture(lv.models.DiagonalComponents(pseudo_count=0.5), 60, 2),
+    "diagonal-separated": lambda: mixture(lv.models.DiagonalComponents(pseudo_count=0.01), 60, 2),
+    "full-overlapping": lambda: mixture(lv.models.FullCovarianceComponents(pseudo_count=0.5), 60, 2),
+    "full-separated": lambda: mixture(lv.models.FullCovarianceComponents(pseudo_count=0.01), 60, 2),
+    "known-overlapping": lambda: mixture(lv.models.KnownCovarianceComponents(1.0, pseudo_count=0.3), 60, 2),
+    "known-separated": lambda: mixture(lv.models.KnownCovarianceComponents(1.0, pseudo_count=0.01), 60, 2),
+    "bernoulli-overlapping": lambda: mixture(lv.models.BernoulliComponents(1.0, 1.0), 80, 6),
+    "bernoulli-separated": lambda: mixture(lv.models.BernoulliComponents(0.2, 0.2), 80, 12),
+    "multinomial-overlapping": lambda: mixture(lv.models.MultinomialComponents(1.0), 60, 6, whole=True),
+    "multinomial-separated": lambda: mixture(lv.models.MultinomialComponents(0.2), 60, 10, whole=True),
+    "features": lambda: rows(lv.models.IBP(), 12, 3, 2.0, 4),
+}
+
+
+def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, Any]:
+    """One set of data and what the search says of it."""
+    key = jax.random.fold_in(jax.random.key(seed), number)
+    rng = np.random.default_rng([seed, number])
+    prior = np.exp([regime.prior.log_pmf((size,)) for size in range(1, regime.max_size + 1)])
+    truth = int(rng.choice(regime.max_size, p=prior / prior.sum())) + 1
+    data = regime.draw(key, truth)
+    began = time.perf_counter()
+    result = lv.search(
+        regime.model,
+        data,
+        prior=regime.prior,
+        evidence=evidence,
+        max_size=regime.max_size,
+        seed=number,
+        progress=False,
+    )
+    seconds = time.perf_counter() - began
+    table = result.posterior()
+    return {
+        "number": number,
+        "truth": truth,
+        "sizes": table["size"].tolist(),
+        "log_prior": table["log_prior"].tolist(),
+        "log_evidence": table["log_evidence"].tolist(),
+        "standard_error": table["standard_error"].tolist(),
+        "probability": table["probability"].tolist(),
+        "together": [size[0] for size in result.estimated.indistinguishable],
+        "trials": [len(visit.trials) for visit in result.visits],
+        "seconds": seconds,
+    }
+
+
+def with_planted(entry: dict[str, Any], nats: float) -> dict[str, Any]:
+    """The same answer with every component worth `nats` more."""
+    from lvsearch.posterior import estimate_posterior
+
+    sizes = np.array(entry["sizes"])
+    found = estimate_posterior(
+        [(int(size),) for size in sizes],
+        np.array(entry["log_prior"]),
+        np.array(entry["log_evidence"]) + nats * sizes,
+        np.array(entry["standard_error"]),
+    )
+    together = [size[0] for size in found.indistinguishable]
+    return {**entry, "probability": found.probability.tolist(), "together": together}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a campaign found; the module's docstring says what each figure is."""
+
+    sets: int
+    coverage: dict[float, float]
+    expected: dict[float, float]
+    rank_p: float
+    apart: int
+    wrongly_apart: int
+    confident: int
+    confident_errors: int
+    log_probability: float
+    best_is_truth: float
+    seconds: float
+
+    def describe(self) -> str:
+        levels = "  ".join(
+            f"{level:.0%} sets hold the truth {self.coverage[level]:.1%} (expected {self.expected[level]:.1%})"
+            for level in LEVELS
+        )
+        return (
+            f"{self.sets} sets: {levels}\n  ranks uniform p = {self.rank_p:.3f}; told apart {self.apart}, wrongly "
+            f"{self.wrongly_apart}; above .95 {self.confident}, wrong {self.confident_errors}; mean log p(truth) "
+            f"{self.log_probability:.3f}; best is the truth {self.best_is_truth:.1%}; median {self.seconds:.1f} s"
+        )
+
+
+def calibration(entries: list[dict[str, Any]]) -> Calibration:
+    """The figures of a campaign; ranks are randomised with a fixed seed."""
+    rng = np.random.default_rng(0)
+    held: dict[float, list[bool]] = {level: [] for level in LEVELS}
+    said: dict[float, list[float]] = {level: [] for level in LEVELS}
+    ranks, logs, right = [], [], []
+    apart = wrongly = confident = errors = 0
+    for entry in entries:
+        sizes, probability, truth = entry["sizes"], np.array(entry["probability"]), entry["truth"]
+        of = dict(zip(sizes, probability.tolist(), strict=True))
+        order = np.argsort(-probability, kind="stable")
+        total = np.cumsum(probability[order])
+        for level in LEVELS:
+            last = int(np.searchsorted(total, level * (1 - 1e-9)))
+            held[level].append(truth in {sizes[row] for row in order[: last + 1]})
+            said[level].append(float(total[min(last, len(total) - 1)]))
+        below = sum(p for size, p in of.items() if size < truth)
+        ranks.append(below + rng.random() * of.get(truth, 0.0))
+        logs.append(np.log(max(of.get(truth, 0.0), 1e-12)))
+        best = sizes[int(np.argmax(probability))]
+        right.append(best == truth)
+        if len(entry["together"]) == 1:
+            apart += 1
+            wrongly += best != truth
+        if probability.max() > 0.95:
+            confident += 1
+            errors += best != truth
+    return Calibration(
+        len(entries),
+        {level: float(np.mean(held[level])) for level in LEVELS},
+        {level: float(np.mean(said[level])) for level in LEVELS},
+        float(kstest(ranks, "uniform").pvalue),
+        apart,
+        wrongly,
+        confident,
+        errors,
+        float(np.mean(logs)),
+        float(np.mean(right)),
+        float(np.median([entry["seconds"] for entry in entries])),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("regime", nargs="?", choices=sorted(REGIMES))
+    parser.add_argument("--sets", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="number of the first set")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--beside", default="marginal", choices=("marginal", "bound"))
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--report", type=Path, nargs="+")
+    parser.add_argument("--planted", type=float, default=0.0)
+    arguments = parser.parse_args()
+    if arguments.report:
+        entries = [json.loads(line) for path in arguments.report for line in path.read_text().splitlines()]
+    else:
+        regime, entries = REGIMES[arguments.regime](), []
+        done = set()
+        if arguments.out is not None and arguments.out.exists():
+            entries = [json.loads(line) for line in arguments.out.read_text().splitlines()]
+            done = {entry["number"] for entry in entries}
+        for number in range(arguments.first, arguments.first + arguments.sets):
+            if number in done:
+                continue
+            entries.append(one_set(regime, number, arguments.seed, arguments.beside))
+            if arguments.out is not None:
+                with arguments.out.open("a") as file:
+                    file.write(json.dumps(entries[-1]) + "\n")
+    if arguments.planted:
+        entries = [with_planted(entry, arguments.planted) for entry in entries]
+    print(calibration(entries).describe())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Brackets: ends, estimates and errors from islands, and several of them together."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lvsearch.bracket import HYSTERESIS_SHARE, Bracket, pooled
+
+
+def test_ends_are_averages_of_what_is_unbiased():
+    bracket = Bracket((-10.0, -12.0), (-9.0, -7.0), 24, 16)
+    assert bracket.lower == pytest.approx(math.log((math.exp(-10) + math.exp(-12)) / 2))
+    assert bracket.upper == pytest.approx(-math.log((math.exp(9) + math.exp(7)) / 2))
+    assert (bracket.estimate, bracket.hysteresis) == (-9.5, 3.0)
+
+
+def test_errors_hold_the_spread_and_the_hysteresis():
+    tight, apart = Bracket((-10.0,) * 4, (-10.0,) * 4, 24, 16), Bracket((-10.0,) * 4, (-6.0,) * 4, 24, 16)
+    assert tight.standard_error == 0.0
+    assert apart.standard_error == pytest.approx(HYSTERESIS_SHARE * 4.0)
+    spread = Bracket((-10.0, -11.0, -9.0, -10.0), (-10.0, -9.0, -11.0, -10.0), 24, 16)
+    assert spread.standard_error > math.sqrt((2 / 3 + 2 / 3) / 16)  # widened for their small number
+
+
+def test_a_backward_path_below_the_forward_one_is_noise_not_negative_hysteresis():
+    assert Bracket((-5.0, -5.0), (-6.0, -6.0), 24, 16).hysteresis == 0.0
+
+
+def test_islands_that_are_not_numbers_are_seen():
+    assert not Bracket((-1.0, math.nan), (-1.0, -1.0), 24, 16).finite
+    assert not Bracket((-1.0, -math.inf), (-1.0, -1.0), 24, 16).finite
+
+
+def test_pooled_weighs_by_precision_and_never_gets_worse():
+    short, long = Bracket((-10.0, -10.4), (-4.0, -4.4), 24, 16), Bracket((-8.0, -8.1), (-7.8, -7.9), 192, 16)
+    both = pooled([short, long])
+    assert both.standard_error < long.standard_error
+    assert abs(both.estimate - long.estimate) < 0.1 * abs(short.estimate - long.estimate)
+    assert short.lower < both.lower < long.lower or both.lower == pytest.approx(long.lower, abs=0.2)
+    assert pooled([long]).lower == pytest.approx(long.lower)
+    assert np.isfinite(pooled([Bracket((-1.0,), (-1.0,), 24, 1)] * 2).standard_error)  # exact ones: no division by 0
