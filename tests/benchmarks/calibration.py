@@ -7,9 +7,9 @@ Every set is a line of the file, written as it comes, so a run can be cut off an
 
 | figure | what it is | where it should be |
 |---|---|---|
-| coverage | how often the smallest set of sizes that holds 80, 90, 95 % of the probability has the true one in it | that, or above: sizes are whole numbers |
+| coverage | how often the smallest set of sizes with 80, 90, 95 % of the probability has the truth | that, or above |
 | expected | what the reported probabilities say of the same sets | where coverage is |
-| rank p | Kolmogorov-Smirnov test of the randomised rank of the truth in the posterior, uniform if it is right | > .01 |
+| rank p | Kolmogorov-Smirnov test of the truth's randomised rank, uniform if the posterior is right | > .01 |
 | told apart | how often one size is told apart from every other, and how often wrongly | wrong ≤ 5 % of them |
 | confident errors | sizes with a probability above .95 that are not the truth, as a share of those above .95 | ≤ 5 % |
 | log p(truth) | mean log probability of the true size, nats | as of exact evidence |

@@ -1,0 +1,123 @@
+"""Which size comes next: nothing with prior mass is missed unsaid, and effort goes where it decides."""
+
+import math
+
+import numpy as np
+import pytest
+
+import lvsearch as lv
+from lvsearch.bracket import Bracket
+from lvsearch.evidence import Evidence
+from lvsearch.ledger import Trial, Visit
+from lvsearch.racing import next_size, unvisited_share
+
+POISSON = lv.sizes.Poisson(5)
+
+
+def visit(size: int, *estimates: tuple[float, float]) -> Visit:
+    """A size with one annealed trial per (estimate, hysteresis)."""
+    trials = tuple(
+        Trial(
+            "scratch",
+            Evidence(-1e9, 0.0),
+            0.0,
+            1.0,
+            None,
+            Bracket((centre - gap / 2,) * 4, (centre + gap / 2,) * 4, 24 << number, 16),
+        )
+        for number, (centre, gap) in enumerate(estimates)
+    )
+    return Visit((size,), trials, Evidence(-1e9, 0.0), 0.0, None, -1e9, 0.0)
+
+
+def sizes_tried(evidence, prior, max_size=None, trials=5):
+    """The whole course of a search whose first trials have errors and whose fifths have nearly none."""
+    visits: list[Visit] = []
+    order = []
+    while (size := next_size(visits, prior, trials, max_size)) is not None:
+        order.append(size[0])
+        known = next((v for v in visits if v.size == size), None)
+        done = 0 if known is None else len(known.trials)
+        again = visit(size[0], *[(evidence(size[0]), 8.0 / 3**n) for n in range(done + 1)])
+        visits = [again if v.size == size else v for v in visits] if known else [*visits, again]
+        assert len(order) < 200
+    return order, visits
+
+
+def test_a_search_starts_at_one_and_ends_around_the_mode():
+    order, visits = sizes_tried(lambda k: -3.0 * (k - 7) ** 2, POISSON)
+    assert order[0] == 1
+    assert {6, 7, 8} <= set(order)
+    assert max(order) <= 16
+    assert len(next(v for v in visits if v.size == (7,)).trials) > 1
+
+
+@pytest.mark.parametrize("support", [(37, 100), (2, 3), (1, 64)])
+def test_all_prior_mass_is_visited_wherever_it_lies(support):
+    table = np.zeros(max(support))
+    table[[n - 1 for n in support]] = 0.5
+    order, _ = sizes_tried(lambda k: 0.0, lv.sizes.Table(table))
+    assert set(support) <= set(order) <= {1, *support}
+
+
+def test_mass_far_above_size_one_is_not_missed():
+    table = np.zeros(100)
+    table[0], table[99] = 0.001, 0.999
+    order, _ = sizes_tried(lambda k: 0.0, lv.sizes.Table(table))
+    assert set(order) == {1, 100}
+
+
+def test_the_prior_alone_does_not_end_a_search_that_still_rises():
+    order, _ = sizes_tried(lambda k: 50.0 * k, POISSON, max_size=(40,))
+    assert 40 in order
+
+
+def test_beyond_the_largest_size_allowed_nothing_is_tried():
+    order, _ = sizes_tried(lambda k: 50.0 * k, POISSON, max_size=(6,))
+    assert max(order) == 6
+
+
+def test_no_rival_of_the_best_has_fewer_trials_than_the_best_but_one():
+    _, visits = sizes_tried(lambda k: -0.5 * abs(k - 5), POISSON)
+    best = next(v for v in visits if v.size == (5,))
+    for rival in visits:
+        if rival.size in ((4,), (6,)):
+            assert len(rival.trials) >= len(best.trials) - 1
+
+
+def test_a_flat_function_without_errors_is_tried_once_each():
+    visits = [visit(k, (0.0, 0.0)) for k in range(1, 5)]
+    assert next_size(visits, lv.sizes.Table([0.25] * 4), 5, (4,)) is None
+
+
+def test_a_second_mode_is_found_or_its_prior_mass_is_said():
+    """One at 24, 50 nats higher, with nothing around it to suggest it: the share that is said is of the prior."""
+    evidence = {24: 50.0}
+    order, visits = sizes_tried(lambda k: evidence.get(k, -abs(k - 4) * 1.0), lv.sizes.Geometric(0.2))
+    if 24 not in order:
+        tried = math.fsum(math.exp(lv.sizes.Geometric(0.2).log_pmf((n,))) for n in set(order))
+        assert 1 - tried > 1e-3
+        assert 0 <= unvisited_share(visits, lv.sizes.Geometric(0.2), None) < 1e-3
+
+
+def test_unvisited_sizes_hold_what_their_neighbours_suggest():
+    visits = [visit(1, (0.0, 0.0)), visit(2, (0.0, 0.0)), visit(4, (0.0, 0.0))]
+    assert unvisited_share(visits, lv.sizes.Table([0.25] * 4), None) == pytest.approx(0.25)
+    assert unvisited_share([], POISSON, None) == 0.0
+
+
+def test_failures_are_passed_by():
+    failed = Visit(
+        (2,), (Trial("scratch", Evidence(-math.inf, 0.0), 0.0, 1.0, "not a number"),), Evidence(-math.inf, 0.0), 0.0,
+        None, -1.0, 0.0,
+    )  # fmt: skip
+    following = next_size([visit(1, (0.0, 0.0)), failed], lv.sizes.Table([0.4, 0.3, 0.3]), 5, (3,))
+    assert following == (3,)
+
+
+def test_several_variables_go_on_from_the_best_corner():
+    prior = lv.sizes.Product(lv.sizes.Poisson(2), lv.sizes.Poisson(2))
+    first = next_size([], prior, 3, None)
+    assert first == (1, 1)
+    one = Visit((1, 1), (Trial("function", Evidence(-4.0), 0.0, 1.0),), Evidence(-4.0), 0.0, None, -4.0, 0.0)
+    assert next_size([one], prior, 1, None) == (2, 2)
