@@ -20,10 +20,10 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data import Dataset
+from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.contract import first
 from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.units import Row
 
 
 class CollapsedState(NamedTuple):
@@ -77,30 +77,21 @@ class CollapsedMixtureChain(eqx.Module):
                 f"got {model.describe()}, expected a mixture whose parameters have a prior: with estimated parameters "
                 "nothing is integrated out"
             )
-        if not 1 <= size <= capacity:
-            raise ValueError(f"got size={size}, expected at least 1 and at most the capacity {capacity}")
-        value, observed, weight = (
-            np.concatenate(leaves)
-            for leaves in zip(
-                *[(b.units.value, b.units.observed, np.asarray(b.weight)) for b in data.batches], strict=True
-            )
-        )
-        if not np.all((weight == 0) | (weight == 1)):
-            raise ValueError("got rows of a weight that is neither 0 nor 1, expected each row once")
-        units = Row(np.asarray(value, np.float64), observed & (weight > 0)[:, None])
+        check_size(size, capacity)
+        units, weight = padded_rows(data)
         component.check(units)
         with jax.enable_x64(True):
             coordinates = jax.vmap(component.coordinates)(units)
             increments = jax.vmap(component.increment)(coordinates, jnp.asarray(units.observed))
             carriers = jax.vmap(component.log_carrier)(coordinates, jnp.asarray(units.observed))
-            prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), component.prior(value.shape[1]))
+            prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), component.prior(units.value.shape[1]))
             return cls(
                 component,
                 a,
                 np.asarray(size),
                 jax.tree.map(np.asarray, increments),
                 np.asarray(carriers),
-                weight.astype(np.float64),
+                weight,
                 prior,
                 capacity,
             )
