@@ -30,6 +30,9 @@ from lvsearch.models.families import GammaStatistics, GaussianStatistics
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.units import Row
 
+ROWS_AT_ONCE = 8
+"""Rows whose labels are drawn together: their scores stay in the cache. Data sets are padded to a multiple of it."""
+
 
 class NormalState(NamedTuple):
     """All latents, particles side by side on the last axis. Components that do not exist hold anything finite.
@@ -143,7 +146,7 @@ class IndependentNormalChain(eqx.Module):
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def _labels(self, key: Array, state: NormalState, temperature: Array) -> Int[Array, "row particle"]:
-        """Every row's label given all else, row by row so that scores stay in the cache."""
+        """Every row's label given all else."""
         uniforms = jax.random.uniform(key, state.labels.shape, state.mean.dtype)
         half_log = 0.5 * jnp.log(state.precision)
 
@@ -155,7 +158,8 @@ class IndependentNormalChain(eqx.Module):
             label = (cumulative < uniform * cumulative[-1]).sum(0)
             return jnp.minimum(label, jnp.asarray(self.size) - 1).astype(state.labels.dtype)
 
-        return jax.lax.map(one, (jnp.asarray(self.values), jnp.asarray(self.observed), uniforms))
+        rows = jnp.asarray(self.values), jnp.asarray(self.observed), uniforms
+        return jax.lax.map(one, rows, batch_size=ROWS_AT_ONCE)
 
     def _globals(self, key: Array, state: NormalState, temperature: Array, *, backward: bool) -> NormalState:
         """Weights, means, precisions, rates given the labels, or in the reverse order."""
@@ -188,20 +192,11 @@ class IndependentNormalChain(eqx.Module):
 
     def _sums(self, labels: Int[Array, "row particle"]) -> tuple[Array, Array, Array, Array]:
         """(rows, observed cells, Σ y, Σ y²) of each component; the first (component, particle), the others with dim."""
-        dtype, places = jnp.result_type(float), jnp.arange(self.capacity)[:, None]
-
-        def add(sums: tuple[Array, ...], row: tuple[Array, ...]) -> tuple[tuple[Array, ...], None]:
-            label, y, observed, weight = row
-            here = label == places
-            cells = [leaf[:, None] for leaf in (observed.astype(dtype), y, y**2)]
-            more = (weight, *cells)
-            masks = (here, *[here[:, None]] * 3)
-            return tuple(s + jnp.where(mask, m, 0.0) for s, m, mask in zip(sums, more, masks, strict=True)), None
-
-        particles = labels.shape[1]
-        each = jnp.zeros((self.capacity, self.values.shape[1], particles), dtype)
-        rows = labels, jnp.asarray(self.values), jnp.asarray(self.observed), jnp.asarray(self.weight, dtype)
-        return jax.lax.scan(add, (each[:, 0], each, each, each), rows)[0]
+        here = labels[:, None] == jnp.arange(self.capacity)[:, None]
+        y, seen = jnp.asarray(self.values)[:, None, :, None], jnp.asarray(self.observed)[:, None, :, None]
+        rows = jnp.where(here, jnp.asarray(self.weight)[:, None, None], 0.0).sum(0)
+        cells = (jnp.where(here[:, :, None], leaf, 0.0).sum(0) for leaf in (seen.astype(y.dtype), y, y**2))
+        return rows, *cells
 
     def _log_weights(
         self, key: Array, counts: Float[Array, "component particle"]
