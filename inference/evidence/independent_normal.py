@@ -75,7 +75,9 @@ class IndependentNormalChain(eqx.Module):
 
     @classmethod
     def of(cls, model: IndependentNormalMixture, data: Dataset, size: int, capacity: int) -> "IndependentNormalChain":
-        """Rows of padding stay, so that data sets of one padded length share their programs."""
+        """Rows are in the order of the batches, their padding included, so that data sets of one padded length share
+        their programs. Raises ValueError for rows weighted otherwise than 0 or 1, and a size that does not fit in the
+        capacity."""
         check_size(size, capacity)
         units, weight = padded_rows(data)
         with jax.enable_x64(True):
@@ -177,7 +179,7 @@ class IndependentNormalChain(eqx.Module):
 
         def draw_precisions(s: NormalState) -> NormalState:
             deviations = jnp.maximum(squares - 2 * s.mean * total + n * s.mean**2, 0)
-            log_gamma = log_gamma_draws(keys[2], model.shape + 0.5 * temperature * n)
+            log_gamma = log_gamma_draws(keys[2], jnp.asarray(model.shape) + 0.5 * temperature * n)
             return s._replace(precision=jnp.exp(log_gamma) / (s.rate + 0.5 * temperature * deviations))
 
         def draw_rates(s: NormalState) -> NormalState:
@@ -195,13 +197,13 @@ class IndependentNormalChain(eqx.Module):
         here = labels[:, None] == jnp.arange(self.capacity)[:, None]
         y, seen = jnp.asarray(self.values)[:, None, :, None], jnp.asarray(self.observed)[:, None, :, None]
         rows = jnp.where(here, jnp.asarray(self.weight)[:, None, None], 0.0).sum(0)
-        cells = (jnp.where(here[:, :, None], leaf, 0.0).sum(0) for leaf in (seen.astype(y.dtype), y, y**2))
-        return rows, *cells
+        n, total, squares = (jnp.where(here[:, :, None], x, 0.0).sum(0) for x in (seen.astype(y.dtype), y, y**2))
+        return rows, n, total, squares
 
     def _log_weights(
         self, key: Array, counts: Float[Array, "component particle"]
     ) -> Float[Array, "component particle"]:
         """log π given the rows of each component; −inf for components that do not exist."""
-        log_gamma = log_gamma_draws(key, self.model.concentration + counts)
+        log_gamma = log_gamma_draws(key, jnp.asarray(self.model.concentration) + counts)
         exists = first(jnp.asarray(self.size), self.capacity)[:, None]
         return jax.nn.log_softmax(jnp.where(exists, log_gamma, -jnp.inf), axis=0)

@@ -66,7 +66,8 @@ class CollapsedMixtureChain(eqx.Module):
 
     @classmethod
     def of(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "CollapsedMixtureChain":
-        """Rows of padding stay, so that data sets of one padded length share their programs.
+        """Rows are in the order of the batches, their padding included, so that data sets of one padded length share
+        their programs.
 
         Raises ValueError for estimated components, rows without a density, rows weighted otherwise than 0 or 1, and a
         size that does not fit in the capacity.
