@@ -13,7 +13,7 @@ States hold many independent particles at once, on an axis that the chain choose
 
 from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 State = Any
 """A NamedTuple of arrays: `n` particles side by side."""
@@ -35,11 +35,14 @@ class Chain(Protocol):
         """`particles` independent draws from q."""
         ...
 
-    def step(
-        self, key: Key[Array, ""], state: State, temperature: Float[Array, ""], backward: Bool[Array, ""]
-    ) -> State:
+    @property
+    def directed(self) -> bool:
+        """Whether a backward sweep is another than a forward one."""
+        ...
+
+    def step(self, key: Key[Array, ""], state: State, temperature: Float[Array, ""], *, backward: bool) -> State:
         """One sweep over all latents that leaves π_t as it is; `backward` visits them in the reverse order, so that
-        it is the time reversal of a forward sweep."""
+        it is the time reversal of a forward sweep (where the chain is `directed`)."""
         ...
 
     def log_ratio(self, state: State) -> Float[Array, " particle"]:

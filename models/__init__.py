@@ -18,6 +18,7 @@ from lvsearch.models.hdp import HDP
 from lvsearch.models.hdp_mixture import HDPMixture
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
+from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.lda import LDA
 from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
@@ -41,6 +42,7 @@ __all__ = [
     "GaussianPrior",
     "GroupOfRows",
     "HDPMixture",
+    "IndependentNormalMixture",
     "KnownCovarianceComponents",
     "Model",
     "Multinomial",

@@ -31,7 +31,9 @@ def chain(fitted: bool, capacity: int = 3) -> CollapsedTopics:
     return collapsed_topics(counts, ALPHA, ETA, capacity, log_q)
 
 
-_step = jax.jit(lambda chain, *arguments: chain.step(*arguments))
+_step = jax.jit(
+    lambda chain, key, state, t, backward: chain.step(key, state, t, backward=backward), static_argnames="backward"
+)
 _init = jax.jit(lambda chain, key: chain.init(key, 20_000))
 
 
@@ -74,7 +76,7 @@ def misfit(fitted: bool, t: float, at: float, backward: bool) -> float:
         pi = np.exp(log_pi - logsumexp(log_pi))
         chosen = np.random.default_rng(1).choice(len(pi), particles, p=pi)
         start = chain(fitted).take(state, jnp.asarray(chosen))
-        moved = _step(chain(fitted), jax.random.key(2), start, jnp.asarray(at), jnp.asarray(backward))
+        moved = _step(chain(fitted), jax.random.key(2), start, jnp.asarray(at), backward=backward)
     seen = np.bincount(code(moved), minlength=len(pi))
     rare = pi * particles < 5  # counted together, with the most frequent
     rare[np.argmax(pi)] = True

@@ -12,6 +12,7 @@ import annotation_cases
 import annotation_oracles
 import equinox as eqx
 import hdp_oracles
+import independent_normal_oracles
 import jax
 import jax.numpy as jnp
 import mixture_cases
@@ -55,6 +56,7 @@ from lvsearch.models.hdp import HDP
 from lvsearch.models.hdp_mixture import HDPMixture
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
+from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.lda import LDA
 from lvsearch.models.units import BagOfWords, GroupOfRows, Row
 
@@ -168,6 +170,12 @@ def process_exact(size: int, natural: dict[str, Any]) -> float:
 
 
 @cache
+def independent_exact(size: int) -> float:
+    prior = independent_normal_oracles.Prior(mixture_cases.LOCATION, mixture_cases.SCALE, 0.7, 2.2, 1.3, 1.9)
+    return independent_normal_oracles.log_evidence(mixture_cases.HOLED[:5], size, 0.8, prior)
+
+
+@cache
 def franchise_evidence() -> float:
     grids = hdp_oracles.gamma_grid(2.0, 4.0), hdp_oracles.gamma_grid(3.0, 5.0)
     return hdp_oracles.log_evidence(FEW_COUNTS, 1.5, *grids)
@@ -254,6 +262,15 @@ CASES = [
         exchangeable=False,
         certified=False,
         coupled=("sticks",),
+    ),
+    Case(
+        "independent normal mixture",
+        IndependentNormalMixture(mixture_cases.LOCATION, mixture_cases.SCALE, 0.7, 2.2, 1.3, 1.9, 0.8),
+        rows_case(mixture_cases.DIAGONAL, 5),
+        lambda size, natural: independent_exact(size),
+        other_missing_cells,
+        memoizable=False,
+        certified=False,
     ),
     Case(
         "hLDA",

@@ -3,13 +3,17 @@
 from lvsearch.inference.evidence.annealing import Annealed, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.evidence.dispatch import Effort, TwoSided, anneal, effort, evidence_chain
 from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat_chain
+from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.topics import CollapsedTopics, collapsed_topics
 
 __all__ = [
     "Annealed",
+    "CollapsedMixtureChain",
     "CollapsedTopics",
     "Effort",
     "GenericChain",
+    "IndependentNormalChain",
     "Profile",
     "TwoSided",
     "anneal",

@@ -188,16 +188,16 @@ def _along(
             population,
             chunk,
             np.int32(n),
-            np.bool_(backward),
             np.bool_(always_resample),
             islands=islands,
+            backward=backward and chain.directed,
         )
         visited.append(np.asarray(seen)[:, :n])
     mean, deviation = np.concatenate(visited, axis=1)
     return population, Profile(np.asarray(temperatures, np.float64), mean, deviation)
 
 
-@partial(jax.jit, static_argnames=("islands",))
+@partial(jax.jit, static_argnames=("islands", "backward"))
 @counted
 def _advance(
     chain: Chain,
@@ -205,16 +205,16 @@ def _advance(
     population: Population,
     chunk: Float[Array, "two chunk"],
     n: Int[Array, ""],
-    backward: Bool[Array, ""],
     always_resample: Bool[Array, ""],
     *,
     islands: int,
+    backward: bool,
 ) -> tuple[Population, Float[Array, "two chunk"]]:
     def one(index: Array, carry: tuple[Population, Array]) -> tuple[Population, Array]:
         population, seen = carry
         key_resample, key_step = jax.random.split(jax.random.fold_in(key, index))
         population = _resampled(chain, key_resample, population, islands, jnp.where(always_resample, jnp.inf, 0.5))
-        state = chain.step(key_step, population.state, chunk[0, index], backward)
+        state = chain.step(key_step, population.state, chunk[0, index], backward=backward)
         ratio = chain.log_ratio(state)
         seen = seen.at[:, index].set(jnp.stack([ratio.mean(), ratio.std()]))
         return Population(state, population.log_weight + chunk[1, index] * ratio, population.log_total), seen

@@ -20,7 +20,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data import Batch, Dataset
 from lvsearch.inference.gibbs import GibbsState, Tilt, conditional_draw, swept
@@ -61,8 +61,12 @@ class GenericChain(eqx.Module):
     def init(self, key: Key[Array, ""], particles: int) -> GibbsState:
         return jax.vmap(self._drawn)(jax.random.split(key, particles))
 
+    @property
+    def directed(self) -> bool:
+        return False
+
     def step(
-        self, key: Key[Array, ""], state: GibbsState, temperature: Float[Array, ""], backward: Bool[Array, ""]
+        self, key: Key[Array, ""], state: GibbsState, temperature: Float[Array, ""], *, backward: bool
     ) -> GibbsState:
         del backward  # see above
         keys = jax.random.split(key, len(jax.tree.leaves(state)[0]))

@@ -93,16 +93,21 @@ class CollapsedTopics(eqx.Module):
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:
         if self.log_q is None:
-            return self._swept(key, self._empty(particles), jnp.zeros(()), jnp.asarray(False))
+            return self._swept(key, self._empty(particles), jnp.zeros(()), False)
         uniforms = jax.random.uniform(key, (len(self.word), particles), jnp.float32)
         weight = jnp.exp(self.log_q - self.log_q.max(1, keepdims=True)).astype(jnp.float32) * self._exists
         ends = jnp.cumsum(weight, axis=1)
         drawn = (ends[:, :-1, None] <= uniforms[:, None] * ends[:, -1:, None]).sum(1)
         return self._state(jnp.where(self._real[:, None], drawn, -1).astype(jnp.int32))
 
+    @property
+    def directed(self) -> bool:
+        return True
+
     def step(
-        self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], backward: Bool[Array, ""]
+        self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], *, backward: bool
     ) -> TopicState:
+        """Every token in turn, the last one first where `backward`."""
         return self._swept(key, state, temperature, backward)
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
@@ -177,7 +182,7 @@ class CollapsedTopics(eqx.Module):
 
         def one_token(position: Array, carry: TopicState) -> TopicState:
             assignment, document_topic, word_topic, topic_total = carry
-            i = jnp.where(backward, n_tokens - 1 - position, position)
+            i = n_tokens - 1 - position if backward else position
             d, w = document[i], word[i]
             here = topic == assignment[i]  # nowhere at padding and where tokens are added
             own = here.astype(jnp.float32)

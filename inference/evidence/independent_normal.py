@@ -1,0 +1,226 @@
+"""Gaussian mixtures with independent priors of means and precisions, annealed from the prior of all their latents.
+
+    π_t(z, π, μ, τ, β) ∝ p(z, π, μ, τ, β) Π_n p(x_n | μ_{z_n}, τ_{z_n})^t
+
+Tempering the density of each row given its component, not the sum over components, keeps every complete conditional in
+its family: t counts the rows. With y in the model's coordinates, n_k and sums over the rows of component k,
+
+    z_n | · ∝ π_k exp(t Σ_d [½ log τ_kd − ½ τ_kd (y_nd − μ_kd)²])
+    π | ·   ~ Dirichlet(a + n_k)
+    μ_k | · ~ Normal(t τ_k Σ y / c, 1/c),   c = κ + t n_k τ_k
+    τ_k | · ~ Gamma(α + t n_k / 2, rate β + t Σ (y − μ_k)² / 2)
+    β | ·   ~ Gamma(g + K α, rate h + Σ_k τ_k)
+
+(Richardson & Green 1997, §3, at t = 1). Components that no row is in are drawn from their prior.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.estimator import Estimate, capacity_of
+from lvsearch.inference.evidence.dispatch import evidence_chain
+from lvsearch.inference.evidence.draws import log_gamma_draws
+from lvsearch.inference.evidence.rows import check_size, padded_rows
+from lvsearch.models.contract import first
+from lvsearch.models.families import GammaStatistics, GaussianStatistics
+from lvsearch.models.independent_normal import IndependentNormalMixture
+from lvsearch.models.units import Row
+
+ROWS_AT_ONCE = 8
+"""Rows whose labels are drawn together: their scores stay in the cache. Data sets are padded to a multiple of it."""
+
+
+class NormalState(NamedTuple):
+    """All latents, particles side by side on the last axis. Components that do not exist hold anything finite.
+
+    | field | letter | shape |
+    |---|---|---|
+    | `labels` | z | (row, particle) |
+    | `log_weights` | log π | (component, particle) |
+    | `mean` | μ | (component, dim, particle) |
+    | `precision` | τ | (component, dim, particle) |
+    | `rate` | β | (dim, particle) |
+    """
+
+    labels: Int[Array, "row particle"]
+    log_weights: Float[Array, "component particle"]
+    mean: Float[Array, "component dim particle"]
+    precision: Float[Array, "component dim particle"]
+    rate: Float[Array, "dim particle"]
+
+
+class IndependentNormalChain(eqx.Module):
+    """A `Chain` of an `IndependentNormalMixture`. `of` makes one; the first `size` of `capacity` components exist.
+
+    | field | meaning | shape |
+    |---|---|---|
+    | `size` | K | (), traced |
+    | `values` | y, 0 where nothing was observed | (row, dim) |
+    | `observed` | | (row, dim) |
+    | `log_carrier` | Σ over observed cells of −½ log 2π − log scale | () |
+    | `weight` | 0 for rows of padding, else 1 | (row,) |
+    """
+
+    model: IndependentNormalMixture
+    size: Int[Array | np.ndarray, ""]
+    values: Float[Array | np.ndarray, "row dim"]
+    observed: Bool[Array | np.ndarray, "row dim"]
+    log_carrier: Float[Array | np.ndarray, ""]
+    weight: Float[Array | np.ndarray, " row"]
+    capacity: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, model: IndependentNormalMixture, data: Dataset, size: int, capacity: int) -> "IndependentNormalChain":
+        """Rows are in the order of the batches, their padding included, so that data sets of one padded length share
+        their programs. Raises ValueError for rows weighted otherwise than 0 or 1, and a size that does not fit in the
+        capacity."""
+        check_size(size, capacity)
+        units, weight = padded_rows(data)
+        with jax.enable_x64(True):
+            values = np.asarray(jax.vmap(model.coordinates)(units))
+            carrier = np.asarray(jax.vmap(model.log_carrier)(units).sum())
+        return cls(model, np.asarray(size), values, np.asarray(units.observed), carrier, weight, capacity)
+
+    @property
+    def elements(self) -> int:
+        return len(self.weight)
+
+    @property
+    def directed(self) -> bool:
+        return True
+
+    def init(self, key: Key[Array, ""], particles: int) -> NormalState:
+        """All latents from their prior."""
+        keys, (n_rows, n_dims) = jax.random.split(key, 5), self.values.shape
+        each = jnp.zeros((self.capacity, n_dims, particles))
+        rate = jnp.exp(log_gamma_draws(keys[0], each[0] + self.model.rate_shape)) / self.model.rate_rate
+        log_weights = self._log_weights(keys[1], each[:, 0])
+        return NormalState(
+            jax.random.categorical(keys[2], log_weights, axis=0, shape=(n_rows, particles)),
+            log_weights,
+            jax.random.normal(keys[3], each.shape, each.dtype) / jnp.sqrt(self.model.mean_precision),
+            jnp.exp(log_gamma_draws(keys[4], each + self.model.shape)) / rate,
+            rate,
+        )
+
+    def step(
+        self, key: Key[Array, ""], state: NormalState, temperature: Float[Array, ""], *, backward: bool
+    ) -> NormalState:
+        """Labels, weights, means, precisions, rates; in the reverse order where `backward`."""
+        key_labels, key_globals = jax.random.split(key)
+        if backward:
+            state = self._globals(key_globals, state, temperature, backward=True)
+            return state._replace(labels=self._labels(key_labels, state, temperature))
+        state = state._replace(labels=self._labels(key_labels, state, temperature))
+        return self._globals(key_globals, state, temperature, backward=False)
+
+    def log_ratio(self, state: NormalState) -> Float[Array, " particle"]:
+        """log p(rows | labels, means, precisions)."""
+        chosen = state.labels[:, None]
+        mean, precision = (jnp.take_along_axis(leaf, chosen, axis=0) for leaf in (state.mean, state.precision))
+        cells = jnp.log(precision) - precision * (self.values[..., None] - mean) ** 2
+        return 0.5 * jnp.where(self.observed[..., None], cells, 0.0).sum((0, 1)) + self.log_carrier
+
+    def log_density(self, state: NormalState) -> Float[Array, " particle"]:
+        """log p(rows, labels, weights, means, precisions, rates), from the model itself."""
+        on = self.model.active((jnp.asarray(self.size),), (self.capacity,))
+        units = Row(self.model.location + self.model.scale * self.values, self.observed)
+
+        def one(labels: Array, log_weights: Array, mean: Array, precision: Array, rate: Array) -> Array:
+            g = {
+                "weights": jnp.where(on["component"], log_weights, 0.0),
+                "mean": GaussianStatistics(mean, -0.5 * mean**2),
+                "precision": GammaStatistics(jnp.log(precision), -precision),
+                "rate": GammaStatistics(jnp.log(rate), -rate),
+            }
+            indicators = jax.nn.one_hot(labels, self.capacity, dtype=mean.dtype)
+            each = jax.vmap(lambda unit, z: self.model.log_unit(g, {"component": z}, unit, on))(units, indicators)
+            return self.model.log_prior(g, on) + jnp.where(self.weight > 0, each, 0.0).sum()
+
+        return jax.vmap(one, in_axes=-1)(*state)
+
+    def label_scores(self, state: NormalState) -> None:
+        """None: the prior does not change under relabelling."""
+        return
+
+    def relabel(self, state: NormalState, order: Int[Array, "particle component"]) -> NormalState:
+        """The state itself: no labelling is better than another."""
+        return state
+
+    def take(self, state: NormalState, particles: Int[Array, " chosen"]) -> NormalState:
+        """The named particles, in that order."""
+        return jax.tree.map(lambda leaf: leaf[..., particles], state)
+
+    def _labels(self, key: Array, state: NormalState, temperature: Array) -> Int[Array, "row particle"]:
+        """Every row's label given all else."""
+        uniforms = jax.random.uniform(key, state.labels.shape, state.mean.dtype)
+        half_log = 0.5 * jnp.log(state.precision)
+
+        def one(row: tuple[Array, Array, Array]) -> Array:
+            y, observed, uniform = row
+            cells = half_log - 0.5 * state.precision * (y[:, None] - state.mean) ** 2
+            score = state.log_weights + temperature * jnp.where(observed[:, None], cells, 0.0).sum(1)
+            cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
+            label = (cumulative < uniform * cumulative[-1]).sum(0)
+            return jnp.minimum(label, jnp.asarray(self.size) - 1).astype(state.labels.dtype)
+
+        rows = jnp.asarray(self.values), jnp.asarray(self.observed), uniforms
+        return jax.lax.map(one, rows, batch_size=ROWS_AT_ONCE)
+
+    def _globals(self, key: Array, state: NormalState, temperature: Array, *, backward: bool) -> NormalState:
+        """Weights, means, precisions, rates given the labels, or in the reverse order."""
+        keys, model = jax.random.split(key, 4), self.model
+        rows, n, total, squares = self._sums(state.labels)
+        exists = first(jnp.asarray(self.size), self.capacity)[:, None, None]
+
+        def draw_weights(s: NormalState) -> NormalState:
+            return s._replace(log_weights=self._log_weights(keys[0], rows))
+
+        def draw_means(s: NormalState) -> NormalState:
+            precision = model.mean_precision + temperature * n * s.precision
+            noise = jax.random.normal(keys[1], s.mean.shape, s.mean.dtype)
+            return s._replace(mean=temperature * s.precision * total / precision + noise / jnp.sqrt(precision))
+
+        def draw_precisions(s: NormalState) -> NormalState:
+            deviations = jnp.maximum(squares - 2 * s.mean * total + n * s.mean**2, 0)
+            log_gamma = log_gamma_draws(keys[2], jnp.asarray(model.shape) + 0.5 * temperature * n)
+            return s._replace(precision=jnp.exp(log_gamma) / (s.rate + 0.5 * temperature * deviations))
+
+        def draw_rates(s: NormalState) -> NormalState:
+            shape = jnp.full_like(s.rate, model.rate_shape + self.size * model.shape)
+            rate = model.rate_rate + jnp.where(exists, s.precision, 0.0).sum(0)
+            return s._replace(rate=jnp.exp(log_gamma_draws(keys[3], shape)) / rate)
+
+        order = (draw_weights, draw_means, draw_precisions, draw_rates)
+        for draw in order[::-1] if backward else order:
+            state = draw(state)
+        return state
+
+    def _sums(self, labels: Int[Array, "row particle"]) -> tuple[Array, Array, Array, Array]:
+        """(rows, observed cells, Σ y, Σ y²) of each component; the first (component, particle), the others with dim."""
+        here = labels[:, None] == jnp.arange(self.capacity)[:, None]
+        y, seen = jnp.asarray(self.values)[:, None, :, None], jnp.asarray(self.observed)[:, None, :, None]
+        rows = jnp.where(here, jnp.asarray(self.weight)[:, None, None], 0.0).sum(0)
+        n, total, squares = (jnp.where(here[:, :, None], x, 0.0).sum(0) for x in (seen.astype(y.dtype), y, y**2))
+        return rows, n, total, squares
+
+    def _log_weights(
+        self, key: Array, counts: Float[Array, "component particle"]
+    ) -> Float[Array, "component particle"]:
+        """log π given the rows of each component; −inf for components that do not exist."""
+        log_gamma = log_gamma_draws(key, jnp.asarray(self.model.concentration) + counts)
+        exists = first(jnp.asarray(self.size), self.capacity)[:, None]
+        return jax.nn.log_softmax(jnp.where(exists, log_gamma, -jnp.inf), axis=0)
+
+
+@evidence_chain.register
+def _(
+    model: IndependentNormalMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
+) -> IndependentNormalChain:
+    return IndependentNormalChain.of(model, data, size[0], capacity_of(size)[0])

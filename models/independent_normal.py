@@ -1,0 +1,214 @@
+"""Gaussian mixtures whose means and precisions are independent a priori, the precisions' rate shared and inferred.
+
+Source: Richardson & Green (1997), §2. In each column, independently, with y = (x − location) / scale:
+
+    1. weights       π ~ Dirichlet(a, …, a)
+    2. rate          β ~ Gamma(g, rate h)                 one per column, shared by its components
+    3. means         μ_k ~ Normal(0, 1/κ)                 k = 1…K
+    4. precisions    τ_k ~ Gamma(α, rate β)
+    5. assignment    z_n ~ Categorical(π)                 n = 1…N
+    6. row           y_n ~ Normal(μ_{z_n}, 1/τ_{z_n})
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `location`, `scale` | ξ and, with the defaults, R | () or (dim,) | scale > 0 |
+| `mean_precision` | κ | () | > 0 |
+| `shape` | α | () | > 0 |
+| `rate_shape`, `rate_rate` | g, h | () | > 0 |
+| `concentration` | a (δ there) | () | > 0 |
+| site `weights` | log π | (component,) | simplex |
+| site `rate` | (log β, −β) | (dim,) | > 0 |
+| site `mean` | (μ, −μ²/2) | (component, dim) | real |
+| site `precision` | (log τ, −τ) | (component, dim) | > 0 |
+| site `component` | z_n | (component,) | one-hot |
+
+Departure. There the location, the scale and so κ = 1/R², h = 10/R² are in the data's unit; here they are numbers in the
+unit `scale`, which makes them 1 and 10 whatever the unit of the data. Densities are of the data themselves.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components.component import words
+from lvsearch.models.components.standard import location_parameter, positive_parameter, standardised
+from lvsearch.models.contract import Masks, Model, Site, Statistics, first
+from lvsearch.models.exponential.scalars import LOG_2PI
+from lvsearch.models.families import Categorical, Dirichlet, Gamma, GammaStatistics, Gaussian, GaussianStatistics
+from lvsearch.models.mixture import component_rows
+from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.units import Row
+
+
+class IndependentNormalMixture(Model):
+    """A mixture of `size` Gaussians with independent columns and the weakly informative prior of Richardson & Green.
+
+    location, scale: a number, or one per column; they only choose the unit in which the rest is said. The defaults are
+        for data centred at 0 of range 1; `scaled_to(values)` takes both from the data.
+    mean_precision: κ. shape: α of a precision. rate_shape, rate_rate: g and h of the rate of the precisions.
+    concentration: of the symmetric Dirichlet on the weights, per component.
+
+    The prior is not conjugate: a mean and a precision have no joint conditional in one family, so both are sites, and
+    no parameter can be integrated out in closed form. Missing cells are left out.
+
+    `nested` is False: there is no plug-in form, the likelihood of free variances having no maximum.
+    """
+
+    location: np.ndarray
+    scale: np.ndarray
+    mean_precision: np.ndarray
+    shape: np.ndarray
+    rate_shape: np.ndarray
+    rate_rate: np.ndarray
+    concentration: np.ndarray
+
+    size_names: ClassVar[tuple[str, ...]] = ("components",)
+    nested: ClassVar[bool] = False
+    unit_type: ClassVar[type] = Row
+    representation: ClassVar[str] = "component"
+
+    def __init__(
+        self,
+        location: Any = 0.0,
+        scale: Any = 1.0,
+        mean_precision: Any = 1.0,
+        shape: Any = 2.0,
+        rate_shape: Any = 0.2,
+        rate_rate: Any = 10.0,
+        concentration: Any = 1.0,
+    ):
+        self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
+        self.mean_precision = positive_parameter("mean_precision", mean_precision)
+        self.shape = positive_parameter("shape", shape)
+        self.rate_shape = positive_parameter("rate_shape", rate_shape)
+        self.rate_rate = positive_parameter("rate_rate", rate_rate)
+        self.concentration = positive_parameter("concentration", concentration)
+
+    @classmethod
+    def scaled_to(cls, values: Any) -> "IndependentNormalMixture":
+        """Richardson & Green's defaults (§2.4): each column's midpoint and range R as location and scale.
+
+        In the data's unit these are ξ the midpoint, κ = 1/R², α = 2, g = 0.2, h = 10/R², δ = 1.
+
+        values: (rows, columns), NaN where missing. Raises ValueError for a matrix of another shape, and for a column
+        that does not vary.
+        """
+        array = np.asarray(values, np.float64)
+        if array.ndim != 2:
+            raise ValueError(f"got data of shape {array.shape}, expected (rows, columns)")
+        seen = ~np.isnan(array)
+        low, high = np.where(seen, array, np.inf).min(0), np.where(seen, array, -np.inf).max(0)
+        if not np.all(high > low):
+            raise ValueError(
+                f"got column {int(np.argmin(high > low))}, whose cells are all equal or missing, expected a column "
+                "that varies: it has no range. Drop it, or give location= and scale= yourself"
+            )
+        return cls(0.5 * (low + high), high - low)
+
+    def describe(self) -> str:
+        """Such as "IndependentNormalMixture: location 3, scale 2, means ~ Normal(0, precision 1), …"."""
+        return (
+            f"IndependentNormalMixture: location {words(self.location)}, scale {words(self.scale)}, means ~ Normal(0, "
+            f"precision {words(self.mean_precision)}), precisions ~ Gamma({words(self.shape)}, rate β), β ~ "
+            f"Gamma({words(self.rate_shape)}, rate {words(self.rate_rate)}); weights ~ Dirichlet, "
+            f"{words(self.concentration)} per component"
+        )
+
+    def globals(self) -> dict[str, Site]:
+        return {
+            "weights": Site(Dirichlet(), ("component",)),
+            "mean": Site(Gaussian(), ("component", "dim")),
+            "precision": Site(Gamma(), ("component", "dim")),
+            "rate": Site(Gamma(), ("dim",)),
+        }
+
+    def locals(self) -> dict[str, Site]:
+        return {"component": Site(Categorical(), ("component",))}
+
+    def extents(self, unit: Row) -> dict[str, int]:
+        return {}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {"component": first(size[0], capacity[0])}
+
+    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
+        """y: the row in the unit of the prior, 0 where nothing was observed."""
+        return standardised(unit, self.location, self.scale)
+
+    def log_carrier(self, unit: Row) -> Float[Array, ""]:
+        """Σ over the observed cells of −½ log 2π − log scale: what turns densities of y into those of x."""
+        per_cell = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), np.shape(unit.value))
+        return jnp.where(unit.observed, per_cell, 0.0).sum()
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        exists, mean, precision, rate = on["component"], g["mean"], g["precision"], g["rate"]
+        dtype = g["weights"].dtype
+        kappa, a = jnp.asarray(self.mean_precision, dtype), jnp.asarray(self.concentration, dtype)
+        alpha, shape = jnp.asarray(self.shape, dtype), jnp.asarray(self.rate_shape, dtype)
+        n = exists.sum().astype(dtype)
+        weights = gammaln(n * a) - n * gammaln(a) + jnp.where(exists, (a - 1) * g["weights"], 0.0).sum()
+        means = 0.5 * (jnp.log(kappa) - LOG_2PI) + kappa * mean.negative_half_square
+        precisions = alpha * rate.log_value - gammaln(alpha) + (alpha - 1) * precision.log_value
+        precisions = precisions - rate.negative_value * precision.negative_value
+        rates = shape * jnp.log(self.rate_rate) - gammaln(shape)
+        rates = rates + (shape - 1) * rate.log_value + self.rate_rate * rate.negative_value
+        return weights + rates.sum() + jnp.where(exists[:, None], means + precisions, 0.0).sum()
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Float[Array, ""]:
+        y, mean, precision = self.coordinates(unit), g["mean"], g["precision"]
+        squares = precision.negative_value * (0.5 * y**2 - mean.value * y - mean.negative_half_square)
+        cells = jnp.where(unit.observed, 0.5 * precision.log_value + squares, 0.0)
+        each = g["weights"] + cells.sum(-1) + self.log_carrier(unit)
+        return jnp.where(on["component"], l["component"] * each, 0.0).sum()
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j!), m_j the sizes of groups of identical components."""
+        return log_relabellings(component_rows(size[0], natural, ("weights", "mean", "precision")))
+
+    def ceiling(self, units: Row) -> float:
+        """None: a component on one row, its variance shrinking, has a density without bound."""
+        return float("inf") if np.asarray(units.observed).any() else 0.0
+
+    def plug_in(self) -> "IndependentNormalMixture":
+        raise ValueError(
+            "Gaussian components of free variance have no plug-in form: the likelihood grows without bound as one of "
+            'them shrinks onto a row. Use evidence="marginal", or KnownCovarianceComponents'
+        )
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Row:
+        chosen = jnp.argmax(l["component"])
+        mean, precision = g["mean"].value[chosen], -g["precision"].negative_value[chosen]
+        noise = jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(precision)
+        return Row(self.location + self.scale * (mean + noise), unit.observed)
+
+    def draw_globals(self, key: Array, n_components: int, n_dims: int) -> dict[str, Statistics]:
+        """Weights, means, precisions and rates from their prior, in the floating type of the session."""
+        keys, zero, each = jax.random.split(key, 4), jnp.zeros(n_dims), jnp.zeros((n_components, n_dims))
+        rate = Gamma().sample(keys[0], GammaStatistics(zero + (self.rate_shape - 1), zero + self.rate_rate))
+        return {
+            "weights": Dirichlet().sample(keys[1], each[:, 0] + (self.concentration - 1)),
+            "mean": Gaussian().sample(keys[2], GaussianStatistics(each, each + self.mean_precision)),
+            "precision": Gamma().sample(keys[3], GammaStatistics(each + (self.shape - 1), each - rate.negative_value)),
+            "rate": rate,
+        }
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}."""
+        key_globals, key_z, key_data = jax.random.split(key, 3)
+        n_rows, on = np.shape(units.value)[0], self.active(size, size)
+        g = self.draw_globals(key_globals, size[0], extents["dim"])
+        chosen = jax.random.categorical(key_z, g["weights"], shape=(n_rows,))
+        l = {"component": jax.nn.one_hot(chosen, size[0])}
+        keys = jax.random.split(key_data, n_rows)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)

@@ -1,0 +1,244 @@
+"""The annealed path of mixtures with weights and parameters integrated out, against all K^N labellings.
+
+False alarms. Keys are fixed: a test always passes or always fails. Over keys, each z below is normal to good
+approximation, and |z| < 4.5 for the at most 2,000 transition probabilities of a test fails by chance in fewer than 2 of
+100 keys; the averages of AIS weights are one z each.
+"""
+
+from functools import cache, partial
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import mixture_cases
+import numpy as np
+import partition_oracles as exact
+import pytest
+from mixture_cases import BERNOULLI, DIAGONAL, KINDS, Kind
+from scipy.special import gammaln, logsumexp
+
+from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.models import FiniteMixture, Row
+from lvsearch.models.components import BernoulliComponents
+
+CONCENTRATION = 0.8
+Z_LIMIT = 4.5
+pytestmark = pytest.mark.usefixtures("float64")
+kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+
+
+def chain_of(kind: Kind, n: int, size: int, capacity: int) -> CollapsedMixtureChain:
+    data = mixture_cases.dataset(kind.rows[:n])
+    return CollapsedMixtureChain.of(FiniteMixture(kind.component, CONCENTRATION), data, size, capacity)
+
+
+def all_labels(n: int, size: int) -> np.ndarray:
+    """(row, labelling)"""
+    return np.array(list(product(range(size), repeat=n)), np.int32).T
+
+
+def padded(labels: np.ndarray, chain: CollapsedMixtureChain) -> Any:
+    """Rows of padding are labelled too, which must not matter: with the last component."""
+    n_more = len(chain.weight) - len(labels)
+    return jnp.asarray(np.pad(labels, [(0, n_more), (0, 0)], constant_values=int(chain.size) - 1))
+
+
+def log_likelihoods(kind: Kind, n: int, size: int) -> np.ndarray:
+    """log p(rows | labels) of every labelling."""
+    group = cache(lambda members: kind.log_marginal(kind.rows[list(members)]))
+    every = all_labels(n, size).T
+    groups = [[tuple(np.flatnonzero(one == k).tolist()) for k in range(size)] for one in every]
+    return np.array([sum(group(members) for members in one if members) for one in groups])
+
+
+def log_priors(n: int, size: int) -> np.ndarray:
+    counts = np.array([np.bincount(one, minlength=size) for one in all_labels(n, size).T])
+    each = (gammaln(CONCENTRATION + counts) - gammaln(CONCENTRATION)).sum(1)
+    return each + gammaln(size * CONCENTRATION) - gammaln(size * CONCENTRATION + n)
+
+
+@partial(jax.jit, static_argnames="backward")
+def step(chain: Any, key: Any, state: Any, temperature: Any, backward: bool = False) -> Any:
+    return chain.step(key, state, temperature, backward=backward)
+
+
+# ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@kinds
+def test_densities_of_all_labellings(kind):
+    """log p(rows | z) and log p(rows, z), three of four places in use, rows of padding in one of them."""
+    n, size = 5, 3
+    chain = chain_of(kind, n, size, 4)
+    state = chain.of_labels(padded(all_labels(n, size), chain))
+    likelihood = log_likelihoods(kind, n, size)
+    np.testing.assert_allclose(chain.log_ratio(state), likelihood, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(chain.log_density(state), likelihood + log_priors(n, size), rtol=0, atol=1e-9)
+    evidence = exact.log_evidence(
+        kind.rows[:n],
+        kind.log_marginal,
+        partial(exact.log_finite_prior, n_components=size, concentration=CONCENTRATION),
+    )
+    assert logsumexp(np.asarray(chain.log_density(state))) == pytest.approx(evidence, abs=1e-9)
+    assert chain.label_scores(state) is None
+
+
+def test_padding_contributes_nothing():
+    """Rows of weight 0, whatever they hold, and places beyond the size: the same densities and the same draws."""
+    chain = chain_of(DIAGONAL, 5, 3, 4)
+    wider = chain_of(DIAGONAL, 5, 3, 6)
+    (batch,) = mixture_cases.dataset(DIAGONAL.rows[:5]).batches
+    real = np.asarray(batch.weight) > 0
+    odd = Row(np.where(real[:, None], batch.units.value, 99.0), batch.units.observed | ~real[:, None])
+    data = Dataset((Batch(odd, batch.weight),), (np.where(real, np.arange(8), -1),), {"dim": 2}, 5)
+    disturbed = CollapsedMixtureChain.of(FiniteMixture(DIAGONAL.component, CONCENTRATION), data, 3, 4)
+    labels, key = padded(all_labels(5, 3), chain), jax.random.key(1)
+    states = [one.of_labels(labels) for one in (chain, wider, disturbed)]
+    moved = [step(one, key, state, 0.4) for one, state in zip((chain, wider, disturbed), states, strict=True)]
+    for state, new, one in zip(states[1:], moved[1:], (wider, disturbed), strict=True):
+        np.testing.assert_allclose(one.log_density(state), chain.log_density(states[0]), rtol=1e-13)
+        np.testing.assert_array_equal(new.labels[:5], moved[0].labels[:5])
+        np.testing.assert_allclose(one.log_density(new), chain.log_density(moved[0]), rtol=1e-13)
+    others = chain.of_labels(jnp.where(real[:, None], labels, 0))
+    np.testing.assert_array_equal(chain.log_density(others), chain.log_density(states[0]))
+    assert int(moved[1].labels.max()) == 2
+
+
+def test_one_program_serves_every_size():
+    chains = [chain_of(DIAGONAL, 5, size, 4) for size in (1, 2, 4)]
+    states = [jax.jit(CollapsedMixtureChain.init, static_argnums=2)(c, jax.random.key(0), 50) for c in chains]
+    before = step._cache_size()
+    for chain, state in zip(chains, states, strict=True):
+        new = step(chain, jax.random.key(1), state, 0.5)
+        assert int(new.labels.max()) < int(chain.size)
+    assert step._cache_size() - before <= 1
+
+
+# ── draws ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def conditional_matrices(log_target: np.ndarray, n: int, size: int) -> list[np.ndarray]:
+    """For each row the matrix (labelling, labelling) that draws it anew from its conditional under the target."""
+    every = all_labels(n, size).T
+    matrices = []
+    for row in range(n):
+        same = (np.delete(every, row, 1)[:, None] == np.delete(every, row, 1)[None]).all(-1)
+        weight = np.where(same, np.exp(log_target - log_target.max()), 0.0)
+        matrices.append(weight / weight.sum(1, keepdims=True))
+    return matrices
+
+
+def z_of_transitions(
+    chain: Any, n: int, size: int, temperature: float, sweep: np.ndarray, backward: bool, repeats: int
+) -> float:
+    """The largest |z| of the frequencies with which each labelling leads to each other one in one sweep."""
+    start = chain.of_labels(padded(np.repeat(all_labels(n, size), repeats, axis=1), chain))
+    labels = np.asarray(step(chain, jax.random.key(7), start, temperature, backward).labels)[:n]
+    code = (labels * size ** np.arange(n)[::-1, None]).sum(0).reshape(-1, repeats)
+    frequency = np.stack([np.bincount(one, minlength=len(sweep)) for one in code]) / repeats
+    usual = sweep * repeats > 10  # rarer ones are not normal
+    error = np.where(usual, np.sqrt(sweep * (1 - sweep) / repeats), np.inf)
+    return float(np.abs((frequency - sweep) / error).max())
+
+
+def check_transitions(kind: Kind, temperature: float, repeats: int) -> None:
+    n, size = 3, 3
+    chain = chain_of(kind, n, size, 4)
+    target = log_priors(n, size) + temperature * log_likelihoods(kind, n, size)
+    matrices = conditional_matrices(target, n, size)
+    for backward in (False, True):
+        sweep = np.linalg.multi_dot(matrices[::-1] if backward else matrices)
+        np.testing.assert_allclose(np.exp(target) @ sweep, np.exp(target), rtol=1e-10)
+        z = partial(z_of_transitions, chain, n, size, sweep=sweep, repeats=repeats)
+        assert z(temperature, backward=backward) < Z_LIMIT
+        assert z(1.0, backward=backward) > Z_LIMIT  # without the power t
+        assert z(temperature, backward=not backward) > Z_LIMIT  # in the other order
+
+
+def test_sweep_draws_from_the_tempered_conditionals():
+    """One sweep's transition matrix is the product of the enumerated conditionals of π_t, in the order of the sweep:
+    so it leaves π_t as it is, and backward is the time reversal of forward."""
+    check_transitions(DIAGONAL, 0.3, 1000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("temperature", [0.3, 0.7])
+@kinds
+def test_sweep_draws_from_the_tempered_conditionals_of_every_kind(kind, temperature):
+    check_transitions(kind, temperature, 6000)
+
+
+def test_first_draws_have_the_prior_of_labels():
+    n, size, draws = 4, 3, 40_000
+    chain = chain_of(BERNOULLI, n, size, 5)
+    labels = np.asarray(jax.jit(CollapsedMixtureChain.init, static_argnums=2)(chain, jax.random.key(2), draws).labels)
+    code = (labels[:n] * size ** np.arange(n)[::-1, None]).sum(0)
+    frequency, probability = np.bincount(code, minlength=size**n) / draws, np.exp(log_priors(n, size))
+    z = (frequency - probability) / np.sqrt(probability * (1 - probability) / draws)
+    assert np.abs(z).max() < Z_LIMIT
+
+
+# ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@partial(jax.jit, static_argnames=("particles", "backward"))
+def annealed(chain: Any, key: Any, state: Any, temperatures: Any, particles: int, backward: bool) -> Any:
+    """log weights (particle,) of annealed importance sampling, from the prior, or back to it from `state`."""
+    begin = chain.init(jax.random.fold_in(key, 0), particles) if state is None else state
+
+    def one(carry: Any, ends: Any) -> Any:
+        state, log_weight, index = carry
+        fold = jax.random.fold_in(key, index)
+        now, then = ends
+        log_weight = log_weight + (then - now) * chain.log_ratio(state)
+        return (chain.step(fold, state, then, backward=backward), log_weight, index + 1), None
+
+    ends = temperatures[:-1], temperatures[1:]
+    return jax.lax.scan(one, (begin, jnp.zeros(particles), 1), ends)[0][1]
+
+
+def z_of_evidence(kind: Kind, n: int, size: int, seeds: int, particles: int = 20) -> tuple[float, float]:
+    """z of the average weight over its expectation, from the prior and from exact posterior draws."""
+    chain = chain_of(kind, n, size, 4)
+    log_target = log_priors(n, size) + log_likelihoods(kind, n, size)
+    evidence = logsumexp(log_target)
+    rng = np.random.default_rng(5)
+    drawn = rng.choice(len(log_target), (seeds * particles,), p=np.exp(log_target - evidence))
+    posterior = chain.of_labels(padded(all_labels(n, size)[:, drawn], chain))
+    up, many = np.linspace(0, 1, 9) ** 2, seeds * particles
+    forward = annealed(chain, jax.random.key(3), None, up, many, False)
+    back = annealed(chain, jax.random.key(4), posterior, up[::-1].copy(), many, True)
+    ratios = np.exp(np.asarray(forward) - evidence), np.exp(np.asarray(back) + evidence)
+    zs = [(r.reshape(seeds, -1).mean(1) - 1) for r in ratios]
+    return tuple(float(z.mean() / (z.std(ddof=1) / np.sqrt(seeds))) for z in zs)
+
+
+@pytest.mark.parametrize("kind", [DIAGONAL], ids=lambda kind: kind.name)
+def test_annealing_has_the_exact_evidence(kind):
+    """E[weight] = evidence from the prior, and E[weight back] = 1 / evidence from the posterior."""
+    assert np.abs(z_of_evidence(kind, 6, 3, 40)).max() < Z_LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4])
+@kinds
+def test_annealing_has_the_exact_evidence_of_every_kind(kind, size):
+    assert np.abs(z_of_evidence(kind, 7, size, 400)).max() < Z_LIMIT
+
+
+# ── the border ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_has_no_path_is_refused():
+    data = mixture_cases.dataset(BERNOULLI.rows)
+    with pytest.raises(ValueError, match="nothing is integrated out"):
+        CollapsedMixtureChain.of(FiniteMixture(BernoulliComponents()).plug_in(), data, 2, 2)
+    with pytest.raises(ValueError, match="capacity"):
+        CollapsedMixtureChain.of(FiniteMixture(BernoulliComponents()), data, 3, 2)
+    twice = Dataset(tuple(b._replace(weight=2 * b.weight) for b in data.batches), data.unit_ids, data.extents, 7)
+    with pytest.raises(ValueError, match="weight"):
+        CollapsedMixtureChain.of(FiniteMixture(BernoulliComponents()), twice, 2, 2)
+    with pytest.raises(ValueError, match="0 or 1 in every cell"):
+        CollapsedMixtureChain.of(FiniteMixture(BernoulliComponents()), mixture_cases.dataset(DIAGONAL.rows), 2, 2)
