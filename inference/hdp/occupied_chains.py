@@ -1,7 +1,7 @@
 """Occupied parts of a two-level process, by direct assignment.
 
-A chain begins with all members in one part, or with many small ones (the documents dealt to thirty topics, the rows to
-the nearest of thirty of them), or else, as those of `direct_assignment`, with members added one at a time.
+A chain begins with all members in one part, in many (documents dealt to topics with all their words, rows to the
+nearest of a few of them), or in between.
 """
 
 from collections.abc import Callable
@@ -15,18 +15,16 @@ from jaxtyping import Array, Int, Int32
 from lvsearch.inference.collapsed_topics import expand
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.hdp import gibbs, group_gibbs
-from lvsearch.inference.hdp.chain import begun, next_state, resumed
+from lvsearch.inference.hdp.chain import next_state, resumed
 from lvsearch.inference.hdp.contents import contents_of
 from lvsearch.inference.hdp.franchise import Emission, Emitted, Franchise
 from lvsearch.inference.hdp.weights import prior_mean
 from lvsearch.inference.mixtures.partitions import by_appearance
-from lvsearch.inference.mixtures.starts import START_CLUSTERS, nearest_rows
+from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
 from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler
 from lvsearch.models.hdp import HDP
 from lvsearch.models.hdp_mixture import HDPMixture
 from lvsearch.models.hierarchical_process import HierarchicalProcess
-
-ONE, MANY = START_CLUSTERS[:2]
 
 
 class Members(NamedTuple):
@@ -84,11 +82,8 @@ def part_counts(
 ) -> Int[np.ndarray, "sweep name"]:
     """Parts in use after each sweep of a chain, in the session's floating type."""
     key_start, key_sweeps = jax.random.split(key)
-    if number in (0, 1):
-        state = grouped(model, members, members.grouped(key_start, (ONE, MANY)[number]))
-    else:
-        unit_of, n_units, emission = members[:3]
-        state = begun(model, unit_of, n_units, emission, key_start, members.places)
+    groups = start_groups(number, len(members.unit_of))
+    state = grouped(model, members, members.grouped(key_start, groups))
     counts = np.zeros((sweeps, 1), np.int64)
     for sweep in range(sweeps):
         key_sweep = jax.random.fold_in(key_sweeps, sweep)

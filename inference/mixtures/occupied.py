@@ -37,7 +37,8 @@ def occupied_under(shares: Float[np.ndarray, "row component"], rng: np.random.Ge
 
 
 def occupied_along(counts: Int[np.ndarray, " sweep"], batches: int = 20) -> OccupiedCounts:
-    """From the number of occupied components after each sweep of a chain; errors by batch means."""
+    """From the number of occupied components after each sweep of one chain; errors by batch means. A chain that never
+    changes has the error of as many independent draws as there are batches."""
     counts = np.asarray(counts)
     sizes = np.unique(counts)
     indicator = (counts[:, None] == sizes).astype(np.float64)
@@ -45,6 +46,8 @@ def occupied_along(counts: Int[np.ndarray, " sweep"], batches: int = 20) -> Occu
     length = len(counts) // n_batches
     means = indicator[: length * n_batches].reshape(n_batches, length, len(sizes)).mean(1)
     error = means.std(0, ddof=1) / np.sqrt(n_batches) if n_batches > 1 else np.full(len(sizes), np.nan)
+    if len(sizes) == 1:
+        error = np.sqrt(_spread(np.ones(1), n_batches) / n_batches)
     return OccupiedCounts(sizes, indicator.mean(0), error)
 
 
@@ -64,5 +67,10 @@ def occupied_over_chains(counts: Int[np.ndarray, "chain sweep"], burn_in: int) -
         effective = np.array([kept.size / max(1, int(away.max()))])
     else:
         effective = np.array([mean_effective_sample_size(indicator[..., i]) for i in range(len(sizes))])
-    shrunk = (effective * probability + 0.5) / (effective + 1)
-    return OccupiedCounts(sizes, probability, np.sqrt(shrunk * (1 - shrunk) / effective))
+    return OccupiedCounts(sizes, probability, np.sqrt(_spread(probability, effective) / effective))
+
+
+def _spread(probability: np.ndarray, draws: np.ndarray | int) -> np.ndarray:
+    """p̃ (1 − p̃), p̃ = (n p + ½) / (n + 1)."""
+    shrunk = (draws * probability + 0.5) / (draws + 1)
+    return shrunk * (1 - shrunk)

@@ -13,9 +13,9 @@ from lvsearch.inference.compiles import counted
 from lvsearch.models.components import log_normalisers
 from lvsearch.models.mixture import Mixture
 
-START_CLUSTERS = (1, 30, 5, 12)
-"""How many groups the chains of a sampler begin with, in turn: fewer than most posteriors have, more, and in between,
-so that chains which agree have come from far apart."""
+FEWEST_MANY, MOST_MANY = 14, 30
+"""Groups of a start in many: within the places that samplers begin with, or twice as many; more places would compile
+longer and stay for the whole chain."""
 
 
 @partial(jax.jit, static_argnames=("capacity",))
@@ -56,6 +56,13 @@ def sequential_pass(
     begin = prior, log_normalisers(component, prior), jnp.zeros(n, coordinates.dtype)
     keys = jax.random.split(key, len(weight))
     return jax.lax.scan(step, begin, (keys, coordinates, observed, weight))[1]
+
+
+def start_groups(number: int, n_members: int) -> int:
+    """In how many groups chain `number` of a sampler begins: one, many, and in between, so that chains which agree have
+    come from far apart."""
+    many = int(np.clip(n_members // 8, FEWEST_MANY, MOST_MANY))
+    return (1, many, many // 4, many // 2)[number % 4]
 
 
 def nearest_rows(
