@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from lvsearch.corpus import Corpus
 from lvsearch.fitted import FittedModel
-from lvsearch.inference.mixtures import log_block_count_prior, occupied_along
+from lvsearch.inference.mixtures import log_block_count_prior
 from lvsearch.inference.trees import (
     MOST_DOCUMENTS,
     NEW,
@@ -25,13 +25,14 @@ from lvsearch.inference.trees import (
     climb,
     describe_documents,
     hyper_of,
+    level_names,
     sample_tree,
     tree_topics,
 )
 from lvsearch.inference.unit_scores import site_value
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.hyperpriors import GammaPrior
-from lvsearch.occupied_posterior import OccupiedPosterior, in_words, occupied_table
+from lvsearch.occupied_posterior import OccupiedPosterior
 from lvsearch.topic_tree import TopicTree, TreeNode
 
 INFERRED = TreePriors(GammaPrior(1.0, 1.0), GammaPrior(1.0, 0.1), GammaPrior(1.0, 1.0))
@@ -91,60 +92,37 @@ class FittedTree:
         From every sweep after the first half, in all chains. `standard_error` is that of `probability`: of several
         chains, from the spread between and within them; of one, by batch means, which know nothing of trees that the
         chain did not reach. `log_prior`, nats, is known of the level below the root where γ is given, else NaN.
-        Raises ValueError where chains have fewer than 4 draws.
+        `occupied` says whether the chains agree. Raises ValueError where chains have fewer than 4 draws.
         """
-        several = self._occupied()
-        names, each = several.names, []
-        if len(self.traces) > 1:
-            table = several.posterior()
-            each = [table[table["counted"] == name] for name in names] if len(names) > 1 else [table]
-        else:
-            counts = several.counts[0, self.burn_in :].T
-            each = [
-                occupied_table(occupied_along(c), prior) for c, prior in zip(counts, several.log_prior, strict=True)
-            ]
-        columns = ["log_prior", "probability", "standard_error", "probability_lower", "probability_upper"]
-        return pd.concat(
-            [
-                pd.DataFrame({"level": level, "nodes": table["size"], **{name: table[name] for name in columns}})
-                for level, table in enumerate(each, start=1)
-            ],
-            ignore_index=True,
-        )
+        frames = []
+        for level, table in enumerate(self.occupied().tables(), start=1):
+            frame = table.rename(columns={"size": "nodes"}).drop(columns=["log_evidence_lower", "log_evidence_upper"])
+            frame.insert(0, "level", level)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
 
     def __repr__(self) -> str:
         """The tree, and how sure its numbers of branches are."""
-        tree = (
-            f"{self.tree(n_examples=0).text()}\nThe most probable tree visited: log joint {self.log_joint:,.1f} nats."
-        )
+        tree = self.tree(n_examples=0).text() + f"\nThe best tree visited: log joint {self.log_joint:,.1f} nats."
         if self.model.depth < 2:
             return tree
         if len(self.traces[0].nodes_each) - self.burn_in < FEWEST_DRAWS:
             return f"{tree} Too few sweeps to say how probable its numbers of nodes are."
-        several = self._occupied()
-        if len(self.traces) > 1:
-            return f"{tree} {several.describe()}"
-        found = [
-            in_words(name, occupied_along(counts))
-            for name, counts in zip(several.names, several.counts[0, self.burn_in :].T, strict=True)
-        ]
-        return (
-            f"{tree} {'. '.join(found)}. From one chain, which says nothing of trees that it did not reach: chains=4 "
-            "compares several."
-        )
+        return f"{tree} {self.occupied().describe()}"
 
-    def _occupied(self) -> OccupiedPosterior:
+    def occupied(self) -> OccupiedPosterior:
+        """The posterior of `branches` as `lv.occupied` gives it, with R-hat and effective draws, from these chains.
+        Errors as for `branches`."""
         counts = np.stack([trace.nodes_each[:, 1:] for trace in self.traces])
-        draws = counts.shape[1] - self.burn_in
-        if draws < FEWEST_DRAWS or counts.shape[2] == 0:
+        draws, depth = counts.shape[1] - self.burn_in, self.model.depth
+        if draws < FEWEST_DRAWS or depth < 2:
             raise ValueError(
-                f"got {max(draws, 0)} draws of trees with {self.model.depth} level(s), expected at least {FEWEST_DRAWS} "
-                "draws of trees with 2 levels or more: raise sweeps, of which half are left out, or the depth"
+                f"got {max(draws, 0)} draws of trees with {depth} level(s), expected at least {FEWEST_DRAWS} draws of "
+                "trees with 2 levels or more: raise sweeps, of which half are left out, or depth"
             )
         first = log_block_count_prior(len(self.training), float(self.model.branching), int(counts.max()))
-        log_prior = (None if self.inferred else first, *[None] * (self.model.depth - 2))
-        names = tuple(f"nodes at level {level}" for level in range(1, self.model.depth))
-        return OccupiedPosterior(names, counts, self.burn_in, log_prior)
+        log_prior = (None if self.inferred else first, *[None] * (depth - 2))
+        return OccupiedPosterior(level_names(depth), counts, self.burn_in, log_prior)
 
     def tree(self, n_words: int = 10, n_examples: int = 3) -> TopicTree:
         """The tree with top words, document counts and example documents; `number` orders nodes as `transform` does."""

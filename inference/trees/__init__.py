@@ -28,7 +28,7 @@ from lvsearch.inference.trees.climb import climb
 from lvsearch.inference.trees.density import Allocation, LogJoint, log_joint
 from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper, tree_hyper
 from lvsearch.inference.trees.merge import merge_siblings
-from lvsearch.inference.trees.occupied import hyper_of, occupied_nodes
+from lvsearch.inference.trees.occupied import hyper_of, level_names, occupied_nodes
 from lvsearch.inference.trees.predict import NEW, DocumentPaths, TreeTopics, describe_documents, tree_topics
 from lvsearch.inference.trees.simulate import draw_corpus
 from lvsearch.inference.trees.updates import TreePriors
@@ -53,6 +53,7 @@ __all__ = [
     "draw_paths",
     "draw_start",
     "hyper_of",
+    "level_names",
     "log_joint",
     "merge_siblings",
     "occupied_nodes",

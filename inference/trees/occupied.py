@@ -24,6 +24,11 @@ def hyper_of(model: HLDA) -> TreeHyper:
     return tree_hyper(model.depth, float(model.branching), model.levels, model.topics)
 
 
+def level_names(depth: int) -> tuple[str, ...]:
+    """What is counted in a tree of `depth` levels: the nodes of each but the root's, 0."""
+    return tuple(f"nodes at level {level}" for level in range(1, depth))
+
+
 @occupied_sampler.register
 def occupied_nodes(model: HLDA, data: Dataset) -> OccupiedSampler:
     """Levels are numbered from the root, 0. Chains begin with a dendrogram's tree, one path for all, many branches, and
@@ -47,4 +52,4 @@ def occupied_nodes(model: HLDA, data: Dataset) -> OccupiedSampler:
         first = log_block_count_prior(counts.shape[0], hyper.branching, most)
         return (first, *[None] * (hyper.depth - 2))
 
-    return OccupiedSampler(tuple(f"nodes at level {level}" for level in range(1, hyper.depth)), chain, log_prior)
+    return OccupiedSampler(level_names(hyper.depth), chain, log_prior)
