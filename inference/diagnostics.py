@@ -67,10 +67,12 @@ def _rank_normalised(values: Float[np.ndarray, "half draw"]) -> Float[np.ndarray
 
 
 def _variances(values: Float[np.ndarray, "half draw"]) -> tuple[float, float]:
-    """(W, var⁺)."""
-    n = values.shape[1]
-    within = float(values.var(1, ddof=1).mean())
-    return within, (n - 1) / n * within + float(values.mean(1).var(ddof=1))
+    """(W, var⁺); exactly 0 where nothing varies, which sums of equal numbers rounded are not."""
+    n, moves = values.shape[1], np.ptp(values, axis=1) > 0
+    within = float(np.where(moves, values.var(1, ddof=1), 0.0).mean())
+    means = np.where(moves, values.mean(1), values[:, 0])
+    between = float(means.var(ddof=1)) if np.ptp(means) > 0 else 0.0
+    return within, (n - 1) / n * within + between
 
 
 def _ratio(values: Float[np.ndarray, "half draw"]) -> float:

@@ -98,7 +98,8 @@ class OccupiedPosterior:
             found = f"{found} From one chain, which knows nothing of what it did not reach: chains=4 compares several."
         if self.agree:
             return found
-        subject = "One chain does not agree with itself" if one else "The chains do not agree"
+        apart = "One chain does not agree with itself" if one else "The chains do not agree"
+        subject = apart if self.rhat > MOST_RHAT else "Too few effective draws"
         return (
             f"{subject}: not an answer yet (R-hat {self.rhat:.2f}, expected at most {MOST_RHAT}; "
             f"{self.effective_sample_size:.0f} effective draws, expected at least {FEWEST_EFFECTIVE}). Ask for more "

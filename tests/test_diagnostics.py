@@ -61,8 +61,11 @@ def test_disagreement_is_seen():
 
 
 def test_chains_that_never_move():
-    assert rhat(np.full((3, 10), 2)) == 1.0
-    assert np.isnan(bulk_effective_sample_size(np.full((3, 10), 2)))
-    assert rhat(np.repeat([[2], [3]], 10, axis=1)) == np.inf
+    """Also where the mean of equal numbers is not that number, to the last bit."""
+    for n in (10, 150, 333):
+        assert rhat(np.full((3, n), 2)) == 1.0
+        assert np.isnan(bulk_effective_sample_size(np.full((3, n), 2)))
+        assert np.isnan(mean_effective_sample_size(np.full((3, n), 0.1)))
+        assert rhat(np.repeat([[2], [3]], n, axis=1)) == np.inf
     with pytest.raises(ValueError, match="at least 4 draws"):
         rhat(np.ones((2, 3)))

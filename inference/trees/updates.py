@@ -39,12 +39,13 @@ def log_hyper_prior(hyper: TreeHyper, priors: TreePriors) -> float:
     each η_ℓ, in the numbers themselves, not in their logarithms."""
     levels = hyper.levels.alpha if isinstance(hyper.levels, DirichletLevels) else hyper.levels.scale
     pairs = (priors.branching, hyper.branching), (priors.levels, levels), (priors.topics, hyper.topics)
-    return float(sum(_log_gamma_density(prior, value).sum() for prior, value in pairs if prior is not None))
+    return sum((_log_gamma_density(prior, value) for prior, value in pairs if prior is not None), 0.0)
 
 
-def _log_gamma_density(prior: GammaPrior, value: float | np.ndarray) -> np.ndarray:
-    shape, rate, x = float(prior.shape), float(prior.rate), np.asarray(value, np.float64)
-    return shape * np.log(rate) - gammaln(shape) + (shape - 1) * np.log(x) - rate * x
+def _log_gamma_density(prior: GammaPrior, values: float | np.ndarray) -> float:
+    """Of one number, or of several together."""
+    shape, rate, x = float(prior.shape), float(prior.rate), np.atleast_1d(values)
+    return float((shape * np.log(rate) - gammaln(shape) + (shape - 1) * np.log(x) - rate * x).sum())
 
 
 def slice_draw(rng: np.random.Generator, log_density: Callable[[float], float], at: float) -> float:
