@@ -151,15 +151,20 @@ def test_standard_errors_hold_what_they_say():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", [holed, sticky, topics, groups, branches, leaves], ids=lambda p: p.__name__)
-def test_standard_errors_hold_what_they_say_in_a_campaign(problem):
-    """120 keys, 2 standard errors: 95.4 % expected of each number, ± 1.9 %; below 88 % by chance for fewer than 1 of
-    2,000 numbers. The mean square of z, 1 expected, ± .13, is as near: errors are not too wide either."""
-    z = campaign(problem(), 120)
+@pytest.mark.parametrize(
+    ("problem", "keys"),
+    [(holed, 120), (sticky, 120), (topics, 40), (groups, 40), (branches, 40), (leaves, 40)],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_standard_errors_hold_what_they_say_in_a_campaign(problem, keys):
+    """2 standard errors hold 95.4 % of each number's frequencies: ± 1.9 % with 120 keys, ± 3.3 % with 40 of one number
+    and less of all together. The mean square of z is 1: errors are not too wide either. -s prints both, and the mean,
+    for each number of parts."""
+    z = campaign(problem(), keys)
     print(np.round((np.abs(z) <= 2).mean(0), 3), np.round(np.square(z).mean(0), 2), np.round(z.mean(0), 2))
-    assert (np.abs(z) <= 2).mean(0).min() > 0.88
-    assert np.square(z).mean(0).min() > 0.6
-    assert np.square(z).mean(0).max() < 1.5
+    assert (np.abs(z) <= 2).mean() > 0.9
+    assert 0.65 < np.square(z).mean() < 1.5
+    assert np.abs(z.mean(0)).max() * np.sqrt(keys) < Z_LIMIT
 
 
 @pytest.mark.parametrize("problem", [holed, pytest.param(sticky, marks=pytest.mark.slow)], ids=["holed", "sticky"])

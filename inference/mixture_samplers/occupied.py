@@ -25,7 +25,7 @@ def _chain(model: DPMixture, data: Dataset, key: Array, number: int, sweeps: int
     key_start, key_sweeps = jax.random.split(key)
     units, _ = rows_of(data)
     coordinates = np.asarray(jax.vmap(model.components.coordinates)(units))
-    start = nearest_rows(key_start, coordinates, units.observed, start_groups(number, data.n_units))
+    start = nearest_rows(key_start, coordinates, np.asarray(units.observed), start_groups(number, data.n_units))
     return collapsed_gibbs(model, data, key=key_sweeps, sweeps=sweeps, keep=0, start=start).occupied[:, None]
 
 
