@@ -4,6 +4,7 @@ Seeds are fixed. A campaign runs one posterior under many keys and looks at z = 
 number whose exact probability is above .01.
 """
 
+import inspect
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -217,6 +218,12 @@ PROCESSES = [
     (HDPMixture(), [cases.VALUES[:3], cases.VALUES[3:]]),
     (HLDA(3), COUNTS),
 ]
+
+
+def test_every_process_is_here():
+    """A model that says so of itself, and no other, is asked for occupied parts."""
+    public = [m for m in vars(lv.models).values() if inspect.isclass(m) and issubclass(m, Model)]
+    assert {m for m in public if m.process and not inspect.isabstract(m)} == {type(model) for model, _ in PROCESSES}
 
 
 @pytest.mark.parametrize(("model", "data"), PROCESSES, ids=lambda value: type(value).__name__)

@@ -5,6 +5,7 @@ nearest of a few of them), or in between.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,11 +14,12 @@ import numpy as np
 from jaxtyping import Array, Int, Int32
 
 from lvsearch.inference.collapsed_topics import expand
+from lvsearch.inference.compiles import counted
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.hdp import gibbs, group_gibbs
-from lvsearch.inference.hdp.chain import next_state, resumed
+from lvsearch.inference.hdp.chain import next_state
 from lvsearch.inference.hdp.contents import contents_of
-from lvsearch.inference.hdp.franchise import Emission, Emitted, Franchise
+from lvsearch.inference.hdp.franchise import Emission, Emitted, Franchise, empty_state
 from lvsearch.inference.hdp.weights import prior_mean
 from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
@@ -95,23 +97,34 @@ def part_counts(
 def grouped(model: HierarchicalProcess, members: Members, labels: Int[np.ndarray, " member"]) -> Franchise:
     """The state of a grouping: concentrations at their prior means, weights as if every member were a table."""
     labels = by_appearance(labels).astype(np.int32)
-    n_parts = int(labels.max(initial=0)) + 1
-    in_unit = np.zeros((members.n_units, n_parts), np.int32)
+    places = members.places
+    while places <= labels.max(initial=0) + 1:
+        places *= 2
+    in_unit = np.zeros((members.n_units, places), np.int32)
     np.add.at(in_unit, (members.unit_of, labels), 1)
-    gamma, alpha = (float(prior_mean(model.given(level))) for level in model.levels)
-    beta = in_unit.sum(0) / (in_unit.sum() + gamma)
-    emitted = _emitted(members.emission, jnp.asarray(labels), n_parts)
-    return resumed(labels, in_unit, emitted, beta, (gamma, alpha), members.emission, members.places)
+    gamma, alpha = (prior_mean(model.given(level)) for level in model.levels)
+    state = empty_state(len(labels), members.n_units, members.emission, places, gamma, alpha)
+    total = in_unit.sum(0)
+    return state._replace(
+        assignments=jnp.asarray(labels),
+        in_unit=jnp.asarray(in_unit),
+        total=jnp.asarray(total.astype(np.int32)),
+        emitted=_emitted(members.emission, labels, places=places),
+        beta=jnp.asarray(total / (len(labels) + gamma), state.beta.dtype),
+        left=jnp.asarray(gamma / (len(labels) + gamma), state.left.dtype),
+    )
 
 
-def _emitted(emission: Emission, labels: Int32[Array, " member"], n_parts: int) -> Emitted:
+@partial(jax.jit, static_argnames=("places",))
+@counted
+def _emitted(emission: Emission, labels: Int32[Array, " member"], *, places: int) -> Emitted:
     """What the members of each part say, added one by one."""
 
     def add(emitted: Any, x: tuple[Array, Array]) -> tuple[Any, None]:
         return emission.given(emitted, *x), None
 
     numbered = jnp.arange(len(labels), dtype=jnp.int32), labels
-    return jax.lax.scan(add, emission.empty(n_parts), numbered)[0]
+    return jax.lax.scan(add, emission.empty(places), numbered)[0]
 
 
 def _unknown(most: int) -> tuple[LogPrior, ...]:

@@ -1,4 +1,4 @@
-"""How many components some row is in: the distribution of that number under q, or along a chain."""
+"""How many components some row is in: the distribution of that number under q, along a chain, or over several."""
 
 from typing import NamedTuple
 
