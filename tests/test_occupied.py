@@ -154,7 +154,7 @@ def test_standard_errors_hold_what_they_say():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "keys"),
-    [(holed, 120), (sticky, 120), (topics, 40), (groups, 40), (branches, 40), (leaves, 40)],
+    [(holed, 120), (sticky, 120), (topics, 40), (groups, 120), (branches, 40), (leaves, 40)],
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_standard_errors_hold_what_they_say_in_a_campaign(problem, keys):
