@@ -1,6 +1,7 @@
 """How beliefs are updated at a fixed size: engines, samplers, kernels, estimators."""
 
 from lvsearch.inference import hdp as _hdp  # noqa: F401 — registers the estimator of HDP topics
+from lvsearch.inference import mixture_samplers as _mixture_samplers  # noqa: F401 — registers the sampler of mixtures
 from lvsearch.inference import mixtures as _mixtures  # noqa: F401 — registers the estimator of mixtures
 from lvsearch.inference import topic_estimator as _topic_estimator  # noqa: F401 — registers LDA's kernel
 from lvsearch.inference import topic_scores as _topic_scores  # noqa: F401 — registers how topics score documents

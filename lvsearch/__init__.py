@@ -7,6 +7,7 @@ from lvsearch.evaluators import from_function
 from lvsearch.evidence import Evidence
 from lvsearch.fitted import FittedModel
 from lvsearch.groups import Groups
+from lvsearch.occupied_posterior import OccupiedPosterior, occupied
 from lvsearch.paired_corpus import PairedCorpus
 from lvsearch.points import Points
 from lvsearch.result import SearchResult
@@ -20,6 +21,7 @@ __all__ = [
     "FittedModel",
     "FittedTree",
     "Groups",
+    "OccupiedPosterior",
     "PairedCorpus",
     "Points",
     "SearchResult",
@@ -33,6 +35,7 @@ __all__ = [
     "load",
     "mean_field_tree",
     "models",
+    "occupied",
     "resume",
     "search",
     "sizes",

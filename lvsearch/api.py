@@ -49,6 +49,7 @@ def search(
     a matrix or data frame of numbers (NaN is an error: say what is missing with `Points`); for models of images with
     captions a `PairedCorpus`, or a pair (regions, captions); for models of groups of rows `Groups`, or a list with a
     matrix for every group; None for a function.
+    A model of a process (`lv.models.DPMixture`, `HDP`, `HDPMixture`, `HLDA`) has no size: ask `lv.occupied`.
     prior: from `lv.sizes`.
     evidence: "marginal" is the evidence p(data | size) itself, parameters integrated out, annealed from both sides: it
     answers "how many". "bound" puts a mean-field lower bound plus log K! for the labellings in its place: quick, and no
@@ -151,6 +152,12 @@ def _evaluator(
     model: Model | Evaluator, data: Any, evidence: str, seed: int, per_token: bool
 ) -> tuple[Evaluator, Data | None]:
     if isinstance(model, Model):
+        if model.process:
+            raise ValueError(
+                f"got {type(model).__name__}, expected a model with a size: its truncations all bound one and the same "
+                "evidence, so that none is more probable than another. lv.occupied(model, data) says how many of its "
+                "parts the data occupy; of a tree of topics, lv.fit_tree(model, data) does too"
+            )
         training = data_for(model, data)
         scale = float(training.n_observations) if per_token else 1.0
         return ModelEvaluator(model, training.dataset(), evidence=evidence, seed=seed, scale=scale), training

@@ -16,6 +16,7 @@ from lvsearch.inference.unit_scores import site_value
 from lvsearch.models.contract import Model
 from lvsearch.models.families import Categorical
 from lvsearch.models.topic_model import TopicModel
+from lvsearch.occupied_posterior import OccupiedPosterior, occupied, occupied_table
 from lvsearch.sizes import Size
 
 
@@ -112,17 +113,27 @@ class FittedModel(annotation.CaptionTasks):
             frame.insert(1, "label", _labels(self.training.unit_labels, proportions * lengths[:, None]))
         return frame.sort_values("prevalence", ascending=False, kind="stable")
 
-    def occupied(self, data: Any = None, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
-        """The posterior over how many components some unit is in, under the fit, as a table like `posterior()`.
+    def occupied(
+        self, *, chains: int = 4, draws: int = 1000, seed: int = 0, progress: bool = True
+    ) -> OccupiedPosterior:
+        """The posterior over how many parts of the process the training data occupy: `lv.occupied` of this model.
 
+        From chains of a sampler, not from this fit, whose own distribution (`occupied_under_fit`) is another. Raises
+        ValueError for models that are no process, and as `lv.occupied` does.
+        """
+        return occupied(self.model, self.training, chains=chains, draws=draws, seed=seed, progress=progress)
+
+    def occupied_under_fit(self, data: Any = None, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
+        """How many components some unit is in under q, as a table like `posterior()`: of q, not of the posterior.
+
+        q knows one mode and takes components as independent of each other: it is too narrow, and its most probable
+        number may have little probability. `occupied` answers for a process, `lv.search` for a model with a size.
         data: the units; by default the training data. From `draws` draws of all units' components; the standard errors
-        are those of the sampling. Mean field knows one mode only: a sampler's spread is larger. Raises ValueError for
-        models whose units are not in one component each.
+        are those of these draws alone. Raises ValueError for models whose units are not in one component each.
         """
         from lvsearch.inference.mixtures import log_block_count_prior, occupied_under
         from lvsearch.inference.occupied import occupied_counts
         from lvsearch.models.dp_mixture import DPMixture
-        from lvsearch.occupied import occupied_table
 
         units = self.training if data is None else self.training.like_this(data)
         rng = np.random.default_rng(seed)

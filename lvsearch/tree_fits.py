@@ -11,7 +11,9 @@ from jaxtyping import Float
 
 from lvsearch.corpus import Corpus
 from lvsearch.fitted import FittedModel
+from lvsearch.inference.mixtures import log_block_count_prior
 from lvsearch.inference.trees import (
+    MOST_DOCUMENTS,
     NEW,
     Allocation,
     DocumentPaths,
@@ -22,23 +24,27 @@ from lvsearch.inference.trees import (
     agglomerated_start,
     climb,
     describe_documents,
+    hyper_of,
+    level_names,
     sample_tree,
-    tree_hyper,
     tree_topics,
 )
 from lvsearch.inference.unit_scores import site_value
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.occupied_posterior import OccupiedPosterior
 from lvsearch.topic_tree import TopicTree, TreeNode
 
-MOST_AGGLOMERATED = 4000
-"""Documents up to which the first chain starts from a dendrogram, whose distances are documents², 8 bytes each."""
 INFERRED = TreePriors(GammaPrior(1.0, 1.0), GammaPrior(1.0, 0.1), GammaPrior(1.0, 1.0))
 
 
-@dataclass(frozen=True)
+FEWEST_DRAWS = 4
+
+
+@dataclass(frozen=True, repr=False)
 class FittedTree:
-    """The most probable tree that some chains visited, as people use it; scores in nats, higher is better.
+    """The most probable tree that some chains visited, as people use it; scores in nats, higher is better. Beside it
+    `branches`: how many nodes other trees have at each level, and how probable that is.
 
     New documents are a `Corpus` on the training vocabulary (`training.encode(texts)` makes one and reports unknown
     words, which are left out), or counts over it; ValueError otherwise. They are described given this one tree, with
@@ -49,11 +55,15 @@ class FittedTree:
     | `model` | as it was passed |
     | `training` | the corpus |
     | `traces` | one per chain, the best first |
+    | `burn_in` | sweeps of each chain that are no draws yet |
+    | `inferred` | whether γ, α and η were drawn too |
     """
 
     model: HLDA
     training: Corpus
     traces: tuple[TreeTrace, ...]
+    burn_in: int
+    inferred: bool
 
     @property
     def allocation(self) -> Allocation:
@@ -67,13 +77,52 @@ class FittedTree:
 
     @property
     def log_joint(self) -> float:
-        """log p(words, levels, paths) of this state, topics and proportions integrated out."""
+        """log p(words, levels, paths) of this state, topics and proportions integrated out; plus the log prior density
+        of γ, α and η where these were inferred."""
         return self.traces[0].best_log_joint
 
     @property
     def topics(self) -> TreeTopics:
         """Topics at their posterior means, and the paths open to a new document."""
         return tree_topics(self.training.counts, self.allocation, self.hyper)
+
+    def branches(self) -> pd.DataFrame:
+        """The posterior over the number of nodes at each level below the root, 0: a row per level and number.
+
+        From every sweep after the first half, in all chains. `standard_error` is that of `probability`: of several
+        chains, from the spread between and within them; of one, by batch means, which know nothing of trees that the
+        chain did not reach. `log_prior`, nats, is known of the level below the root where γ is given, else NaN.
+        `occupied` says whether the chains agree. Raises ValueError where chains have fewer than 4 draws.
+        """
+        frames = []
+        for level, table in enumerate(self.occupied().tables(), start=1):
+            frame = table.rename(columns={"size": "nodes"}).drop(columns=["log_evidence_lower", "log_evidence_upper"])
+            frame.insert(0, "level", level)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
+
+    def __repr__(self) -> str:
+        """The tree, and how sure its numbers of branches are."""
+        tree = self.tree(n_examples=0).text() + f"\nThe best tree visited: log joint {self.log_joint:,.1f} nats."
+        if self.model.depth < 2:
+            return tree
+        if len(self.traces[0].nodes_each) - self.burn_in < FEWEST_DRAWS:
+            return f"{tree} Too few sweeps to say how probable its numbers of nodes are."
+        return f"{tree} {self.occupied().describe()}"
+
+    def occupied(self) -> OccupiedPosterior:
+        """The posterior of `branches` as `lv.occupied` gives it, with R-hat and effective draws, from these chains.
+        Errors as for `branches`."""
+        counts = np.stack([trace.nodes_each[:, 1:] for trace in self.traces])
+        draws, depth = counts.shape[1] - self.burn_in, self.model.depth
+        if draws < FEWEST_DRAWS or depth < 2:
+            raise ValueError(
+                f"got {max(draws, 0)} draws of trees with {depth} level(s), expected at least {FEWEST_DRAWS} draws of "
+                "trees with 2 levels or more: raise sweeps, of which half are left out, or depth"
+            )
+        first = log_block_count_prior(len(self.training), float(self.model.branching), int(counts.max()))
+        log_prior = (None if self.inferred else first, *[None] * (depth - 2))
+        return OccupiedPosterior(level_names(depth), counts, self.burn_in, log_prior)
 
     def tree(self, n_words: int = 10, n_examples: int = 3) -> TopicTree:
         """The tree with top words, document counts and example documents; `number` orders nodes as `transform` does."""
@@ -170,6 +219,9 @@ def fit_tree(
 ) -> FittedTree:
     """A tree of topics by collapsed Gibbs sampling: how many branches there are is part of the answer.
 
+    The most probable tree visited is one of many: `.branches()` says how probable each number of nodes is, and
+    printing the result says so below the tree. Errors are those of several chains where `chains` is 2 or more.
+
     model: `lv.models.HLDA(depth=3, branching=…, levels=…, topics=…)`. data: a `Corpus`, or counts.
     sweeps: of each of `chains` chains, the first from a dendrogram of the documents, the others from starts drawn from
     the prior; the most probable state of all is kept.
@@ -178,19 +230,15 @@ def fit_tree(
     this does; it is for some hundred documents and some dozen nodes, a minute or so. `sweeps=0` keeps that mode.
     start_branching: draw the first chain's start from the prior too, with this γ: a dendrogram's start is often a mode
     with fewer inner nodes than typical trees have.
-    infer: draw γ, each α and each η too, under Gamma priors of means 1, 10 and 1. temperatures: of the first sweeps,
-    above 1 anneals.
+    infer: draw γ, each α and each η too, under Gamma priors of means 1, 10 and 1; states are then compared by joints
+    that contain these priors. temperatures: of the first sweeps, above 1 anneals; sweeps at them are no draws.
 
-    `lv.fit` and `lv.search` fit the same model by mean field on a truncated tree instead.
+    `lv.fit` fits the same model by mean field on a truncated tree instead.
     Raises ValueError for bad data and settings, and for a model whose paths have several lengths.
     """
     if not isinstance(model, HLDA):
         raise ValueError(f"got {model!r}, expected a model such as lv.models.HLDA() (with its parentheses)")
-    if model.lengths != (model.depth,):
-        raise ValueError(
-            f"got paths of {', '.join(map(str, model.lengths))} levels; the sampler's all reach level {model.depth}: "
-            "leave lengths out, or use lv.fit"
-        )
+    hyper = hyper_of(model)
     if climbs < 0 or (climbs and start_branching is not None):
         raise ValueError(
             f"got climbs={climbs}, start_branching={start_branching}; expected climbs ≥ 0, and one way to start"
@@ -198,12 +246,11 @@ def fit_tree(
     if start_branching is not None and not start_branching > 0:
         raise ValueError(f"got start_branching={start_branching}, expected a positive number")
     training = data if isinstance(data, Corpus) else Corpus.of(data)
-    hyper = tree_hyper(model.depth, float(model.branching), model.levels, model.topics)
     key = jax.random.key(seed)
     starts: tuple[Allocation, ...] = ()
     if climbs:
         starts = (climb(training.counts, hyper, jax.random.fold_in(key, chains), orders=climbs),)
-    elif start_branching is None and len(training) <= MOST_AGGLOMERATED:
+    elif start_branching is None and len(training) <= MOST_DOCUMENTS:
         starts = (agglomerated_start(training.counts, hyper),)
     traces = sample_tree(
         training.counts,
@@ -216,7 +263,7 @@ def fit_tree(
         priors=INFERRED if infer else TreePriors(),
         temperatures=temperatures,
     )
-    return FittedTree(model, training, traces)
+    return FittedTree(model, training, traces, max(-(-sweeps // 2), len(temperatures)), infer)
 
 
 def mean_field_tree(

@@ -13,7 +13,7 @@ References: Blei (2004), §2.1–2.2.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -103,12 +103,16 @@ class Model(eqx.Module):
     plug-in form — every θ_s has an equally likely θ_t for t ⪰ s — with the proof in the class's docstring.
     `unit_type` is what ONE unit of its data is (`lvsearch.models.units`), which decides what data a person may pass.
     `representation` names the local site whose expected value describes a unit (what `transform` returns).
+    `process` says that the model is one process without a size, of which `size` truncates q alone: every truncation
+    bounds the same evidence, so that no posterior over them means anything. How many is then a question about the
+    parts that the data occupy, which samplers of the process answer (`lvsearch.inference.processes`).
     """
 
     size_names: eqx.AbstractClassVar[tuple[str, ...]]
     nested: eqx.AbstractClassVar[bool]
     unit_type: eqx.AbstractClassVar[type]
     representation: eqx.AbstractClassVar[str]
+    process: ClassVar[bool] = False
 
     @abstractmethod
     def describe(self) -> str:

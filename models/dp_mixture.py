@@ -45,8 +45,8 @@ class DPMixture(Mixture):
     components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.
     concentration: α; a number fixes it, a `GammaPrior` makes it a site that is inferred.
 
-    How many components there are is read off a fit or a chain as a posterior over *occupied* components
-    (`FittedModel.occupied`). Every truncation bounds the same evidence from below. With α given, the best bound of a
+    How many components there are is a posterior over *occupied* components, from chains of a sampler (`lv.occupied`).
+    Every truncation bounds the same evidence from below. With α given, the best bound of a
     larger one is never lower; with α inferred, q factorises each further stick from α, which costs some tenths of a
     nat.
     """
@@ -56,6 +56,7 @@ class DPMixture(Mixture):
 
     size_names: ClassVar[tuple[str, ...]] = ("truncation",)
     nested: ClassVar[bool] = False
+    process: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
 
     def __init__(self, components: Component | None = None, concentration: Any = UNIT_PRIOR):

@@ -45,8 +45,8 @@ class HDP(HierarchicalProcess, TopicModel):
         inferred.
     tables: the truncation of a document's sticks: at most so many of its tables have words.
 
-    How many topics there are is read off a fit or a chain as a posterior over *occupied* topics. Every truncation
-    bounds the same evidence from below: a larger one is only a better bound.
+    How many topics there are is a posterior over *occupied* topics, from chains of a sampler (`lv.occupied`). Every
+    truncation bounds the same evidence from below: a larger one is only a better bound.
     """
 
     topic_concentration: np.ndarray

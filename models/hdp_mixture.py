@@ -54,8 +54,8 @@ class HDPMixture(HierarchicalProcess):
     group_concentration: α; how alike the groups' weights are. A number fixes either, a `GammaPrior` infers it.
     tables: the truncation of a group's sticks: at most so many of its tables have rows.
 
-    How many components there are is read off a fit or a chain as a posterior over *occupied* components. Every
-    truncation bounds the same evidence from below: a larger one is only a better bound.
+    How many components there are is a posterior over *occupied* components, from chains of a sampler (`lv.occupied`).
+    Every truncation bounds the same evidence from below: a larger one is only a better bound.
     """
 
     components: Component

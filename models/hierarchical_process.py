@@ -70,6 +70,7 @@ class HierarchicalProcess(Model):
 
     size_names: ClassVar[tuple[str, ...]] = ("truncation",)
     nested: ClassVar[bool] = False
+    process: ClassVar[bool] = True
     representation: ClassVar[str] = "pointer"
 
     # -- what the parts are -------------------------------------------------------------------------------------

@@ -58,7 +58,8 @@ class HLDA(Model):
     lengths: how many levels paths may have, such as (2, 3); by default every path reaches a leaf.
 
     `size` (4, 3) at depth 3 is a tree of 1 + 4 + 12 nodes. It truncates q and is no size of the model, whose tree is
-    infinite: every truncation bounds the same evidence from below, and a search finds where wider ones stop helping.
+    infinite: every truncation bounds the same evidence from below. How many branches there are, the sampler says
+    (`lv.fit_tree`, `lv.occupied`).
     """
 
     branching: np.ndarray
@@ -69,6 +70,7 @@ class HLDA(Model):
     size_names: tuple[str, ...] = eqx.field(static=True)
 
     nested = False
+    process = True
     unit_type = BagOfWords
     representation = "path"
 

@@ -23,7 +23,7 @@ from lvsearch.inference.mixtures import (
 )
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
-from lvsearch.occupied import occupied_table, plot_side_by_side, side_by_side
+from lvsearch.occupied_posterior import occupied_table, plot_side_by_side, side_by_side
 
 N_DRAWS = 4000
 
@@ -141,7 +141,7 @@ def test_occupied_posterior_has_the_table_form():
     """The columns of a size search, and both in one picture."""
     rows = np.concatenate([cases.VALUES, cases.VALUES + 9])
     fit = lv.fit(DPMixture(lv.models.DiagonalComponents.scaled_to(rows), 1.0), rows, size=6)
-    table = fit.occupied(draws=200)
+    table = fit.occupied_under_fit(draws=200)
     finite = lv.search(
         lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows)),
         rows,
@@ -165,7 +165,7 @@ def test_occupied_posterior_has_the_table_form():
     assert mapped.overlap.shape == (2, 3)
     features = lv.fit(lv.models.IBP(), rows, size=1)
     with pytest.raises(ValueError, match="no occupied components"):
-        features.occupied()
+        features.occupied_under_fit()
 
 
 def test_component_map_finds_permutations_and_splits():

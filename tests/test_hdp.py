@@ -214,7 +214,7 @@ def test_the_bound_of_a_fit_is_at_what_it_carries(model):
 
 
 def test_occupied_topics_are_a_distribution(model):
-    table = model.occupied(draws=300)
+    table = model.occupied_under_fit(draws=300)
     assert table.probability.sum() == pytest.approx(1)
     assert table["size"].between(3, 7).all()
 

@@ -204,7 +204,7 @@ def model() -> lv.FittedModel:
 def test_shared_clusters_are_found_in_every_group():
     groups, truth = planted()
     found = model()
-    table = found.occupied(draws=200)
+    table = found.occupied_under_fit(draws=200)
     assert table.loc[table.probability.idxmax(), "size"] == 3
     shares = found.transform(groups)
     np.testing.assert_allclose(shares.sum(1), 1, rtol=1e-6)

@@ -101,25 +101,6 @@ def test_fit_and_transform(two_groups):
     assert sum(node.documents for node in tree.children(0)) == pytest.approx(20, abs=0.1)
 
 
-@pytest.mark.slow
-def test_search_over_branches_of_each_level(two_groups):
-    """A search of two dimensions, as of one."""
-    prior = lv.sizes.Product(lv.sizes.Poisson(1.5), lv.sizes.Poisson(1.5))
-    result = lv.search(
-        HLDA(3, 1.0, 1.0, 0.2),
-        two_groups,
-        prior=prior,
-        max_size=(2, 2),
-        starts=1,
-        seed=0,
-        evidence="bound",
-        progress=False,
-    )
-    names = ["branches at level 1", "branches at level 2"]
-    assert names == [c for c in result.posterior(kind=None).columns if c.startswith("branches")]
-    assert result.best.size <= (2, 2)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

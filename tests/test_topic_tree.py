@@ -5,10 +5,11 @@ import xml.etree.ElementTree as ElementTree
 import jax
 import numpy as np
 import pytest
+import tree_oracles
 from scipy.special import logsumexp
 
 import lvsearch as lv
-from lvsearch.inference.trees import NEW, Allocation, describe_documents, log_joint, tree_hyper, tree_topics
+from lvsearch.inference.trees import NEW, Allocation, describe_documents, hyper_of, log_joint, tree_hyper, tree_topics
 
 TREE = lv.TopicTree(
     (
@@ -94,6 +95,52 @@ def test_fitted_tree_adds_up(fitted, corpus):
     assert sum(node.tokens for node in tree.nodes) == corpus.n_observations
     assert fitted.log_joint == log_joint(corpus.counts, fitted.allocation, fitted.hyper).total
     assert all(name in corpus.document_names for node in tree.nodes for name in node.examples)
+
+
+BRANCHY = lv.models.HLDA(2, 1.2, (0.8, 1.1), (0.6, 0.5))
+FOUR = ((0, 0), (0, 1), (2, 2), (1,))
+
+
+def test_branches_have_their_probabilities():
+    """All states of four documents and seven tokens; z of four chains' frequencies, |z| < 4.5, and the sentence."""
+    states, _ = tree_oracles.posterior(FOUR, hyper_of(BRANCHY), 3)
+    exact = np.zeros(5)
+    for (paths, _), probability in states.items():
+        exact[len(set(paths))] += probability
+    assert (exact[1:] > 0.02).all()
+    counts, _ = tree_oracles.as_counts(FOUR, tuple((0,) * len(words) for words in FOUR), 3, 2)
+    fitted = lv.fit_tree(BRANCHY, counts, sweeps=900, chains=4)
+    table = fitted.branches()
+    assert table["nodes"].tolist() == [1, 2, 3, 4]
+    assert table["level"].tolist() == [1] * 4
+    assert np.abs((table["probability"] - exact[1:]) / table["standard_error"]).max() < 4.5
+    assert table["standard_error"].max() < 0.03
+    np.testing.assert_allclose(np.exp(table["log_prior"]).sum(), 1)
+    assert fitted.occupied().agree
+    tree, sentence = repr(fitted).rsplit("\n", 1)
+    assert tree == fitted.tree().text()
+    assert sentence.startswith("The best tree visited: log joint -")
+    assert f"{exact.argmax()} nodes at level 1 is most probable" in sentence
+    # the largest mode is not the answer: the one tree returned has one number of branches
+    assert 0.2 < exact[len(fitted.tree().nodes) - 1] < 0.6
+
+
+def test_branches_of_one_chain_and_of_none(fitted, corpus):
+    """One chain says that it is one; every level has its rows; the first half and heated sweeps are left out."""
+    table = fitted.branches()
+    assert table.groupby("level")["probability"].sum().tolist() == pytest.approx([1, 1])
+    assert table.loc[table["level"] == 1, "log_prior"].notna().all()
+    assert table.loc[table["level"] == 2, "log_prior"].isna().all()
+    assert "From one chain" in repr(fitted)
+    model = lv.models.HLDA(2, levels=1.0, topics=0.3)
+    none = lv.fit_tree(model, corpus, sweeps=5, temperatures=(2.0,) * 4)
+    assert none.burn_in == 4
+    with pytest.raises(ValueError, match="got 1 draws"):
+        none.branches()
+    assert "Too few sweeps" in repr(none)
+    inferred = lv.fit_tree(model, corpus, sweeps=8, infer=True)
+    assert inferred.branches()["log_prior"].isna().all()
+    assert inferred.log_joint != log_joint(corpus.counts, inferred.allocation, inferred.hyper).total
 
 
 def test_new_documents(fitted, corpus):

@@ -8,7 +8,7 @@ import pytest
 import tree_oracles as oracle
 from scipy.sparse import csr_array
 from scipy.special import gammaln
-from scipy.stats import chisquare
+from scipy.stats import chisquare, gamma
 
 from lvsearch.inference.compiles import compiles, compiles_since
 from lvsearch.inference.trees import (
@@ -258,6 +258,36 @@ def test_the_best_chain_comes_first():
     scores = [trace.best_log_joint for trace in traces]
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) == 3
+
+
+def test_states_of_different_hyperparameters_are_compared_with_their_priors():
+    """Inside a chain and between chains: p(w, z, c) times the prior densities, SciPy's."""
+    counts, _ = draw_corpus(np.random.default_rng(1), DIRICHLET, np.full(10, 20), 8)
+    priors = TreePriors(GammaPrior(2.0, 1.5), GammaPrior(3.0, 0.5), GammaPrior(1.5, 40.0))
+
+    def expected(trace: Any, hyper: Any) -> float:
+        of_levels = hyper.levels.scale if isinstance(hyper.levels, GEMLevels) else hyper.levels.alpha
+        total = gamma.logpdf(hyper.branching, 2.0, scale=1 / 1.5) + np.sum(gamma.logpdf(of_levels, 3.0, scale=2.0))
+        total += gamma.logpdf(hyper.topics, 1.5, scale=1 / 40.0).sum()
+        return log_joint(counts, trace.best, hyper).total + total
+
+    for hyper in (DIRICHLET, GEM):
+        traces = sample_tree(counts, hyper, jax.random.key(0), sweeps=12, chains=2, priors=priors)
+        for trace in traces:
+            assert trace.best_log_joint == trace.log_joint.max()
+            assert trace.best_log_joint == pytest.approx(expected(trace, trace.best_hyper), abs=1e-9)
+        assert traces[0].best_log_joint >= traces[1].best_log_joint
+    only = sample_tree(counts, GEM, jax.random.key(0), sweeps=2, priors=TreePriors(branching=priors.branching))[0]
+    without = log_joint(counts, only.best, only.best_hyper).total
+    assert only.best_log_joint - without == pytest.approx(gamma.logpdf(only.best_hyper.branching, 2.0, scale=1 / 1.5))
+
+
+def test_a_trace_has_the_nodes_after_every_sweep():
+    counts, _ = draw_corpus(np.random.default_rng(1), DIRICHLET, np.full(10, 20), 8)
+    trace = run_chain(counts, DIRICHLET, jax.random.key(0), sweeps=7, score_every=3)
+    assert trace.nodes_each.shape == (7, 3)
+    np.testing.assert_array_equal(trace.nodes_each[trace.sweep[1:] - 1], trace.nodes[1:])
+    assert run_chain(counts, DIRICHLET, jax.random.key(0), sweeps=0).nodes_each.shape == (0, 3)
 
 
 @pytest.mark.parametrize(

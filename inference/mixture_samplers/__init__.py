@@ -9,10 +9,11 @@
 Between sweeps a chain is (labels, α); everything else is drawn afresh given them.
 """
 
+from lvsearch.inference.diagnostics import RunLength, autocorrelation, raftery_lewis
 from lvsearch.inference.mixture_samplers.blocked import blocked_gibbs
 from lvsearch.inference.mixture_samplers.chain import MixtureTrace
 from lvsearch.inference.mixture_samplers.collapsed import collapsed_gibbs
-from lvsearch.inference.mixture_samplers.diagnostics import RunLength, autocorrelation, raftery_lewis
+from lvsearch.inference.mixture_samplers.occupied import occupied_components
 from lvsearch.inference.mixture_samplers.slices import slice_sampler
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "autocorrelation",
     "blocked_gibbs",
     "collapsed_gibbs",
+    "occupied_components",
     "raftery_lewis",
     "slice_sampler",
 ]

@@ -231,7 +231,7 @@ def run_chain(
         raise ValueError(f"got start with {labels.max() + 1} components, expected at most the truncation {places}")
     prior = model.concentration
     alpha = float(prior.shape / prior.rate) if isinstance(prior, GammaPrior) else float(prior)
-    visited, alphas, seconds = [], [], []
+    counts, kept, alphas, seconds = [], [], [], []
     with jax.enable_x64(True):
         rows = chain_rows(model, data)
         state = ChainState(jnp.asarray(labels), jnp.asarray(alpha))
@@ -243,13 +243,14 @@ def run_chain(
                 places *= 2
                 continue
             state = block.state
-            visited.append(np.asarray(block.labels)[:n])
+            visited = np.asarray(block.labels)[:n]
+            counts += [np.bincount(one) for one in visited]
+            if keep:
+                kept.append(visited[(np.arange(done, done + n) + 1) % keep == 0])
             alphas.append(np.asarray(block.alpha)[:n])
             seconds += [(perf_counter() - begun) / n] * n
             done += n
-    every = np.concatenate(visited)
-    counts = [np.bincount(one) for one in every]
-    kept = slice(keep - 1, None, keep) if keep else slice(0, 0)
+    chosen = slice(keep - 1, None, keep) if keep else slice(0, 0)
     return MixtureTrace(
         model,
         data,
@@ -258,8 +259,8 @@ def run_chain(
         np.array([int(c.max()) for c in counts]),
         np.concatenate(alphas),
         np.array(seconds),
-        every[kept],
-        np.concatenate(alphas)[kept],
+        np.concatenate(kept) if keep else np.zeros((0, data.n_units), labels.dtype),
+        np.concatenate(alphas)[chosen],
     )
 
 

@@ -1,7 +1,12 @@
 """Mixtures of rows at one size: kernels, starts, proposals, predictive densities, and simulation of partitions."""
 
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureFit, MixtureSettings
-from lvsearch.inference.mixtures.occupied import OccupiedCounts, occupied_along, occupied_under
+from lvsearch.inference.mixtures.occupied import (
+    OccupiedCounts,
+    occupied_along,
+    occupied_over_chains,
+    occupied_under,
+)
 from lvsearch.inference.mixtures.partitions import (
     chinese_restaurant,
     log_block_count_prior,
@@ -22,6 +27,7 @@ __all__ = [
     "log_block_count_prior",
     "log_partition_prior",
     "occupied_along",
+    "occupied_over_chains",
     "occupied_under",
     "polya_urn",
     "predictive_log_density",

@@ -1,4 +1,5 @@
-"""Where mixtures start: one pass over the rows in random order (Blei 2004, §5.4.1), and splitting of components."""
+"""Where mixtures start: one pass over the rows in random order (Blei 2004, §5.4.1), splitting of components, and rows
+with the nearest of a few."""
 
 from functools import partial
 from typing import Any
@@ -11,6 +12,10 @@ from jaxtyping import Array, Bool, Float, Int
 from lvsearch.inference.compiles import counted
 from lvsearch.models.components import log_normalisers
 from lvsearch.models.mixture import Mixture
+
+FEWEST_MANY, MOST_MANY = 14, 30
+"""Groups of a start in many: within the places that samplers begin with, or twice as many; more places would compile
+longer and stay for the whole chain."""
 
 
 @partial(jax.jit, static_argnames=("capacity",))
@@ -51,6 +56,26 @@ def sequential_pass(
     begin = prior, log_normalisers(component, prior), jnp.zeros(n, coordinates.dtype)
     keys = jax.random.split(key, len(weight))
     return jax.lax.scan(step, begin, (keys, coordinates, observed, weight))[1]
+
+
+def start_groups(number: int, n_members: int) -> int:
+    """In how many groups chain `number` of a sampler begins: one, many, and in between, so that chains which agree have
+    come from far apart."""
+    many = int(np.clip(n_members // 8, FEWEST_MANY, MOST_MANY))
+    return (1, many, many // 4, many // 2)[number % 4]
+
+
+def nearest_rows(
+    key: Array, coordinates: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"], groups: int
+) -> Int[np.ndarray, " row"]:
+    """Every row with the nearest of `groups` rows drawn without replacement (of all, where there are not so many).
+
+    A cell that was not observed counts as 0, the prior's location.
+    """
+    values = np.where(observed, coordinates, 0.0).astype(np.float64)
+    chosen = np.asarray(jax.random.permutation(key, len(values)))[:groups]
+    # |x − c|² up to |x|²
+    return np.argmin((values[chosen] ** 2).sum(1) - 2 * values @ values[chosen].T, axis=1)
 
 
 def split_along_spread(

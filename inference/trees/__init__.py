@@ -2,9 +2,10 @@
 
 | function | what it does |
 |---|---|
-| `tree_hyper` | checked hyper-parameters: γ, level prior, η |
+| `tree_hyper`, `hyper_of` | checked hyper-parameters: γ, level prior, η; those of a model |
 | `sample_tree`, `run_chain` | chains over trees and allocations of the given counts |
 | `log_joint` | log p(w, z, c) of anybody's allocation |
+| `occupied_nodes` | how many nodes each level has, from chains of several starts |
 | `agglomerated_start` | a start without sampling, from a dendrogram of the documents |
 | `climb` | a start by hill climbing, paths and levels together |
 | `merge_siblings` | hill climbing: siblings merged where that gains |
@@ -13,7 +14,7 @@
 | `draw_corpus` | documents from the prior |
 """
 
-from lvsearch.inference.trees.agglomerate import agglomerated_start
+from lvsearch.inference.trees.agglomerate import MOST_DOCUMENTS, agglomerated_start
 from lvsearch.inference.trees.chain import (
     TreeSampler,
     TreeTrace,
@@ -27,11 +28,13 @@ from lvsearch.inference.trees.climb import climb
 from lvsearch.inference.trees.density import Allocation, LogJoint, log_joint
 from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper, tree_hyper
 from lvsearch.inference.trees.merge import merge_siblings
+from lvsearch.inference.trees.occupied import hyper_of, level_names, occupied_nodes
 from lvsearch.inference.trees.predict import NEW, DocumentPaths, TreeTopics, describe_documents, tree_topics
 from lvsearch.inference.trees.simulate import draw_corpus
 from lvsearch.inference.trees.updates import TreePriors
 
 __all__ = [
+    "MOST_DOCUMENTS",
     "NEW",
     "Allocation",
     "DirichletLevels",
@@ -49,8 +52,11 @@ __all__ = [
     "draw_corpus",
     "draw_paths",
     "draw_start",
+    "hyper_of",
+    "level_names",
     "log_joint",
     "merge_siblings",
+    "occupied_nodes",
     "run_chain",
     "sample_tree",
     "settle_levels",

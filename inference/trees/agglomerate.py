@@ -19,6 +19,8 @@ from lvsearch.inference.trees.hyper import TreeHyper
 from lvsearch.inference.trees.relevel import levels_by_share
 
 MOST_CUTS = 80
+MOST_DOCUMENTS = 4000
+"""Documents up to which callers start a chain here: distances are documents², 8 bytes each."""
 PASSES = 12
 
 

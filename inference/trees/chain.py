@@ -24,7 +24,7 @@ from lvsearch.inference.trees.state import (
     tokens_of,
 )
 from lvsearch.inference.trees.sweep import tables_of, tree_sweep
-from lvsearch.inference.trees.updates import FIXED, TreePriors, draw_hyper
+from lvsearch.inference.trees.updates import FIXED, TreePriors, draw_hyper, log_hyper_prior
 
 CELLS_STEP = 1024
 SETTLED_SHARE = 0.05
@@ -38,11 +38,12 @@ class TreeTrace:
     | field | meaning |
     |---|---|
     | `sweep` | sweeps before each scored state |
-    | `log_joint` | log p(w, z, c) at the state's own hyper-parameters, nats |
+    | `log_joint` | log p(w, z, c) at the state's hyper-parameters, plus their log prior where drawn, nats |
     | `nodes` | (scored, level): nodes in use |
     | `seconds` | of sampling up to each scored state; scoring is not counted |
     | `best`, `best_hyper`, `best_log_joint` | the scored state of the highest `log_joint` |
     | `last`, `last_hyper` | where the chain ended |
+    | `nodes_each` | (sweep, level): nodes in use after *every* sweep |
     | `kept` | (allocation, hyper) after every `keep`-th sweep; empty unless asked for |
     """
 
@@ -55,6 +56,7 @@ class TreeTrace:
     best_log_joint: float
     last: Allocation
     last_hyper: TreeHyper
+    nodes_each: np.ndarray
     kept: tuple[tuple[Allocation, TreeHyper], ...]
 
 
@@ -230,9 +232,9 @@ def run_chain(
     if start is None:
         start = draw_start(generator(key_start), counts, hyper, start_branching)
     sampler = TreeSampler(counts, hyper, start)
-    score = log_joint(counts, start, hyper).total
+    score = log_posterior(counts, start, hyper, priors)
     visited = [(0, score, sampler.nodes, 0.0)]
-    best, kept, seconds = (score, start, hyper), [], 0.0
+    best, nodes_each, kept, seconds = (score, start, hyper), [], [], 0.0
     for number in range(1, sweeps + 1):
         begun = perf_counter()
         hot = number <= len(temperatures)
@@ -245,9 +247,10 @@ def run_chain(
         if merge_every and number % merge_every == 0:
             sampler.restart(merge_siblings(counts, sampler.allocation, sampler.hyper))
         seconds += perf_counter() - begun
+        nodes_each.append(sampler.nodes)
         if number % score_every == 0 or number == sweeps:
             allocation = sampler.allocation
-            score = log_joint(counts, allocation, sampler.hyper).total
+            score = log_posterior(counts, allocation, sampler.hyper, priors)
             visited.append((number, score, sampler.nodes, seconds))
             if score > best[0]:
                 best = (score, allocation, sampler.hyper)
@@ -261,8 +264,20 @@ def run_chain(
         best_log_joint=best[0],
         last=sampler.allocation,
         last_hyper=sampler.hyper,
+        nodes_each=np.array(nodes_each, np.int64).reshape(sweeps, hyper.depth),
         kept=tuple(kept),
     )
+
+
+def log_posterior(
+    counts: scipy.sparse.csr_array, allocation: Allocation, hyper: TreeHyper, priors: TreePriors
+) -> float:
+    """log p(w, z, c | hyper-parameters) + log of the prior density of those that are drawn, nats.
+
+    Without the second term the best of states with different hyper-parameters is the one whose hyper-parameters fit it
+    best, however improbable they are.
+    """
+    return log_joint(counts, allocation, hyper).total + log_hyper_prior(hyper, priors)
 
 
 COOLING = (*np.linspace(1.0, 0.1, 10).tolist(), *(0.05,) * 5)

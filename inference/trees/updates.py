@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
+from scipy.special import gammaln
 
 from lvsearch.inference.trees.density import Allocation, log_paths, log_words
 from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper
@@ -31,6 +32,20 @@ class TreePriors(NamedTuple):
 
 
 FIXED = TreePriors()
+
+
+def log_hyper_prior(hyper: TreeHyper, priors: TreePriors) -> float:
+    """log density, nats, of the hyper-parameters that have a prior: of γ, of each α_ℓ or π (a uniform m adds 0), of
+    each η_ℓ, in the numbers themselves, not in their logarithms."""
+    levels = hyper.levels.alpha if isinstance(hyper.levels, DirichletLevels) else hyper.levels.scale
+    pairs = (priors.branching, hyper.branching), (priors.levels, levels), (priors.topics, hyper.topics)
+    return sum((_log_gamma_density(prior, value) for prior, value in pairs if prior is not None), 0.0)
+
+
+def _log_gamma_density(prior: GammaPrior, values: float | np.ndarray) -> float:
+    """Of one number, or of several together."""
+    shape, rate, x = float(prior.shape), float(prior.rate), np.atleast_1d(values)
+    return float((shape * np.log(rate) - gammaln(shape) + (shape - 1) * np.log(x) - rate * x).sum())
 
 
 def slice_draw(rng: np.random.Generator, log_density: Callable[[float], float], at: float) -> float:

@@ -1,0 +1,33 @@
+"""Occupied components of a Dirichlet-process mixture, by collapsed Gibbs sampling."""
+
+from functools import partial
+
+import jax
+import numpy as np
+from jaxtyping import Array, Int
+
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.mixture_samplers.collapsed import collapsed_gibbs
+from lvsearch.inference.mixtures.partitions import log_block_count_prior
+from lvsearch.inference.mixtures.rows import rows_of
+from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
+from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler
+from lvsearch.models.dp_mixture import DPMixture
+
+
+@occupied_sampler.register
+def occupied_components(model: DPMixture, data: Dataset) -> OccupiedSampler:
+    """Chains begin in one component, in many, and in between. Raises ValueError for rows without a density."""
+    return OccupiedSampler(("occupied components",), partial(_chain, model, data), partial(_log_prior, model, data))
+
+
+def _chain(model: DPMixture, data: Dataset, key: Array, number: int, sweeps: int) -> Int[np.ndarray, "sweep name"]:
+    key_start, key_sweeps = jax.random.split(key)
+    units, _ = rows_of(data)
+    coordinates = np.asarray(jax.vmap(model.components.coordinates)(units))
+    start = nearest_rows(key_start, coordinates, np.asarray(units.observed), start_groups(number, data.n_units))
+    return collapsed_gibbs(model, data, key=key_sweeps, sweeps=sweeps, keep=0, start=start).occupied[:, None]
+
+
+def _log_prior(model: DPMixture, data: Dataset, most: int) -> tuple[LogPrior, ...]:
+    return (log_block_count_prior(data.n_units, model.concentration, most),)
