@@ -15,8 +15,10 @@ from lvsearch.inference.evidence.annealing import backward, forward, pilot, sche
 from lvsearch.inference.evidence.generic import flat_chain
 from lvsearch.models.contract import Model
 
-FIRST_STEPS = 24
-"""Temperatures of the cheapest annealing; every further one of a size has twice as many."""
+FIRST_STEPS, FIRST_DRAWS = 24, 48_000
+"""Temperatures of the cheapest annealing, and latents drawn in it by one particle, if that is more; every further
+annealing of a size has twice as many."""
+MOST_FIRST_STEPS = 384
 HALVES = 2
 """Groups of islands that run side by side, each in a thread of its own: results do not depend on the timing."""
 
@@ -47,8 +49,9 @@ def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate:
 
 def effort(elements: int, trial: int) -> Effort:
     """The `trial`-th annealing of a size: twice the steps of the one before, fewer particles where data are large."""
+    first = min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS)
     particles = 16 if elements <= 20_000 else 4 if elements <= 60_000 else 1
-    return Effort(FIRST_STEPS << trial, 2 if elements <= 60_000 else 1, particles)
+    return Effort(first << trial, 2 if elements <= 60_000 else 1, particles)
 
 
 def anneal(chain: Chain, key: Key[Array, ""], work: Effort) -> TwoSided:
