@@ -44,7 +44,7 @@ REDUCED = {
     ),
     "hlda": Reduced(
         "SETS, DOCUMENTS, ORDERS, ABSTRACTS, SWEEPS, INFER_SWEEPS = 2, 15, 1, 60, 5, 2\n"
-        "SMALL, MAX_BRANCHES = 6, (1, 1)",
+        "SMALL, MAX_BRANCHES, BRANCH_DRAWS = 6, (1, 1), 5",
         pictures=2,
     ),
 }
