@@ -19,6 +19,7 @@ FIRST_STEPS, FIRST_DRAWS = 24, 48_000
 """Temperatures of the cheapest annealing, and latents drawn in it by one particle, if that is more; every further
 annealing of a size has twice as many."""
 MOST_FIRST_STEPS = 384
+FEWEST_FOR_PILOT = 8
 HALVES = 2
 """Groups of islands that run side by side, each in a thread of its own: results do not depend on the timing."""
 
@@ -55,10 +56,14 @@ def effort(elements: int, trial: int) -> Effort:
 
 
 def anneal(chain: Chain, key: Key[Array, ""], work: Effort) -> TwoSided:
-    """Forward and backward paths along temperatures that a pilot chose."""
+    """Forward and backward paths along temperatures that a pilot chose; evenly spaced where particles are too few to
+    tell how weights spread."""
     key_pilot, key_paths = jax.random.split(key)
     shape = {"islands": work.islands, "particles": work.particles}
-    temperatures = schedule(pilot(chain, key_pilot, **shape), work.steps)
+    if work.islands * work.particles >= FEWEST_FOR_PILOT:
+        temperatures = schedule(pilot(chain, key_pilot, **shape), work.steps)
+    else:
+        temperatures = np.linspace(0.0, 1.0, work.steps + 1)[1:]
 
     def half(number: int) -> TwoSided:
         key_forward, key_backward = jax.random.split(jax.random.fold_in(key_paths, number))

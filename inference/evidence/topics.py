@@ -167,7 +167,7 @@ class CollapsedTopics(eqx.Module):
         word_topic = counts(self.word, self.n_words)
         return TopicState(assignment, counts(self.document, self.n_documents), word_topic, word_topic.sum(0))
 
-    def _swept(self, key: Key[Array, ""], state: TopicState, temperature: Array, backward: Array) -> TopicState:
+    def _swept(self, key: Key[Array, ""], state: TopicState, temperature: Array, backward: bool) -> TopicState:
         """Every token once, in order; tokens that are nowhere yet (−1) are added to the counts."""
         n_tokens, particles = state.assignment.shape
         n_topics = len(self.alpha)
@@ -191,7 +191,8 @@ class CollapsedTopics(eqx.Module):
             if log_q is None:
                 weight = (in_document + alpha) * jnp.exp(log_fit)
             else:
-                log_weight = log_fit + t * jnp.log(in_document + alpha) + (1 - t) * log_q[i][:, None]
+                shares = jnp.where(alpha > 0, in_document + alpha, 1.0)  # 0 · log 0 would not be 0
+                log_weight = log_fit + t * jnp.log(shares) + (1 - t) * log_q[i][:, None]
                 weight = jnp.where(alpha > 0, jnp.exp(log_weight - log_weight.max(0)), 0.0)
             ends = jnp.matmul(below, weight, precision=jax.lax.Precision.HIGHEST)
             new = (ends[:-1] <= uniforms[i] * ends[-1]).sum(0).astype(jnp.int32)
