@@ -14,8 +14,9 @@ All tokens are updated together, in ten cycles (tokens of one word share one q).
   θ is drawn and k summed out, not k drawn from Π_l q_l, under which the counts C vary far less than under p(k | j): a
   proposal narrower than its target has errors larger than those it shows.
   Where α is small p(θ | j) has a mode for every set of topics that explains the words, and one mean field is one mode:
-  it is fitted on a falling chain of supports, the topic of least n dropped each time, down to a single topic. The
-  shares π go with e^{ELBO/2} (the bound is loose by nats), of which DEFENSIVE is spread evenly.
+  it is fitted on a falling chain of supports, the topic of least n dropped each time, down to a single topic, and on
+  the sibling of each, where the topic dropped stays and the next smallest goes. The shares π go with e^{ELBO/2} (the
+  bound is loose by nats), of which DEFENSIVE is spread evenly. A mode of yet other topics may still be missed.
   Each n^c is also taken WIDER times, and n = 0, the prior, is a component: q is at least PRIOR times the prior.
   Draws are stratified over components. C ≥ 0, so in mfi2 the expectation is held at log α_k, where the expansion, for
   rare topics, runs off towards −∞.
@@ -99,12 +100,15 @@ def mixture(alpha, beta, counts, cycles: int, order: int):
 
     def fit(previous, size):
         rank = jnp.argsort(jnp.argsort(-previous))
-        n = expected_counts(alpha, beta, counts, rank < size, cycles, order)
-        return n, (n, evidence_bound(n, alpha, beta, counts))
+        # the topics of largest n; and with the last of them left out for the next in line
+        falling, sibling = rank < size, (rank <= size) & (rank != size - 1)
+        n = jnp.stack([expected_counts(alpha, beta, counts, on, cycles, order) for on in (falling, sibling)])
+        return n[0], (n, jax.vmap(lambda m: evidence_bound(m, alpha, beta, counts))(n))
 
     sizes = jnp.asarray(supports(n_topics))
     _, (n, bound) = lax.scan(fit, jnp.zeros(n_topics, alpha.dtype), sizes)
-    share = (1 - DEFENSIVE) * jax.nn.softmax(bound / 2) + DEFENSIVE / len(sizes)
+    n, bound = n.reshape(-1, n_topics), bound.ravel()
+    share = (1 - DEFENSIVE) * jax.nn.softmax(bound / 2) + DEFENSIVE / len(bound)
     pseudo_counts = jnp.concatenate([n, WIDER * n, jnp.zeros((1, n_topics), n.dtype)])
     wider_share = 1 - NARROW_SHARE - PRIOR
     return pseudo_counts, jnp.log(jnp.concatenate([NARROW_SHARE * share, wider_share * share, jnp.full(1, PRIOR)]))

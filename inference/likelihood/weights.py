@@ -15,10 +15,11 @@ DEEPEST = 20.0  # nats below the largest weight: what lies deeper adds nothing, 
 def average_of_weights(log_weights: Float64[np.ndarray, "document sample"]) -> Estimate:
     """log mean weight, its standard error, and Kish's effective number (Σw)²/Σw².
 
-    The delta method's error, sd/(mean √S), is the whole of it while many samples share the weight. When few do, the
-    largest weights have not been seen yet, and the average is low by more than that spread says. If log weights above
-    their median m were the upper half of a normal of variance s², log E w would be m + s²/2: what the average lacks of
-    it is added in quadrature, times e^(−effective/FEW).
+    The delta method's error, sd/(mean √S), is the whole of it while many samples share the weight. From few, the spread
+    itself is uncertain: its square grows by 1 + FEW/effective (Student's tail at 2 errors for 10 equal samples). And
+    the largest weights may not have been seen: if log weights above their median m were the upper half of a normal of
+    variance s², log E w would be m + s²/2; what the average lacks of it is added in quadrature, times
+    e^(−effective/FEW).
     """
     samples = log_weights.shape[1]
     log_sum = np.asarray(logsumexp(log_weights, axis=1))
@@ -30,4 +31,5 @@ def average_of_weights(log_weights: Float64[np.ndarray, "document sample"]) -> E
     middle = np.median(seen, axis=1)
     upper = 2 * np.mean(np.maximum(seen - middle[:, None], 0.0) ** 2, axis=1)
     missing = np.maximum(middle + upper / 2 - log_mean, 0.0)
-    return Estimate(log_mean, np.sqrt(variance + missing**2 * np.exp(-effective / FEW)), effective)
+    square = variance * (1 + FEW / effective) + missing**2 * np.exp(-effective / FEW)
+    return Estimate(log_mean, np.sqrt(square), effective)
