@@ -134,7 +134,7 @@ def test_estimates_are_unbiased_on_p(small, method, samples, scale):
 def test_an_average_per_position_is_biased(small):
     """What lr's weights are for: chains of one sweep whose predictions are averaged before they are multiplied."""
     topics, counts, exact = small
-    words, n_chains = words_of(counts, 0), 2000
+    words, n_chains = words_of(counts, 13), 4000
     rng = np.random.default_rng(0)
     weight, per_position = np.zeros(n_chains), 0.0
     chains = np.zeros((n_chains, len(words)), int)
@@ -150,10 +150,10 @@ def test_an_average_per_position_is_biased(small):
         weight, per_position = weight + np.log(predicted), per_position + np.log(predicted.mean())
         running = np.cumsum(joint, axis=1)
         chains[:, position] = (rng.random((n_chains, 1)) * running[:, -1:] >= running[:, :-1]).sum(axis=1)
-    product = logsumexp(weight) - np.log(n_chains) - exact[0]
-    error = np.exp(weight - exact[0]).std() / np.sqrt(n_chains)
-    assert abs(product) < 4 * error < 0.1
-    assert abs(per_position - exact[0]) > 2 * abs(product) + 4 * error
+    product = logsumexp(weight) - np.log(n_chains) - exact[13]
+    error = np.exp(weight - exact[13]).std() / np.sqrt(n_chains)
+    assert abs(product) < 4 * error < 0.15
+    assert per_position < exact[13] - 8 * error
 
 
 @pytest.mark.parametrize("method", ["mfi", "mfi2", "lr", "lrs"])
@@ -184,7 +184,7 @@ def test_errors_cover_at_small_alpha(method, sharpness, alpha):
     )
     errors, stated = scores(topics, np.array([0.7, 1.0, 1.3]) * alpha, counts, method, 25)
     assert np.mean(np.abs(errors) <= 2 * stated + 1e-5) > 0.85
-    assert np.mean(np.abs(errors) <= 4 * stated + 1e-5) > 0.97
+    assert np.mean(np.abs(errors) <= 4 * stated + 1e-5) > 0.96
     assert abs(errors.mean()) < 0.2
 
 
@@ -208,7 +208,7 @@ def test_errors_cover_at_every_alpha(method, alpha):
     errors, stated = np.concatenate(errors), np.concatenate(stated)
     covered = np.abs(errors) <= 2 * stated + 1e-5
     assert covered.mean() > 0.85
-    assert np.mean(np.abs(errors) <= 4 * stated + 1e-5) > 0.97
+    assert np.mean(np.abs(errors) <= 4 * stated + 1e-5) > 0.96
     assert abs(errors.mean()) < 0.15
     assert 0.97 < np.median(np.exp(errors).mean(axis=1)) < 1.03
 
@@ -246,8 +246,8 @@ def test_few_weights_support_no_small_error():
     estimate = average_of_weights(log_weights)
     error = np.abs(estimate.log_likelihood - 2)
     delta = np.sqrt((1 / estimate.effective_sample_size - 0.1) * 10 / 9)
-    assert np.mean(error <= 2 * delta) < 0.75
-    assert np.mean(error <= 2 * estimate.standard_error) > 0.85
+    assert np.mean(error <= 2 * delta) < 0.65
+    assert np.mean(error <= 2 * estimate.standard_error) > 0.8
     many = average_of_weights(np.random.default_rng(1).normal(0, 0.3, (500, 200)))
     assert np.std(many.log_likelihood) == pytest.approx(np.mean(many.standard_error), rel=0.1)
 

@@ -19,8 +19,8 @@ from lvsearch.inference.likelihood.result import DocumentLikelihood, Estimate, S
 Method = Literal["lrs", "lr", "mfi", "mfi2", "hm", "exact", "bounds"]
 
 SAMPLING: dict[str, SamplingMethod] = {
-    "lrs": LeftToRight(most_chains=10),
-    "lr": LeftToRight(most_chains=None),
+    "lrs": LeftToRight(particles=False),
+    "lr": LeftToRight(particles=True),
     "mfi": MeanFieldImportance(order=1),
     "mfi2": MeanFieldImportance(order=2),
     "hm": HarmonicMean(),
@@ -53,7 +53,7 @@ def document_likelihood(
     docs: sparse or dense counts (D, V), or anything with `.counts` such as `lv.Corpus`.
 
     method   what                                        cost per document        bias (see DocumentLikelihood)
-    lrs      left-to-right, 10 annealed chains           samples · L² K / 2 (+ᵃ)  unbiased
+    lrs      left-to-right, √samples chains             samples · L² K / 2 (+ᵃ)  unbiased
     lr       left-to-right, a chain per sample           samples · L² K / 2 (+ᵃ)  unbiased
     mfi      importance sampling, mean-field proposal    samples · W K            unbiased
     mfi2     the same, second-order proposal             samples · W K            unbiased
@@ -61,7 +61,8 @@ def document_likelihood(
     exact    dynamic programming over topic counts       K binom(L + K − 1, K)    none; refuses above 10⁸ updates
     bounds   certified lower and upper end               iterations · W K         lower (and .upper)
 
-    L tokens, W distinct words, K topics. ᵃ where some α_k < 1: at most 100 L K per chain, for its descent to α.
+    L tokens, W distinct words, K topics. ᵃ where some α_k < 1: for the descent to α, at most 100 L K per chain, and
+    more above 100 samples.
     samples: 200 for mfi, mfi2, hm and 100 for lr, lrs unless given. key: `jax.random.key(seed)`, required by the
     sampling methods; a document's draws depend on the key, its row and its words, not on the documents around it.
 
@@ -134,11 +135,11 @@ def held_to_bounds(topic_set: TopicSet, counts: sparse.csr_array, estimate: Esti
     standard_error = estimate.standard_error.copy()
     standard_error[doubtful] = np.where(contradicts, widest, np.minimum(error, widest))
     if surely.any():
+        worst = int(np.argmax(np.where(surely, outside, -1.0)))
         warnings.warn(
             f"{int(surely.sum())} of {counts.shape[0]} estimates lie outside their certified intervals, by up to "
-            f"{outside[surely].max():.3g} nats (document {int(doubtful[np.argmax(np.where(surely, outside, -1.0))])}): too few samples "
-            f"found where the likelihood is. Their errors now reach across the interval; pass more samples, or use "
-            f'method="bounds"',
+            f"{outside[worst]:.3g} nats (document {int(doubtful[worst])}): too few samples found where the likelihood "
+            f'is. Their errors now reach across the interval; pass more samples, or use method="bounds"',
             RuntimeWarning,
             stacklevel=4,
         )

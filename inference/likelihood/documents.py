@@ -109,8 +109,10 @@ def read_counts(docs: Any, n_words: int) -> sparse.csr_array:
     Raises ValueError on another number of words, on negative counts, on counts that are not whole numbers, and on
     documents of more than MOST_TOKENS tokens.
     """
-    # float64: duplicates are summed, and lengths too, without wrapping whatever integers came
-    matrix = sparse.csr_array(getattr(docs, "counts", docs), dtype=np.float64, copy=True)
+    # float64 first: the sums of duplicates and lengths wrap in someone's int32
+    given = getattr(docs, "counts", docs)
+    given = given.astype(np.float64) if sparse.issparse(given) else np.asarray(given, np.float64)
+    matrix = sparse.csr_array(given, copy=True)
     if matrix.shape[1] != n_words:
         raise ValueError(
             f"got documents over {matrix.shape[1]} words and topics over {n_words}; expected the same vocabulary in "

@@ -22,7 +22,8 @@ own spread: at small α that is most documents. Hence, after the last word, a se
 the claim holding by the same induction. At α ≥ 1 sweeps mix; modes part, and lose topics, slowly on the way down.
 
   lr   `samples` chains, one sweep each per position
-  lrs  ten chains, `samples`/10 sweeps each per position (rounded up): less spread per chain
+  lrs  √samples chains, √samples sweeps each per position (rounded up): less spread per chain, and (A) in steps that
+       shrink with the sweeps, so that p̂ converges as a whole
 
 log p̂ is low by Jensen, by half its squared error where that is small. Chains are independent, so the error comes from
 the spread of W. Departures from Buntine: the weights; (A); §3.6 as printed uses the sweep at l, which conditions on
@@ -31,7 +32,7 @@ j_l, for p(j_l | ·), which is biased. The order of a bag of words is by word in
 
 from dataclasses import dataclass
 from functools import partial
-from math import ceil
+from math import ceil, sqrt
 
 import jax
 import jax.numpy as jnp
@@ -59,10 +60,13 @@ from lvsearch.inference.likelihood.weights import average_of_weights
 WARM_ALPHA = 1.0
 """α_0 of (A), at least: half of it, or a quarter, leaves more spread at every α below .1."""
 
-LOG_STEP = 0.1
-"""Fall of log α per step of (A). With .15 errors at α = 10⁻⁴ are half as large again; .05 gains a tenth."""
+LOG_STEP, AT_SWEEPS = 0.1, 10
+"""Fall of log α per step of (A), up to AT_SWEEPS sweeps per position. With .15 errors at α = 10⁻⁴ are half as large
+again; .05 gains a tenth."""
 
-MOST_STEPS = 100  # of (A): from 1 to 5e-5; below, the modes have parted and larger steps do as well
+LONGEST_FALL = (
+    10.0  # of log α in steps that small: from 1 to 5e-5; below, modes have parted and larger steps do as well
+)
 
 LANES = 512  # documents × chains per call: enough to hide the loop's overhead, few enough to stay in cache
 
@@ -119,18 +123,19 @@ def _log_weights(word_topic, warm, alpha, steps, words, counts, lengths, rows, k
 
 @dataclass(frozen=True)
 class LeftToRight:
-    """Left-to-right estimation with up to `most_chains` independent chains that share the samples (None: one each)."""
+    """Left-to-right estimation: as many chains as sweeps share the samples, or (`particles`) each has its own chain."""
 
-    most_chains: int | None
+    particles: bool
     bias: Bias = "unbiased"
     samples: int = 100
 
     def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]) -> Estimate:
-        chains = samples if self.most_chains is None else min(self.most_chains, samples)
+        chains = samples if self.particles else ceil(sqrt(samples))
         sweeps = ceil(samples / chains)
         target = topics.active().alpha
         warm = np.maximum(target, WARM_ALPHA)
-        steps = min(MOST_STEPS, ceil(float(np.log(warm / target).max()) / LOG_STEP))
+        fall = min(LONGEST_FALL, float(np.log(warm / target).max()))
+        steps = ceil(fall / LOG_STEP * max(1.0, sweeps / AT_SWEEPS))
 
         def one_tile(tile: Tile, word_topic, alpha) -> Estimate:
             log_weights = _log_weights(

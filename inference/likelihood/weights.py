@@ -6,8 +6,9 @@ from scipy.special import logsumexp
 
 from lvsearch.inference.likelihood.result import Estimate
 
-FEW = 4.0
-"""Effective samples by which trust in the seen spread grows e-fold: at 3 the correction still counts for half."""
+FEW, TAIL = 4.0, 8.0
+"""Effective samples at which a squared error is doubled, and by which the tail's correction falls e-fold. Chosen on
+log-normal weights: 10 of spread 1 cover 92 % at 2 errors (delta method: 85), of spread 3 some 80 % (36)."""
 
 DEEPEST = 20.0  # nats below the largest weight: what lies deeper adds nothing, and is taken to lie there
 
@@ -15,11 +16,11 @@ DEEPEST = 20.0  # nats below the largest weight: what lies deeper adds nothing, 
 def average_of_weights(log_weights: Float64[np.ndarray, "document sample"]) -> Estimate:
     """log mean weight, its standard error, and Kish's effective number (Σw)²/Σw².
 
-    The delta method's error, sd/(mean √S), is the whole of it while many samples share the weight. From few, the spread
-    itself is uncertain: its square grows by 1 + FEW/effective (Student's tail at 2 errors for 10 equal samples). And
-    the largest weights may not have been seen: if log weights above their median m were the upper half of a normal of
-    variance s², log E w would be m + s²/2; what the average lacks of it is added in quadrature, times
-    e^(−effective/FEW).
+    The delta method's error, sd/(mean √S), is the whole of it while many samples share the weight. When few do, the
+    largest weights may not have been seen: if log weights above their median m were the upper half of a normal of
+    variance s², log E w would be m + s²/2, and what the average lacks of it is added in quadrature, times
+    e^(−effective/TAIL). Both are uncertain themselves: the square grows by 1 + FEW/effective (at 10 equal samples that
+    is Student's tail).
     """
     samples = log_weights.shape[1]
     log_sum = np.asarray(logsumexp(log_weights, axis=1))
@@ -31,5 +32,5 @@ def average_of_weights(log_weights: Float64[np.ndarray, "document sample"]) -> E
     middle = np.median(seen, axis=1)
     upper = 2 * np.mean(np.maximum(seen - middle[:, None], 0.0) ** 2, axis=1)
     missing = np.maximum(middle + upper / 2 - log_mean, 0.0)
-    square = variance * (1 + FEW / effective) + missing**2 * np.exp(-effective / FEW)
+    square = (variance + missing**2 * np.exp(-effective / TAIL)) * (1 + FEW / effective)
     return Estimate(log_mean, np.sqrt(square), effective)
