@@ -53,7 +53,7 @@ def document_likelihood(
     docs: sparse or dense counts (D, V), or anything with `.counts` such as `lv.Corpus`.
 
     method   what                                        cost per document        bias (see DocumentLikelihood)
-    lrs      left-to-right, √samples chains             samples · L² K / 2 (+ᵃ)  unbiased
+    lrs      left-to-right, 2√samples chains            samples · L² K / 2 (+ᵃ)  unbiased
     lr       left-to-right, a chain per sample           samples · L² K / 2 (+ᵃ)  unbiased
     mfi      importance sampling, mean-field proposal    samples · W K            unbiased
     mfi2     the same, second-order proposal             samples · W K            unbiased
@@ -61,8 +61,8 @@ def document_likelihood(
     exact    dynamic programming over topic counts       K binom(L + K − 1, K)    none; refuses above 10⁸ updates
     bounds   certified lower and upper end               iterations · W K         lower (and .upper)
 
-    L tokens, W distinct words, K topics. ᵃ where some α_k < 1: for the descent to α, at most 100 L K per chain, and
-    more above 100 samples.
+    L tokens, W distinct words, K topics. ᵃ where some α_k < 1: for the descent to α, up to 100 L K per chain of lr, as
+    much again per 2 sweeps of lrs.
     samples: 200 for mfi, mfi2, hm and 100 for lr, lrs unless given. key: `jax.random.key(seed)`, required by the
     sampling methods; a document's draws depend on the key, its row and its words, not on the documents around it.
 
