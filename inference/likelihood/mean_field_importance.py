@@ -73,10 +73,10 @@ def expected_counts(
     def cycle(_, q):
         # the sum without the token itself, which rounding could take below zero
         mean = jnp.maximum(jnp.sum(weight * q, axis=0) - q, 0.0) + alpha
-        expected_log = jnp.log(mean)
-        if order == 2:
-            variance = jnp.maximum(jnp.sum(weight * q * (1 - q), axis=0) - q * (1 - q), 0.0)
-            expected_log = jnp.maximum(expected_log - variance / (2 * mean**2), jnp.log(alpha))
+        if order == 1:
+            return normalised(inside * mean)
+        variance = jnp.maximum(jnp.sum(weight * q * (1 - q), axis=0) - q * (1 - q), 0.0)
+        expected_log = jnp.maximum(jnp.log(mean) - variance / (2 * mean**2), jnp.log(alpha))
         return normalised(inside * jnp.exp(expected_log - jnp.max(expected_log, axis=1, keepdims=True)))
 
     start = normalised(inside * (alpha + jnp.sum(counts) / len(alpha)))
