@@ -14,6 +14,7 @@ from lvsearch.inference.likelihood import METHODS, document_likelihood
 from lvsearch.inference.likelihood.dispatch import held_to_bounds
 from lvsearch.inference.likelihood.documents import read_topics
 from lvsearch.inference.likelihood.exact import cost
+from lvsearch.inference.likelihood.left_to_right import _log_weights as chain_log_weights
 from lvsearch.inference.likelihood.mean_field_importance import _log_weights
 from lvsearch.inference.likelihood.result import Estimate
 from lvsearch.inference.likelihood.rising import log_rising
@@ -155,6 +156,32 @@ def test_an_average_per_position_is_biased(small):
     error = np.exp(weight - exact[13]).std() / np.sqrt(n_chains)
     assert abs(product) < 4 * error < 0.15
     assert per_position < exact[13] - 8 * error
+
+
+@pytest.mark.parametrize("sweeps", [1, 2, 4])
+def test_every_chain_is_unbiased_without_annealing(small, sweeps):
+    """E W = p at a small α that no sweep mixes at, whatever the sweeps: the states go on in proportion to w."""
+    topics, counts, _ = small
+    alpha, row = 0.3 * ALPHA, counts[[13]]
+    exact = document_likelihood(topics, alpha, row, method="exact").log_likelihood[0]
+    words = words_of(row, 0).astype(np.int32)[None]
+    log_weights = chain_log_weights(
+        jnp.asarray(topics.T, jnp.float32),
+        jnp.asarray(alpha, jnp.float32),
+        jnp.asarray(alpha, jnp.float32),
+        0,
+        words,
+        np.ones_like(words),
+        np.array([13]),
+        np.zeros(1, np.int32),
+        jax.random.key(0),
+        40_000,
+        sweeps,
+    )
+    ratios = np.exp(np.asarray(log_weights, np.float64)[0] - exact)
+    error = ratios.std() / np.sqrt(len(ratios))
+    assert error < 0.02
+    assert abs(ratios.mean() - 1) < stats.norm.isf(FALSE_ALARM / 2) * error
 
 
 @pytest.mark.parametrize("method", ["mfi", "mfi2", "lr", "lrs"])
