@@ -274,7 +274,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=METHODS,
         default="mfi",
-        help="mfi: unbiased and fast (default); lrs: the reference, about 20 times slower; bounds: certified lower end",
+        help="mfi: unbiased and fast (default); lrs: unbiased too, some 10 times slower; bounds: certified lower end",
     )
     parser.add_argument("--samples", type=int, help="samples per document (default: 200 for mfi, 100 for lrs)")
     parser.add_argument(

@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.special import digamma, gammaln
+from jax.scipy.special import digamma
 from jaxtyping import Array, Float, Float64
 from scipy import sparse
 
@@ -42,6 +42,7 @@ from lvsearch.inference.likelihood.documents import (
     read_topics,
     tiles,
 )
+from lvsearch.inference.likelihood.rising import log_rising
 
 ROUNDING_SLACK = 1e-9
 """Both ends move outwards by this × (1 + |end|): over a thousand times the float64 error of sums this long."""
@@ -83,8 +84,9 @@ def lower_bound(gamma, alpha, beta, counts) -> Float[Array, " "]:
     a, c = jnp.where(on, alpha, 1.0), jnp.where(on, gamma, 1.0)
     expected_log = digamma(c) - digamma(jnp.sum(gamma))
     fit, _ = log_fit(jnp.where(on, jnp.exp(expected_log), 0.0), beta, counts)
-    per_topic = gammaln(c) - gammaln(a) + (a - c) * expected_log
-    return fit + jnp.sum(jnp.where(on, per_topic, 0.0)) + gammaln(jnp.sum(alpha)) - gammaln(jnp.sum(gamma))
+    n = jnp.where(on, c - a, 0.0)
+    per_topic = jnp.where(on, log_rising(a, n) - n * expected_log, 0.0)
+    return fit + jnp.sum(per_topic) - log_rising(jnp.sum(alpha), jnp.sum(n))
 
 
 def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"], log_tolerance: float, most_terms):

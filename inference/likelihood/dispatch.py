@@ -6,24 +6,34 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Array, Key
+from scipy import sparse
 
 from lvsearch.inference.likelihood.bounds import bounds_of
-from lvsearch.inference.likelihood.documents import impossible_documents, read_counts, read_topics
+from lvsearch.inference.likelihood.documents import TopicSet, impossible_documents, read_counts, read_topics
 from lvsearch.inference.likelihood.exact import exact_log_likelihood
 from lvsearch.inference.likelihood.harmonic_mean import HarmonicMean
 from lvsearch.inference.likelihood.left_to_right import LeftToRight
 from lvsearch.inference.likelihood.mean_field_importance import MeanFieldImportance
-from lvsearch.inference.likelihood.result import DocumentLikelihood, SamplingMethod
+from lvsearch.inference.likelihood.result import DocumentLikelihood, Estimate, SamplingMethod
 
 Method = Literal["lrs", "lr", "mfi", "mfi2", "hm", "exact", "bounds"]
 
 SAMPLING: dict[str, SamplingMethod] = {
-    "lrs": LeftToRight(independent_chains=False, bias="consistent"),
-    "lr": LeftToRight(independent_chains=True, bias="lower"),
+    "lrs": LeftToRight(particles=False),
+    "lr": LeftToRight(particles=True),
     "mfi": MeanFieldImportance(order=1),
     "mfi2": MeanFieldImportance(order=2),
     "hm": HarmonicMean(),
 }
+
+FEW_SAMPLES = 20.0
+"""Fewer effective samples than these are held against the certified interval."""
+
+SURE = 4.0
+"""Errors outside the interval from which on a warning says so: of thousands of documents a few pass 2 by chance."""
+
+ROUNDING = 1e-5
+"""Of an estimate from float32 samples, relative: leaving the interval by this much is no news."""
 
 METHODS: tuple[str, ...] = (*SAMPLING, "exact", "bounds")
 
@@ -43,19 +53,24 @@ def document_likelihood(
     docs: sparse or dense counts (D, V), or anything with `.counts` such as `lv.Corpus`.
 
     method   what                                        cost per document        bias (see DocumentLikelihood)
-    lrs      left-to-right sequential sampler            samples · L² K / 2       consistent
-    lr       left-to-right particles                     samples · L² K / 2       lower
-    mfi      importance sampling, mean-field proposal    samples · L K            unbiased
-    mfi2     the same, second-order proposal             samples · L K            unbiased
+    lrs      left-to-right, 2√samples chains            samples · L² K / 2 (+ᵃ)  unbiased
+    lr       left-to-right, a chain per sample           samples · L² K / 2 (+ᵃ)  unbiased
+    mfi      importance sampling, mean-field proposal    samples · W K            unbiased
+    mfi2     the same, second-order proposal             samples · W K            unbiased
     hm       harmonic mean (warns)                       samples · L K            upper
     exact    dynamic programming over topic counts       K binom(L + K − 1, K)    none; refuses above 10⁸ updates
     bounds   certified lower and upper end               iterations · W K         lower (and .upper)
 
+    L tokens, W distinct words, K topics. ᵃ where some α_k < 1: for the descent to α, up to 100 L K per chain of lr, as
+    much again per 2 sweeps of lrs.
     samples: 200 for mfi, mfi2, hm and 100 for lr, lrs unless given. key: `jax.random.key(seed)`, required by the
     sampling methods; a document's draws depend on the key, its row and its words, not on the documents around it.
 
     Sampling runs in float32, or in float64 inside `jax.enable_x64(True)`; deciding sums are float64 always.
-    A word with probability zero under every topic gives −inf and a warning. Raises ValueError for malformed input.
+    A word with probability zero under every topic gives −inf and a warning. Where fewer than 20 effective samples carry
+    an estimate (lrs: always), its certified interval is computed too: it caps the error, and a RuntimeWarning says how
+    many estimates contradict theirs. Raises ValueError for malformed input, for α_k outside {0} ∪ [10⁻³⁰, 10⁶] and for
+    documents of more than 2²⁴ tokens.
     Sources: Buntine 2009 (hm, mfi, mfi2, lr, lrs); Wallach, Murray, Salakhutdinov & Mimno 2009 (lr).
     """
     if method not in METHODS:
@@ -85,7 +100,9 @@ def document_likelihood(
     )
 
 
-def _sample(method: str, topic_set, counts, samples: int | None, key: Key[Array, " "] | None) -> DocumentLikelihood:
+def _sample(
+    method: str, topic_set: TopicSet, counts: sparse.csr_array, samples: int | None, key: Key[Array, " "] | None
+) -> DocumentLikelihood:
     estimator = SAMPLING[method]
     if key is None:
         raise ValueError(f"got no key for the sampling method {method!r}; pass key=jax.random.key(0), or another seed")
@@ -94,4 +111,36 @@ def _sample(method: str, topic_set, counts, samples: int | None, key: Key[Array,
         raise ValueError(f"got samples={samples}; expected at least 2, so that an error can be estimated")
     start = time.perf_counter()
     estimate = estimator.estimate(topic_set, counts, samples, key)
+    if estimator.bias == "unbiased":
+        estimate = held_to_bounds(topic_set, counts, estimate)
     return DocumentLikelihood(method, samples, estimator.bias, *estimate, time.perf_counter() - start)
+
+
+def held_to_bounds(topic_set: TopicSet, counts: sparse.csr_array, estimate: Estimate) -> Estimate:
+    """The estimates of few effective samples, with errors that their certified intervals allow.
+
+    The truth is inside, so no error exceeds the distance to the far end: half of it is a standard error that covers at
+    2, and the largest that makes sense. An estimate further outside than 2 of its errors gets that one; one further
+    than SURE, which chance hardly explains, is named in a warning.
+    """
+    doubtful = np.flatnonzero(estimate.effective_sample_size < FEW_SAMPLES)
+    if not doubtful.size:
+        return estimate
+    ends = bounds_of(topic_set, counts[doubtful])
+    value, error = estimate.log_likelihood[doubtful], estimate.standard_error[doubtful]
+    outside = np.maximum(np.maximum(ends.lower - value, value - ends.upper), 0.0)
+    widest = np.maximum(value - ends.lower, ends.upper - value) / 2
+    rounding = ROUNDING * (1 + np.abs(value))
+    contradicts, surely = outside > 2 * error + rounding, outside > SURE * error + rounding
+    standard_error = estimate.standard_error.copy()
+    standard_error[doubtful] = np.where(contradicts, widest, np.minimum(error, widest))
+    if surely.any():
+        worst = int(np.argmax(np.where(surely, outside, -1.0)))
+        warnings.warn(
+            f"{int(surely.sum())} of {counts.shape[0]} estimates lie outside their certified intervals, by up to "
+            f"{outside[worst]:.3g} nats (document {int(doubtful[worst])}): too few samples found where the likelihood "
+            f'is. Their errors now reach across the interval; pass more samples, or use method="bounds"',
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return estimate._replace(standard_error=standard_error)

@@ -21,6 +21,12 @@ SUM_TOLERANCE = 1e-4
 
 SHORTEST_PADDED_LENGTH = 16
 
+LEAST_ALPHA, MOST_ALPHA = 1e-30, 1e6
+"""Range of an active α_k: 1/α must be a float32 beside log α, and α + 1 differ from α there."""
+
+MOST_TOKENS = 1 << 24
+"""Of one document: every whole number up to here is a float32, and sums of int32 counts are far from their end."""
+
 
 class TopicSet(NamedTuple):
     """Checked topics. Inactive ones (alpha 0) keep their place and weigh nothing."""
@@ -61,7 +67,8 @@ class Tile(NamedTuple):
 def read_topics(topics: Any, alpha: Any) -> TopicSet:
     """Check topics (K, V) and alpha (K,), and renormalise rows in float64.
 
-    Raises ValueError on wrong shapes, NaN, negative entries, active rows whose sum is not 1, and no active topic.
+    Raises ValueError on wrong shapes, NaN, negative entries, active rows whose sum is not 1, no active topic, and α
+    outside [LEAST_ALPHA, MOST_ALPHA].
     """
     topics, alpha = np.asarray(topics, np.float64), np.asarray(alpha, np.float64)
     if topics.ndim != 2:
@@ -74,6 +81,12 @@ def read_topics(topics: Any, alpha: Any) -> TopicSet:
     if not np.all(np.isfinite(alpha)) or np.any(alpha < 0) or not np.any(alpha > 0):
         raise ValueError(f"got alpha {alpha}; expected finite numbers ≥ 0, at least one of them > 0")
     on = alpha > 0
+    if alpha[on].min() < LEAST_ALPHA or alpha.max() > MOST_ALPHA:
+        raise ValueError(
+            f"got alpha from {alpha[on].min():g} to {alpha.max():g}; expected 0 (topic off) or {LEAST_ALPHA:g} to "
+            f"{MOST_ALPHA:g}, beyond which floats do not carry it: set smaller ones to 0, and divide larger ones by "
+            f"their largest over {MOST_ALPHA:g} (the proportions are fixed at alpha / alpha.sum() long before)"
+        )
     rows = topics[on]
     if not np.all(np.isfinite(rows)) or np.any(rows < 0):
         raise ValueError(f"got topics between {rows.min()} and {rows.max()}; expected finite probabilities ≥ 0")
@@ -93,9 +106,13 @@ def read_counts(docs: Any, n_words: int) -> sparse.csr_array:
     """Counts (D, V) as int32 rows with sorted words and no stored zeros.
 
     `docs`: a scipy sparse matrix or array, a dense array, or anything with `.counts`.
-    Raises ValueError on another number of words, on negative counts and on counts that are not whole numbers.
+    Raises ValueError on another number of words, on negative counts, on counts that are not whole numbers, and on
+    documents of more than MOST_TOKENS tokens.
     """
-    matrix = sparse.csr_array(getattr(docs, "counts", docs), copy=True)
+    # float64 first: the sums of duplicates and lengths wrap in someone's int32
+    given = getattr(docs, "counts", docs)
+    given = given.astype(np.float64) if sparse.issparse(given) else np.asarray(given, np.float64)
+    matrix = sparse.csr_array(given, copy=True)
     if matrix.shape[1] != n_words:
         raise ValueError(
             f"got documents over {matrix.shape[1]} words and topics over {n_words}; expected the same vocabulary in "
@@ -105,6 +122,12 @@ def read_counts(docs: Any, n_words: int) -> sparse.csr_array:
     if not np.all(np.isfinite(matrix.data)) or np.any(matrix.data < 0) or np.any(matrix.data % 1):
         raise ValueError("got counts that are negative or not whole numbers; expected raw word counts (not tf-idf)")
     matrix.eliminate_zeros()
+    lengths = matrix.sum(axis=1)
+    if np.any(lengths > MOST_TOKENS):
+        raise ValueError(
+            f"got a document of {lengths.max():.0f} tokens (row {int(np.argmax(lengths))}); expected at most "
+            f"{MOST_TOKENS}: cut it into parts, whose log-likelihoods add if they are documents of their own"
+        )
     return sparse.csr_array(matrix, dtype=np.int32)
 
 

@@ -19,9 +19,9 @@ from scipy import sparse
 
 from lvsearch.inference.likelihood.documents import Tile, TopicSet
 from lvsearch.inference.likelihood.gibbs_sweep import Assignment, lane_keys, one_hot, sweep, sweep_keys, token_tile
-from lvsearch.inference.likelihood.mean_field_importance import average_of_weights
 from lvsearch.inference.likelihood.per_tile import estimate_tiles
 from lvsearch.inference.likelihood.result import Bias, Estimate
+from lvsearch.inference.likelihood.weights import average_of_weights
 
 LANES = 512  # documents per call
 BURN_IN = 20  # sweeps before the first sample
@@ -66,7 +66,7 @@ class HarmonicMean:
 
         def one_tile(tile: Tile, word_topic, alpha) -> Estimate:
             record = _log_inverses(word_topic, alpha, tile.words, tile.counts, tile.padded_rows, key, samples)
-            inverse = average_of_weights(np.asarray(record, np.float64).T, 0.0)
+            inverse = average_of_weights(np.asarray(record, np.float64).T)
             return inverse._replace(log_likelihood=-inverse.log_likelihood)
 
-        return estimate_tiles(topics, counts, one_tile, documents_per_tile=LANES)
+        return estimate_tiles(topics, counts, one_tile, tokens=True, height_of=lambda _: LANES)

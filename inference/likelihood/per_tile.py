@@ -14,9 +14,16 @@ TileEstimate = Callable[[Tile, Float[Array, "word topic"], Float[Array, " topic"
 
 
 def estimate_tiles(
-    topics: TopicSet, counts: sparse.csr_array, one_tile: TileEstimate, documents_per_tile: int
+    topics: TopicSet,
+    counts: sparse.csr_array,
+    one_tile: TileEstimate,
+    *,
+    tokens: bool,
+    height_of: Callable[[int], int],
 ) -> Estimate:
     """Estimate for every document: −inf ± 0 where a word is impossible, 0 ± 0 for an empty document.
+
+    tokens, height_of: how documents are laid out, see `tiles`.
 
     Words are rescaled before they become float32 and the logs of the divisors added back in float64: no underflow,
     and the bulk of log p never passes through float32.
@@ -34,7 +41,7 @@ def estimate_tiles(
         return tile, one_tile(tile, word_topic, alpha)
 
     rows = np.flatnonzero(~impossible & (np.diff(counts.indptr) > 0))
-    pieces = tiles(counts, rows, tokens=True, height_of=lambda _: documents_per_tile)
+    pieces = tiles(counts, rows, tokens=tokens, height_of=height_of)
     for tile, estimate in map_tiles(work, pieces):
         real = len(tile.rows)
         log_likelihood[tile.rows] += estimate.log_likelihood[:real]

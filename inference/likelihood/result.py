@@ -9,7 +9,7 @@ from scipy import sparse
 
 from lvsearch.inference.likelihood.documents import TopicSet
 
-Bias = Literal["lower", "upper", "unbiased", "consistent"]
+Bias = Literal["lower", "upper", "unbiased"]
 
 
 class Estimate(NamedTuple):
@@ -24,11 +24,13 @@ class Estimate(NamedTuple):
 class DocumentLikelihood:
     """Per-document log p(w | α, β) in nats; scores add over documents.
 
-    bias: "unbiased" (on p, so low by about half a squared standard error on log p), "consistent" (as samples grow),
-    "lower" or "upper" (stays on that side on average, however many samples; for "bounds" the certified lower end).
-    standard_error is on the log scale (delta method), 0 for deterministic methods. effective_sample_size is the number
-    of independent samples worth the same, NaN for deterministic methods. `lower` and `upper`: certified ends, of
-    method "bounds" only.
+    bias: "unbiased" (on p, so low by about half a squared standard error on log p), "lower" or "upper" (stays on that
+    side on average, however many samples; for "bounds" the certified lower end).
+    standard_error is on the log scale, 0 for deterministic methods: the spread of the samples, more than that where few
+    of them share the weight (`average_of_weights`), and no more than the certified interval leaves room for. Where the
+    estimate lies outside that interval it stays as it is, with an error that reaches the far end at 2, and a warning.
+    effective_sample_size is the number of independent samples or chains worth the same, NaN for deterministic methods:
+    below ten or so an error is a guess. `lower` and `upper`: certified ends, of method "bounds" only.
     """
 
     method: str

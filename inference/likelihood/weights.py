@@ -1,0 +1,36 @@
+"""The average of importance weights, and an error that does not trust a handful of them."""
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.special import logsumexp
+
+from lvsearch.inference.likelihood.result import Estimate
+
+FEW, TAIL = 4.0, 8.0
+"""Effective samples at which a squared error is doubled, and by which the tail's correction falls e-fold. Chosen on
+log-normal weights: 10 of spread 1 cover 92 % at 2 errors (delta method: 85), of spread 3 some 80 % (36)."""
+
+DEEPEST = 20.0  # nats below the largest weight: what lies deeper adds nothing, and is taken to lie there
+
+
+def average_of_weights(log_weights: Float64[np.ndarray, "document sample"]) -> Estimate:
+    """log mean weight, its standard error, and Kish's effective number (Σw)²/Σw².
+
+    The delta method's error, sd/(mean √S), is the whole of it while many samples share the weight. When few do, the
+    largest weights may not have been seen: if log weights above their median m were the upper half of a normal of
+    variance s², log E w would be m + s²/2, and what the average lacks of it is added in quadrature, times
+    e^(−effective/TAIL). Both are uncertain themselves: the square grows by 1 + FEW/effective (at 10 equal samples that
+    is Student's tail).
+    """
+    samples = log_weights.shape[1]
+    log_sum = np.asarray(logsumexp(log_weights, axis=1))
+    effective = np.exp(2 * log_sum - np.asarray(logsumexp(2 * log_weights, axis=1)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = np.maximum(1 / effective - 1 / samples, 0.0) * samples / (samples - 1)
+    log_mean = log_sum - np.log(samples)
+    seen = np.maximum(log_weights, log_weights.max(axis=1, keepdims=True) - DEEPEST)
+    middle = np.median(seen, axis=1)
+    upper = 2 * np.mean(np.maximum(seen - middle[:, None], 0.0) ** 2, axis=1)
+    missing = np.maximum(middle + upper / 2 - log_mean, 0.0)
+    square = (variance + missing**2 * np.exp(-effective / TAIL)) * (1 + FEW / effective)
+    return Estimate(log_mean, np.sqrt(square), effective)
