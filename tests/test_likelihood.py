@@ -12,7 +12,7 @@ from scipy.special import gammaln, logsumexp, poch
 
 from lvsearch.inference.likelihood import METHODS, document_likelihood
 from lvsearch.inference.likelihood.dispatch import held_to_bounds
-from lvsearch.inference.likelihood.documents import read_topics
+from lvsearch.inference.likelihood.documents import LEAST_ALPHA, read_topics
 from lvsearch.inference.likelihood.exact import cost
 from lvsearch.inference.likelihood.left_to_right import _log_weights as chain_log_weights
 from lvsearch.inference.likelihood.mean_field_importance import _log_weights
@@ -170,6 +170,7 @@ def test_every_chain_is_unbiased_without_annealing(small, sweeps):
         jnp.asarray(alpha, jnp.float32),
         jnp.asarray(alpha, jnp.float32),
         0,
+        1.0,
         words,
         np.ones_like(words),
         np.array([13]),
@@ -241,6 +242,16 @@ def test_errors_cover_at_every_alpha(method, alpha):
     assert np.mean(np.abs(errors) <= 4 * stated + 1e-5) > 0.95
     assert abs(errors.mean()) < 0.15
     assert 0.97 < np.median(np.exp(errors).mean(axis=1)) < 1.03
+
+
+@pytest.mark.parametrize("method", ["mfi", "mfi2", "lrs"])
+def test_the_smallest_alpha(small, method):
+    """One topic per document is all that is left: finite, and the exact sum within the error."""
+    topics, counts, _ = small
+    alpha = np.full(3, LEAST_ALPHA)
+    errors, stated = scores(topics, alpha, counts[:9], method, 2)
+    assert np.all(np.abs(errors) <= 5 * stated + 1e-4)
+    assert np.abs(errors).max() < 3
 
 
 @pytest.mark.parametrize(("method", "alpha"), [("mfi", 1e4), ("mfi2", 1e6), ("lrs", 1e4), ("bounds", 1e6)])

@@ -19,7 +19,9 @@ own spread: at small α that is most documents. Hence, after the last word, a se
 
   α_0 = max(α, 1) falls to α in geometric steps, W ← W · p(k | α_t+1) / p(k | α_t), then one sweep at α_t+1       (A)
 
-the claim holding by the same induction. At α ≥ 1 sweeps mix; modes part, and lose topics, slowly on the way down.
+the claim holding by the same induction. At α ≥ 1 sweeps mix; modes part, and lose topics, slowly on the way down. A
+topic of many tokens is not lost one token at a time: far below α = 10⁻⁴, where a document may have to do without one,
+estimates are low in nearly every run and mfi, whose proposal has the smaller supports, is to be preferred.
 
   lr   `samples` chains, one sweep each per position
   lrs  2√samples chains, √samples/2 sweeps each per position (rounded up): less spread per chain, and (A) in steps that
@@ -64,16 +66,19 @@ LOG_STEP, AT_SWEEPS = 0.1, 2
 """Fall of log α per step of (A), up to AT_SWEEPS sweeps per position: at five, .04. Halving it takes a third off the
 errors at α = 10⁻⁴, where it is most of the work on short documents."""
 
-LONGEST_FALL = (
-    10.0  # of log α in steps that small: from 1 to 5e-5; below, modes have parted and larger steps do as well
-)
+SLOW_FALL = 10.0  # of log α in steps that small: from 1 to 5e-5; below, no sweep changes the topics in use
 
 LANES = 512  # documents × chains per call: enough to hide the loop's overhead, few enough to stay in cache
 
 
 @partial(jax.jit, static_argnames=("chains", "sweeps"))
-def _log_weights(word_topic, warm, alpha, steps, words, counts, lengths, rows, key, chains: int, sweeps: int):
-    """log W of every chain (document, chain), annealed from α `warm` to `alpha` in `steps` steps."""
+def _log_weights(
+    word_topic, warm, alpha, steps, slow_part, words, counts, lengths, rows, key, chains: int, sweeps: int
+):
+    """log W of every chain (document, chain), annealed from α `warm` to `alpha`.
+
+    `steps` equal steps of log α cover the part `slow_part` of the way; the last of them goes on to its end.
+    """
     beta, real = token_tile(word_topic, words, counts)
     n_positions, n_topics, n_documents = beta.shape
     keys = lane_keys(key, rows, chains)
@@ -110,7 +115,8 @@ def _log_weights(word_topic, warm, alpha, steps, words, counts, lengths, rows, k
 
     def cool(step, carry):
         state, log_weight, before = carry
-        now = warm * (alpha / warm) ** ((step + 1) / steps).astype(alpha.dtype)
+        way = jnp.where(step + 1 < steps, slow_part * (step + 1) / steps, 1.0).astype(alpha.dtype)
+        now = warm * (alpha / warm) ** way
         log_weight = log_weight + log_prior(state, now) - log_prior(state, before)
         first_unused = longest * (sweeps + 1)
         return sweep(sweep_keys(keys, first_unused + step), longest, state, now, beta, real), log_weight, now
@@ -134,8 +140,9 @@ class LeftToRight:
         sweeps = ceil(samples / chains)
         target = topics.active().alpha
         warm = np.maximum(target, WARM_ALPHA)
-        fall = min(LONGEST_FALL, float(np.log(warm / target).max()))
-        steps = ceil(fall / LOG_STEP * max(1.0, sweeps / AT_SWEEPS))
+        fall = float(np.log(warm / target).max())
+        slow = min(fall, SLOW_FALL)
+        steps = ceil(slow / LOG_STEP * max(1.0, sweeps / AT_SWEEPS))
 
         def one_tile(tile: Tile, word_topic, alpha) -> Estimate:
             log_weights = _log_weights(
@@ -143,6 +150,7 @@ class LeftToRight:
                 jnp.asarray(warm, alpha.dtype),
                 alpha,
                 steps,
+                slow / fall if fall else 1.0,
                 tile.words,
                 tile.counts,
                 tile.counts.sum(axis=1),

@@ -76,7 +76,9 @@ def expected_counts(
         if order == 1:
             return normalised(inside * mean)
         variance = jnp.maximum(jnp.sum(weight * q * (1 - q), axis=0) - q * (1 - q), 0.0)
-        expected_log = jnp.maximum(jnp.log(mean) - variance / (2 * mean**2), jnp.log(alpha))
+        # at 10⁻¹⁵ the correction is −∞ or 0 already, and a smaller square would underflow
+        correction = variance / (2 * jnp.maximum(mean, 1e-15) ** 2)
+        expected_log = jnp.maximum(jnp.log(mean) - correction, jnp.log(alpha))
         return normalised(inside * jnp.exp(expected_log - jnp.max(expected_log, axis=1, keepdims=True)))
 
     start = normalised(inside * (alpha + jnp.sum(counts) / len(alpha)))
