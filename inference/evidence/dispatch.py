@@ -18,7 +18,7 @@ from lvsearch.models.contract import Model
 FIRST_STEPS, FIRST_DRAWS = 24, 48_000
 """Temperatures of the cheapest annealing, and latents drawn in it by one particle, if that is more; every further
 annealing of a size has twice as many."""
-MOST_FIRST_STEPS = 384
+MOST_FIRST_STEPS = 192
 FEWEST_FOR_PILOT = 8
 HALVES = 2
 """Groups of islands that run side by side, each in a thread of its own: results do not depend on the timing."""

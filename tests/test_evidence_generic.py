@@ -1,0 +1,51 @@
+"""The generic path, for every model of the table: the evidence it anneals to against the exact number."""
+
+import jax
+import numpy as np
+import pytest
+import test_models as table
+
+from lvsearch.bracket import Bracket
+from lvsearch.inference.evidence import Effort, anneal, fitted_chain, flat_chain
+from lvsearch.inference.meanfield import ascend
+from lvsearch.inference.meanfield_starts import scattered_start
+
+SIZE, CAPACITY = table.SIZE, table.CAPACITY
+CASES = [case for case in table.CASES if not case.model.process and case.name != "LDA plug-in"]
+WORK = Effort(48, 2, 16)
+
+
+def bracket(chain, seed):
+    ends = anneal(chain, jax.random.key(seed), WORK)
+    return Bracket(tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), WORK.steps, 32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_evidence_from_the_flat_start_is_exact_within_its_error(case):
+    """Five seeds; an estimate off by more than four of its errors would be one in thousands."""
+    chain = flat_chain(case.model, case.data, SIZE, CAPACITY)
+    exact = case.exact(SIZE[0], {})
+    found = [bracket(chain, seed) for seed in range(5)]
+    assert all(abs(b.estimate - exact) <= 4 * b.standard_error + 0.02 for b in found), (exact, found)
+    assert np.mean([b.estimate for b in found]) == pytest.approx(exact, abs=0.15)
+
+
+@pytest.mark.slow
+def test_from_a_fit_of_one_labelling_too():
+    """LDA with a symmetric α: the labellings that q leaves out are measured at the end of the path."""
+    case = next(case for case in CASES if case.name == "LDA")
+    size, capacity = (2,), (3,)
+    start = scattered_start(case.model, jax.random.key(0), case.data, size, capacity)
+    fit = ascend(case.model, case.data, start, size, capacity=capacity, sweeps=40)
+    locals_ = tuple(beliefs.natural for beliefs in fit.locals)
+    chain = fitted_chain(case.model, case.data, size, capacity, fit.beliefs.natural, locals_, "topic")
+    found = [bracket(chain, seed) for seed in range(5)]
+    exact = case.exact(2, {})
+    assert all(abs(b.estimate - exact) <= 4 * b.standard_error + 0.02 for b in found), (exact, found)
+
+
+def test_models_with_gated_elements_are_refused():
+    tree = next(case for case in table.CASES if case.name == "hLDA")
+    with pytest.raises(ValueError, match="only on the chosen path"):
+        flat_chain(tree.model, tree.data, tree.model.size_names and (2,) * len(tree.model.size_names), (2, 2))

@@ -1,0 +1,130 @@
+"""A search over annealed evidence: right on what can be enumerated, honest where cut off, the same after a stop."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+from scipy.special import logsumexp
+
+import lvsearch as lv
+from lvsearch import evaluators
+from lvsearch.inference.evidence import TwoSided
+
+COUNTS = np.array([[2, 1, 1], [1, 2, 1], [1, 2, 1]])
+MODEL, PRIOR, MAX_SIZE = lv.models.LDA(1.0, 0.5), lv.sizes.Poisson(2), 4
+SETTINGS = {"prior": PRIOR, "max_size": MAX_SIZE, "seed": 3, "progress": False}
+
+
+@cache
+def exact() -> np.ndarray:
+    """p(size | data) for sizes 1 … 4 by enumeration."""
+    sizes = range(1, MAX_SIZE + 1)
+    evidence = [oracles.lda_posterior(COUNTS, np.full(size, 1.0 / size), 0.5).log_evidence for size in sizes]
+    weights = np.array([PRIOR.log_pmf((size,)) for size in sizes]) + evidence
+    return np.exp(weights - logsumexp(weights))
+
+
+@cache
+def searched() -> lv.SearchResult:
+    return lv.search(MODEL, COUNTS, **SETTINGS)
+
+
+def assert_same(one: lv.SearchResult, other: lv.SearchResult) -> None:
+    assert [(v.size, [t.bracket for t in v.trials]) for v in one.visits] == [
+        (v.size, [t.bracket for t in v.trials]) for v in other.visits
+    ]
+    np.testing.assert_array_equal(one.posterior()["probability"], other.posterior()["probability"])
+
+
+def test_the_posterior_is_the_exact_one_within_its_errors():
+    """What a mean-field bound calls "1, apart from every other" with probability .951."""
+    table = searched().posterior().set_index("size")["probability"]
+    assert exact() == pytest.approx([0.298, 0.334, 0.240, 0.127], abs=1e-3)
+    assert table.to_numpy() == pytest.approx(exact(), abs=0.03)
+    assert searched().estimated.indistinguishable == ((1,), (2,), (3,), (4,))
+    assert "apart" not in repr(searched()).splitlines()[0].replace("cannot be told apart", "")
+
+
+def test_ends_enclose_the_estimate_and_one_component_is_exact():
+    table = searched().posterior().set_index("size")
+    assert (table["log_evidence_lower"] <= table["log_evidence"]).all()
+    assert (table["log_evidence"] <= table["log_evidence_upper"]).all()
+    one = oracles.lda_posterior(COUNTS, np.array([1.0]), 0.5).log_evidence
+    assert table.loc[1, "log_evidence"] == pytest.approx(one, abs=1e-3)
+
+
+def test_headline_and_table_agree_on_the_best_size():
+    table = searched().posterior()
+    assert searched().best_size == (int(table["size"][table["probability"].argmax()]),)
+    assert searched().best.size == searched().best_size
+
+
+def test_a_stopped_search_says_so_and_goes_on_to_the_same_bits(tmp_path: Path):
+    first = lv.search(MODEL, COUNTS, **SETTINGS, seconds=0, out=tmp_path / "run")
+    assert len(first.visits) == 1
+    assert repr(first).startswith("unfinished (stopped after 0 seconds)") or first.best_size == (1,)
+    resumed = lv.resume(tmp_path / "run", progress=False)
+    assert_same(resumed, searched())
+    assert_same(lv.load(tmp_path / "run"), searched())
+
+
+@pytest.mark.slow
+def test_an_interruption_in_the_middle_of_an_annealing_keeps_what_was_done(tmp_path: Path, monkeypatch):
+    anneal, calls = evaluators.anneal, []
+
+    def interrupted(*arguments: Any) -> TwoSided:
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return anneal(*arguments)
+
+    monkeypatch.setattr(evaluators, "anneal", interrupted)
+    stopped = lv.search(MODEL, COUNTS, **SETTINGS, out=tmp_path / "run")
+    monkeypatch.undo()
+    assert stopped.state.stopped == "interrupted"
+    assert sum(len(visit.trials) for visit in stopped.visits) == 3
+    assert_same(lv.resume(tmp_path / "run", progress=False), searched())
+
+
+@pytest.mark.parametrize("value", [np.nan, pytest.param(-np.inf, marks=pytest.mark.slow)])
+def test_an_annealing_that_is_not_a_number_is_reported_and_not_ranked(monkeypatch, value):
+    anneal = evaluators.anneal
+
+    def failing(chain: Any, key: Any, work: Any) -> TwoSided:
+        found = anneal(chain, key, work)
+        broken = np.asarray(chain.alpha > 0).sum() == 2
+        return TwoSided(np.full_like(found.forward, value), found.backward) if broken else found
+
+    monkeypatch.setattr(evaluators, "anneal", failing)
+    result = lv.search(MODEL, COUNTS, **SETTINGS, starts=2)
+    assert 2 not in result.posterior()["size"].tolist()
+    assert "not a number" in result.summary()
+
+
+@pytest.mark.slow
+def test_a_search_whose_limit_decides_says_that_it_still_rises():
+    random = np.random.default_rng(0)
+    separate = np.kron(np.eye(4, dtype=int), random.integers(3, 6, (6, 3)))
+    result = lv.search(lv.models.LDA(0.4, 0.1), separate, **{**SETTINGS, "prior": lv.sizes.Poisson(4), "max_size": 2})
+    assert repr(result).startswith("still rising at 2 topics, the largest allowed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("counts", [np.array([[1]]), np.array([[3, 0, 2]]), np.zeros((2, 3), int)])
+def test_little_data_leaves_the_prior(counts):
+    """One token, one document, none at all; more topics than tokens."""
+    result = lv.search(MODEL, counts, **SETTINGS)
+    prior = np.exp([PRIOR.log_pmf((size,)) for size in range(1, MAX_SIZE + 1)])
+    assert result.posterior()["probability"].to_numpy() == pytest.approx(prior / prior.sum(), abs=0.06)
+
+
+@pytest.mark.slow
+def test_mixtures_are_annealed_too():
+    rows = np.random.default_rng(1).normal(size=(12, 2)) + np.repeat([[0, 0], [9, 9]], 6, axis=0)
+    model = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows))
+    result = lv.search(model, rows, **{**SETTINGS, "max_size": 3}, starts=2)
+    assert all(visit.annealed is not None for visit in result.visits)
+    assert result.best_size == (2,)
