@@ -189,6 +189,7 @@ def occupied_table(counts: OccupiedCounts, log_prior: Float[np.ndarray, " blocks
             "log_prior": prior,
             "log_evidence_lower": np.nan,
             "log_evidence_upper": np.nan,
+            "log_evidence": np.nan,
             "standard_error": counts.standard_error,
             "probability": counts.probability,
             "probability_lower": np.clip(counts.probability - reach, 0, 1),

@@ -447,7 +447,9 @@ def test_retrieval_ranks_by_the_query():
     word = small().top_words[0]
     found = model.retrieve(corpus, word)
     probability = model.caption_distribution(corpus)[word].to_numpy()
-    np.testing.assert_array_equal(found.ranking, np.argsort(-probability, kind="stable"))
+    # two computations round differently: what is nearly as probable may change places, and nothing else
+    np.testing.assert_allclose(probability[found.ranking], np.sort(probability)[::-1], rtol=1e-5)
+    np.testing.assert_array_equal(np.sort(found.ranking), np.arange(len(corpus)))
     relevant = np.array([word in corpus.caption(image) for image in range(len(corpus))])
     np.testing.assert_array_equal(found.relevant, relevant[found.ranking])
     curve = found.precision_recall

@@ -16,6 +16,7 @@ from lvsearch.result import Prediction, SearchResult
 from lvsearch.sizes import Size
 
 COLUMNS = ["size", "log_prior", "log_evidence_lower", "log_evidence_upper", "standard_error"]
+ESTIMATED = [*COLUMNS[:4], "log_evidence", *COLUMNS[4:]]
 ENDS = ["probability_lower", "probability_upper"]
 OTHER = lv.sizes.Geometric(0.35)
 
@@ -37,13 +38,13 @@ def held_out() -> lv.Corpus:
 @pytest.mark.parametrize(
     ("evidence", "kind", "columns", "has_unvisited"),
     [
-        ("bound", None, [*COLUMNS, "probability", *ENDS], False),
-        ("bound", "estimate", [*COLUMNS, "probability", *ENDS], False),
+        ("bound", None, [*ESTIMATED, "probability", *ENDS], False),
+        ("bound", "estimate", [*ESTIMATED, "probability", *ENDS], False),
         ("bound", "diminishing", [*COLUMNS, *ENDS], True),
         ("plug-in", None, [*COLUMNS, *ENDS], True),
         ("plug-in", "certified", [*COLUMNS, *ENDS], True),
         ("plug-in", "diminishing", [*COLUMNS, *ENDS], True),
-        ("plug-in", "estimate", [*COLUMNS, "probability", *ENDS], False),
+        ("plug-in", "estimate", [*ESTIMATED, "probability", *ENDS], False),
     ],
 )
 def test_posterior_columns_are_as_promised(evidence: str, kind: str | None, columns: list[str], has_unvisited: bool):
@@ -114,7 +115,11 @@ def test_bounds_have_a_row_per_expansion_and_are_monotone(evidence: str):
 def test_starts_have_a_row_per_fit(evidence: str):
     result = searched(evidence)
     table = result.starts()
-    assert list(table.columns) == ["size", "start", "log_evidence_lower", "log_evidence", "seconds", "failure"]
+    of_annealing = ["log_evidence_upper", "standard_error", "steps"]
+    assert list(table.columns) == [
+        "size", "start", "log_evidence_lower", "log_evidence", *of_annealing, "seconds", "failure"
+    ]  # fmt: skip
+    assert table["standard_error"].isna().all()
     assert len(table) == sum(len(visit.trials) for visit in result.visits)
     best = table.groupby("size")["log_evidence"].max()
     assert all(best[v.size[0]] == v.estimate for v in result.visits if v.replaced_by is None)

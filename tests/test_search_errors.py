@@ -85,7 +85,9 @@ def test_a_function_with_data_or_per_token():
 # ── settings ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 BAD_SETTINGS = [
-    pytest.param({"evidence": "exact"}, r"got evidence='exact', expected one of 'marginal', 'plug-in'", id="evidence"),
+    pytest.param(
+        {"evidence": "exact"}, r"got evidence='exact', expected one of 'marginal', 'bound', 'plug-in'", id="evidence"
+    ),
     pytest.param(
         {"evidence": "plug-in", "max_size": None}, r"when to stop with max_size=, seconds= or width=", id="stop"
     ),
@@ -189,7 +191,7 @@ def test_another_prior_of_another_dimension():
         searched("plug-in").with_prior(lv.sizes.Product(PRIOR, PRIOR))
 
 
-@pytest.mark.parametrize("evidence", ["marginal", "plug-in"])
+@pytest.mark.parametrize("evidence", ["bound", "plug-in"])
 def test_documents_over_other_words(evidence: str):
     result = searched(evidence)
     fewer = lv.Corpus.from_matrix(corpus().counts[:, 2:], vocabulary=corpus().vocabulary[2:])
