@@ -96,9 +96,8 @@ class FittedTree:
         """
         frames = []
         for level, table in enumerate(self.occupied().tables(), start=1):
-            frame = table.rename(columns={"size": "nodes"}).drop(
-                columns=["log_evidence_lower", "log_evidence_upper", "log_evidence"]
-            )
+            absent = ["log_evidence_lower", "log_evidence_upper", "log_evidence"]
+            frame = table.rename(columns={"size": "nodes"}).drop(columns=absent)
             frame.insert(0, "level", level)
             frames.append(frame)
         return pd.concat(frames, ignore_index=True)
