@@ -35,6 +35,7 @@ def main() -> None:
             lv.models.LDA(arguments.concentration, arguments.topic_concentration),
             train,
             prior=lv.sizes.Poisson(10),
+            evidence="bound",
             max_size=arguments.max_size,
             seed=seed,
             keep=10 * arguments.max_size,
