@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, ndtri, stdtrit
+from scipy.special import ndtri, stdtrit
+
+from lvsearch.logspace import log_sum
 
 HYSTERESIS_SHARE = 0.15
 """How far from the middle of the two ends the truth lies, as a share of their distance: measured, root mean square, on
@@ -32,12 +34,12 @@ class Bracket:
     @property
     def lower(self) -> float:
         """log of the average p̂ over islands: unbiased on p, so a stochastic lower end."""
-        return float(logsumexp(self.forward) - math.log(len(self.forward)))
+        return log_sum(self.forward) - math.log(len(self.forward))
 
     @property
     def upper(self) -> float:
         """−log of the average estimate of 1/p: a stochastic upper end if the backward paths began in the posterior."""
-        return float(math.log(len(self.backward)) - logsumexp(np.negative(self.backward)))
+        return math.log(len(self.backward)) - log_sum(np.negative(self.backward))
 
     @property
     def hysteresis(self) -> float:
@@ -83,10 +85,10 @@ def pooled(brackets: Sequence[Bracket]) -> Pooled:
     weights = errors**-2 / (errors**-2).sum()
     estimate = float(weights @ [bracket.estimate for bracket in brackets])
     work = np.log([float(bracket.steps) for bracket in brackets])
-    work -= logsumexp(work)
+    work -= log_sum(work)
     return Pooled(
         estimate,
         float((errors**-2).sum() ** -0.5),
-        float(logsumexp(work + [bracket.lower for bracket in brackets])),
-        float(-logsumexp(work - [bracket.upper for bracket in brackets])),
+        log_sum(work + [bracket.lower for bracket in brackets]),
+        -log_sum(work - [bracket.upper for bracket in brackets]),
     )

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import logsumexp
 
 from lvsearch.ledger import Visit, standard_error, unvisited_neighbour
+from lvsearch.logspace import log_sum
 from lvsearch.posterior import EstimatedPosterior, estimate_posterior
 from lvsearch.sizes import Size, SizePrior
 
@@ -67,9 +67,9 @@ def unvisited_share(visits: Sequence[Visit], prior: SizePrior, max_size: Size | 
     good = [visit for visit in visits if not visit.failed and visit.estimate > -math.inf]
     if not good or prior.dimension != 1:
         return 0.0
-    total = logsumexp([prior.log_pmf(visit.size) + visit.estimate / scale for visit in good])
+    total = log_sum([prior.log_pmf(visit.size) + visit.estimate / scale for visit in good])
     hidden = [mass for _, mass in _gaps(good, visits, prior, max_size, scale, slack=0.0)]
-    rest = float(logsumexp(hidden)) if hidden else -math.inf
+    rest = log_sum(hidden)
     return math.exp(rest - np.logaddexp(rest, total)) if rest > -math.inf else 0.0
 
 
@@ -92,7 +92,7 @@ def _discover(
     if prior.dimension > 1:
         return _discover_in_lattice(good, visits, prior, max_size, scale)
     weights = [prior.log_pmf(visit.size) + visit.estimate / scale for visit in good]
-    total = float(logsumexp(weights)) if weights else -math.inf
+    total = log_sum(weights)
     gaps = _gaps(good, visits, prior, max_size, scale, slack=SLACK)
     size, mass = max(gaps, key=lambda gap: gap[1], default=(None, -math.inf))
     return size if mass > total + math.log(NEGLIGIBLE) or total == -math.inf else None
@@ -121,7 +121,7 @@ def _gaps(
         ends = [known[n] for n in ((best,) if best in (low, high) else (low, high)) if n in known]
         possible = inside[log_prior > -math.inf]
         middle = int(possible[np.argmin(np.abs(possible - (low + high) / 2))])
-        found.append(((middle,), float(logsumexp(log_prior) + max(ends, default=-math.inf) + slack)))
+        found.append(((middle,), float(log_sum(log_prior) + max(ends, default=-math.inf) + slack)))
     beyond = _beyond(tried[-1], places, values, prior, max_size, slack)
     return found if beyond is None else [*found, beyond]
 

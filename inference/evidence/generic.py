@@ -149,10 +149,9 @@ class GenericChain(eqx.Module):
 
     def _log_q(self, state: GibbsState) -> Float[Array, ""]:
         on = self.model.active(self.size, self.capacity)
-        total = sum(
-            _log_density(site, self.globals[name], state.globals[name], on).sum()
-            for name, site in self.model.globals().items()
-        )
+        total = jnp.zeros(())
+        for name, site in self.model.globals().items():
+            total = total + _log_density(site, self.globals[name], state.globals[name], on).sum()
         for batch, natural, l in zip(self.batches, self.locals, state.locals, strict=True):
 
             def one_unit(unit: Unit, eta: dict[str, Statistics], lu: dict[str, Statistics]) -> Array:
@@ -175,7 +174,7 @@ class GenericChain(eqx.Module):
             for place, (name, site) in enumerate(self.model.globals().items())
         }
 
-        def one_unit(unit: Unit, unit_id: Array, natural: dict[str, Statistics]) -> dict[str, Statistics]:
+        def one_unit(unit: Unit, unit_id: Any, natural: dict[str, Statistics]) -> dict[str, Statistics]:
             exists, unit_key = within(self.model, unit, on), jax.random.fold_in(key_locals, unit_id)
             return {
                 name: conditional_draw(jax.random.fold_in(unit_key, place), site, natural[name], unit, exists)
@@ -226,8 +225,8 @@ def fitted_chain(
     """
     _check(model)
     sharpness = min(1.0, 10.0 * size[0] / max(1, data.n_units))
-    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (dict(globals_), tuple(map(dict, locals_))))
-    return _chain(model, data, size, capacity, *wide, sharpness, size_axis)
+    g, l = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (dict(globals_), tuple(map(dict, locals_))))
+    return _chain(model, data, size, capacity, g, l, sharpness, size_axis)
 
 
 def _chain(

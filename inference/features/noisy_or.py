@@ -109,7 +109,7 @@ class BoundNoisyOr:
         log_on = np.log(-np.expm1(log_off))
         cell = np.where((self.points[rows] > 0)[:, :, None], log_on[:, None], log_off[:, None])
         log_weight = state.log_weight + sign * np.where(self.observed[rows][:, :, None], cell, 0.0)
-        return PatternState(log_weight - logsumexp(log_weight, axis=-1, keepdims=True))
+        return PatternState(log_weight - np.asarray(logsumexp(log_weight, axis=-1, keepdims=True)))
 
     def prepare(self, state: PatternState, rows: Int64[np.ndarray, " node"]) -> RowTerms:
         silent = np.exp(state.log_weight)
