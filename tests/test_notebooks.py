@@ -36,6 +36,13 @@ REDUCED = {
         "DOCUMENTS, FOLDS, TOPICS, HDP_TRUNCATION, HDP_SWEEPS, SCORE_SAMPLES = 200, 1, (2, 3), 6, 3, 10",
         pictures=6,
     ),
+    "evidence": Reduced(
+        "SIZES, STEPS, TOPIC_STEPS = (1, 2), (4, 8), 4\n"
+        "GALAXY_SIZES, GALAXY_STEPS, GALAXY_PARTICLES = (1, 2, 3), 20, 4\n"
+        "CORA_TOPICS, CORA_STEPS = 3, (1, 2)",
+        pictures=2,
+        slow=True,
+    ),
     "ibp": Reduced(
         "SHAPES, IMAGES, BEAMS, REFINE, GIBBS_SECONDS, DRAWS = ((12, 8), (20, 10)), 40, (5,), 2, (0.5,) * 3, 1\n"
         "STREAM_BEAMS, PARTICLES, GROWTH, MAX_SIZE = (5,), (20,), (30, 60), 2\n"
