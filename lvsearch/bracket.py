@@ -11,7 +11,8 @@ from lvsearch.logspace import log_sum
 
 HYSTERESIS_SHARE = 0.15
 """How far from the middle of the two ends the truth lies, as a share of their distance: measured, root mean square, on
-corpora and rows drawn from the models themselves, against paths a dozen times as long (0.09 to 0.14)."""
+corpora drawn from LDA (seven of a corpus and a size, 60 documents of 30 tokens), for 30, 100 and 200 temperatures
+against 1,500: 0.15, 0.12, 0.14."""
 
 
 @dataclass(frozen=True)
