@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NEAR = 2
 """Sizes shown on each side of those that cannot be told apart."""
 MOST_ROWS = 24
+BEYOND_THE_ERRORS = "; how far the bound is below the evidence is in none of these errors, and grows with the size"
 
 
 class Fact(NamedTuple):
@@ -144,7 +145,7 @@ def _evidence(result: "SearchResult") -> tuple[Fact, ...]:
                 "evidence",
                 f"{result.settings.evidence}{scale}: per size an estimate whose standard error, from the spread of "
                 f"repeated fits, is about {error:,.3g} nats. The probabilities are estimates over the sizes tried, not "
-                "bounds",
+                f"bounds{BEYOND_THE_ERRORS if result.settings.evidence == 'bound' else ''}",
             ),
             Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
         )

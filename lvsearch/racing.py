@@ -164,13 +164,13 @@ def _discover_in_lattice(
     weighted = [visit for visit in good if prior.log_pmf(visit.size) > -math.inf]
     visited = {visit.size for visit in visits}
     largest = max(visits, key=lambda visit: sum(visit.size)).size
-    best = found_so_far(weighted, prior, scale).best if weighted else largest
+    found = found_so_far(weighted, prior, scale) if weighted else None
+    best = largest if found is None else found.best
     doubled = tuple(min(2 * n, m) for n, m in zip(largest, max_size or (FARTHEST,) * len(largest), strict=True))
     if best == largest and doubled not in visited and prior.log_mass(doubled) > -math.inf:
         return doubled
-    if not weighted:
+    if found is None:
         return None
-    found = found_so_far(weighted, prior, scale)
     worth = {size for size, high in zip(found.sizes, found.probability_upper, strict=True) if high >= NEGLIGIBLE}
     near = sorted(
         (visit for visit in weighted if visit.size in worth),

@@ -66,11 +66,14 @@ HIDDEN = 0.05
 
 
 def best_estimate(result: "SearchResult") -> str:
-    """The answer of an estimated posterior, in one sentence without a full stop.
+    """The answer of an estimated posterior, in one sentence without a full stop; that of a bound says so."""
+    by_bound = " (by the mean-field bound, which is not the evidence)" if result.settings.evidence == "bound" else ""
+    return f"{_most_probable(result)}{by_bound}"
 
-    A search that did not finish says so first, and one whose answer the largest size allowed decides says that it is
-    still rising there.
-    """
+
+def _most_probable(result: "SearchResult") -> str:
+    """A search that did not finish says so first, and one whose answer the largest size allowed decides says that it is
+    still rising there."""
     found = result.estimated
     best, allowed = size_in_words(result, found.best), result.settings.max_size
     largest = max(visit.size for visit in result.visits)

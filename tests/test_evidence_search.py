@@ -79,7 +79,7 @@ def test_headline_and_table_agree_on_the_best_size():
 def test_a_stopped_search_says_so_and_goes_on_to_the_same_bits(tmp_path: Path):
     first = lv.search(MODEL, COUNTS, **SETTINGS, seconds=0, out=tmp_path / "run")
     assert len(first.visits) == 1
-    assert repr(first).startswith("unfinished (stopped after 0 seconds)") or first.best_size == (1,)
+    assert repr(first).startswith("unfinished (stopped after 0 seconds)")
     resumed = lv.resume(tmp_path / "run", progress=False)
     assert_same(resumed, searched())
     assert_same(lv.load(tmp_path / "run"), searched())

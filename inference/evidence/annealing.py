@@ -27,6 +27,7 @@ from jaxtyping import Array, Bool, Float, Float64, Int, Key
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.evidence.relabelling import draw_orders, log_labelling
+from lvsearch.inference.generators import generator
 
 CHUNK = 16
 """Temperatures in one call of the compiled program."""
@@ -151,11 +152,6 @@ def schedule(profile: Profile, steps: int) -> Float64[np.ndarray, " step"]:
     """`steps` temperatures up to 1 that are as dense, relative to each other, as those of a pilot."""
     known = profile.temperature
     return np.interp(np.linspace(0, len(known) - 1, steps + 1)[1:], np.arange(len(known)), known)
-
-
-def generator(key: Key[Array, ""]) -> np.random.Generator:
-    """NumPy's generator seeded by the bits of a JAX key: the same key, the same numbers."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
 
 
 # ── the path ────────────────────────────────────────────────────────────────────────────────────────────────────────

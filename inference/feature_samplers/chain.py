@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Array, Float64
 
@@ -24,6 +23,7 @@ from lvsearch.inference.feature_samplers.loadings import Cells, fit_loadings, re
 from lvsearch.inference.features import left_ordered, log_marginal, log_prior
 from lvsearch.inference.features.marginal import positive
 from lvsearch.inference.features.prior import harmonic
+from lvsearch.inference.generators import generator
 from lvsearch.models.ibp import GammaPrior
 
 
@@ -96,11 +96,6 @@ class _Visit(NamedTuple):
     sigma_x: float
     sigma_a: float
     seconds: float
-
-
-def generator(key: Array) -> np.random.Generator:
-    """NumPy's generator seeded by the bits of a JAX key: the same key, the same chain."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
 
 
 def log_joint(cells: Cells, features: np.ndarray, hyper: Hyperparameters) -> float:

@@ -23,11 +23,12 @@ import numpy as np
 from jaxtyping import Array
 from scipy.special import expit, gammaln
 
-from lvsearch.inference.feature_samplers.chain import Hyperparameters, generator, log_joint
+from lvsearch.inference.feature_samplers.chain import Hyperparameters, log_joint
 from lvsearch.inference.feature_samplers.loadings import read_cells
 from lvsearch.inference.feature_samplers.new_features import TAIL
 from lvsearch.inference.features import left_ordered
 from lvsearch.inference.features.marginal import positive
+from lvsearch.inference.generators import generator
 
 PASSES = 2
 FLOOR = 0.01

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Array, Float
 
+from lvsearch.inference.generators import generator
 from lvsearch.inference.trees.books import TreeBooks
 from lvsearch.inference.trees.density import Allocation, check_allocation, log_joint
 from lvsearch.inference.trees.hyper import GEMLevels, TreeHyper
@@ -346,8 +347,3 @@ def sample_tree(
         for number in range(chains)
     ]
     return tuple(sorted(traces, key=lambda trace: -trace.best_log_joint))
-
-
-def generator(key: Array) -> np.random.Generator:
-    """NumPy's generator seeded by the bits of a JAX key: the same key, the same numbers."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
