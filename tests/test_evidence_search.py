@@ -127,9 +127,9 @@ def test_a_search_whose_limit_decides_says_that_it_still_rises():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("counts", [np.array([[1]]), np.array([[3, 0, 2]]), np.zeros((2, 3), int)])
+@pytest.mark.parametrize("counts", [np.array([[1]]), np.array([[3, 0, 2]]), np.array([[1, 1], [0, 0]])])
 def test_little_data_leaves_the_prior(counts):
-    """One token, one document, none at all; more topics than tokens."""
+    """One token, one document, an empty document beside one; more topics than tokens."""
     result = lv.search(MODEL, counts, **SETTINGS)
     prior = np.exp([PRIOR.log_pmf((size,)) for size in range(1, MAX_SIZE + 1)])
     assert result.posterior()["probability"].to_numpy() == pytest.approx(prior / prior.sum(), abs=0.06)
