@@ -60,8 +60,8 @@ def search(
     When it stops: max_size, the largest size to try; seconds, of this call; width, of the certified bounds in nats;
     Ctrl-C, which keeps everything done. Without any, a marginal search stops when the sizes near the mode are settled.
 
-    starts: marginal: annealings of a size at most, each twice as long as the one before (default 5). bound: fits of
-    each size near the mode (default 3). plug-in: fits of every size (default 1). grow: begin a size from a smaller
+    starts: marginal: annealings of a size at most, each four times as long as the last (default 3). bound: fits of each
+    size near the mode (default 3). plug-in: fits of every size (default 1). grow: begin a size from a smaller
     one's fit. exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh evidence per
     token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a probability
     of the data. out: a new folder, written after every step, from which `lv.resume(out)` goes on.
@@ -91,7 +91,7 @@ def search(
     if max_size is not None:
         max_size = as_size(max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension, prior.dimension)
     if starts is None:
-        starts = 1 if evaluator.nested else 5 if evaluator.anneals else 3
+        starts = 1 if evaluator.nested else 3
     settings = SearchSettings(evidence, per_token, max_size, seed, starts, grow, exhaustive, keep)
     result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0)
     if out is not None:

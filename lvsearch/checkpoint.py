@@ -1,7 +1,7 @@
 """Searches on disk: everything `SearchResult` holds, in a folder of `lvsearch.storage`."""
 
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -169,7 +169,7 @@ def _encode_visit(visit: Visit) -> dict[str, Any]:
                 "log_symmetry": trial.log_symmetry,
                 "seconds": trial.seconds,
                 "failure": trial.failure,
-                "bracket": None if trial.bracket is None else asdict(trial.bracket),
+                "brackets": [asdict(bracket) for bracket in trial.brackets],
             }
             for trial in visit.trials
         ],
@@ -188,7 +188,7 @@ def _decode_visit(entry: Mapping[str, Any]) -> Visit:
             t["log_symmetry"],
             t["seconds"],
             t["failure"],
-            _decode_bracket(t.get("bracket")),
+            _decode_brackets(t["brackets"]),
         )
         for t in entry["trials"]
     )
@@ -197,10 +197,11 @@ def _decode_visit(entry: Mapping[str, Any]) -> Visit:
     return Visit(tuple(entry["size"]), trials, evidence, entry["log_symmetry"], replaced_by, *entry["bounds"])
 
 
-def _decode_bracket(entry: Mapping[str, Any] | None) -> Bracket | None:
-    if entry is None:
-        return None
-    return Bracket(tuple(entry["forward"]), tuple(entry["backward"]), entry["steps"], entry["particles"])
+def _decode_brackets(entries: Sequence[Mapping[str, Any]]) -> tuple[Bracket, ...]:
+    return tuple(
+        Bracket(**{**entry, "forward": tuple(entry["forward"]), "backward": tuple(entry["backward"])})
+        for entry in entries
+    )
 
 
 def _encode_fit(fit: Fit) -> dict[str, Any]:
@@ -210,7 +211,7 @@ def _encode_fit(fit: Fit) -> dict[str, Any]:
         "evidence": _encode_evidence(fit.evidence),
         "log_symmetry": fit.log_symmetry,
         "info": asdict(fit.info),
-        "bracket": None if fit.bracket is None else asdict(fit.bracket),
+        "brackets": [asdict(bracket) for bracket in fit.brackets],
         "state": None
         if state is None
         else {
@@ -242,8 +243,8 @@ def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | Non
         low, high = entry["state"]["bounds"]
         state = Estimate(model, tuple(entry["state"]["size"]), natural, low, high, entry["state"]["passes"])
     evidence = Evidence(*entry["evidence"])
-    bracket = _decode_bracket(entry.get("bracket"))
-    return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, FitInfo(**entry["info"]), bracket)
+    brackets = _decode_brackets(entry["brackets"])
+    return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, FitInfo(**entry["info"]), brackets)
 
 
 # ── settings and data ───────────────────────────────────────────────────────────────────────────────────────────────

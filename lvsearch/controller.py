@@ -276,7 +276,7 @@ def _worth_keeping(
 
 
 def _trial(fit: Fit) -> Trial:
-    return Trial(fit.info.start, fit.evidence, fit.log_symmetry, fit.info.seconds, fit.info.failure, fit.bracket)
+    return Trial(fit.info.start, fit.evidence, fit.log_symmetry, fit.info.seconds, fit.info.failure, fit.brackets)
 
 
 def _n_trials(state: SearchState, size: Size) -> int:

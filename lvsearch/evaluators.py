@@ -15,24 +15,26 @@ from jaxtyping import Array
 from lvsearch.bracket import Bracket
 from lvsearch.evidence import Evidence
 from lvsearch.fit import Fit, FitInfo
+from lvsearch.inference.chains import Chain
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.estimator import Estimate, Estimator, estimator
-from lvsearch.inference.evidence import anneal, effort, evidence_chain
+from lvsearch.inference.evidence import Effort, Profile, anneal, effort, evidence_chain, pace, path_needs_fit
 from lvsearch.inference.memory import Chunks, MemoryPlan, out_of_memory
 from lvsearch.models.contract import Model
 from lvsearch.sizes import Size
 
 CEILING_SLACK = 1e-9
-ANNEALING = 0x5EED
-"""What sets the key of an annealing apart from that of the fit it follows."""
+ANNEALING, PILOT = 0x5EED, 0xF10D
+"""What sets the keys of an annealing and of its pilot apart from that of the fit they follow."""
 
 
 class ModelEvaluator:
     """Fits a model to a data set: plug-in evidence p(y | s, θ_s), or the evidence p(y | s) itself, annealed
     ("marginal") or by its mean-field bound ("bound").
 
-    Annealed: the first trial of a size is a fit and a short annealing, every further one an annealing of twice the
-    length. The proved interval of the fit (its bound, the ceiling) is recorded beside what annealing says.
+    Annealed: the first trial of a size is a fit and a short annealing, every further one a longer annealing, after a
+    new fit where paths begin with one. The proved interval of the fit (its bound, the ceiling) is recorded beside what
+    annealing says.
 
     Keys are folded from the seed, the size and the trial, so a fit does not depend on the order of the search; unless
     memory ran out: then every fit from there on is made in smaller chunks, and `chunks` says which.
@@ -63,10 +65,11 @@ class ModelEvaluator:
         if chunks is not None:
             self._estimator = self._estimator.with_chunks(chunks)
         self.shrinks = self._estimator.shrinks
+        self._paces: dict[Size, Profile] = {}
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
         """One fit; a fit that is not a number carries an empty interval (nothing known) and says so in its info."""
-        if self.anneals and trial:
+        if self.anneals and trial and not path_needs_fit(self.model, self._data):
             return self._annealed_again(size, trial)
         began = time.perf_counter()
         key = self._key_of(size, trial)
@@ -102,18 +105,32 @@ class ModelEvaluator:
     def _annealed(self, fit: Fit, trial: int) -> Fit:
         """The fit with its evidence annealed; one that is not a number is a failure, and says so."""
         began = time.perf_counter()
-        key = jax.random.fold_in(self._key_of(fit.size, trial), ANNEALING)
         chain = evidence_chain(self.model, self._data, fit.size, fit.state)
         work = effort(chain.elements, trial)
-        ends = anneal(chain, key, work)
-        bracket = Bracket(
-            tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), work.steps, work.islands * work.particles
+        key = jax.random.fold_in(self._key_of(fit.size, trial), ANNEALING)
+        brackets = tuple(
+            Bracket(
+                tuple(ends.forward.tolist()),
+                tuple(ends.backward.tolist()),
+                work.steps,
+                work.islands * work.particles,
+                ends.anchor_error,
+            )
+            for ends in anneal(chain, key, work, self._pace(chain, fit.size, trial, work))
         )
         seconds = fit.info.seconds + time.perf_counter() - began
-        if not bracket.finite:
+        if not all(bracket.finite for bracket in brackets):
             failure = f"the annealed evidence of size {fit.size} is not a number; it is reported, not ranked"
             return replace(fit, info=replace(fit.info, seconds=seconds, failure=failure))
-        return replace(fit, info=replace(fit.info, seconds=seconds), bracket=bracket, log_symmetry=0.0)
+        return replace(fit, info=replace(fit.info, seconds=seconds), brackets=brackets, log_symmetry=0.0)
+
+    def _pace(self, chain: Chain, size: Size, trial: int, work: Effort) -> Profile:
+        """One pilot serves all trials of a size, unless they begin with different fits."""
+        if path_needs_fit(self.model, self._data):
+            return pace(chain, jax.random.fold_in(self._key_of(size, trial), PILOT), work)
+        if size not in self._paces:
+            self._paces[size] = pace(chain, jax.random.fold_in(self._key_of(size, 0), PILOT), work)
+        return self._paces[size]
 
     def _key_of(self, size: Size, trial: int) -> Array:
         key = self._key

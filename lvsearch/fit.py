@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from lvsearch.bracket import Bracket
+from lvsearch.bracket import Bracket, pooled
 from lvsearch.evidence import Evidence
 from lvsearch.sizes import Size
 
@@ -29,7 +29,7 @@ class Fit:
     | `log_symmetry` | log of the number of equivalent relabellings the evidence leaves out (0 under plug-in evidence) |
     | `state` | whatever the evaluator needs to go on from here; opaque to the search |
     | `info` | for people |
-    | `bracket` | annealed evidence, where that is what sizes are compared by |
+    | `brackets` | annealed evidence, where that is what sizes are compared by: one for each path |
     """
 
     size: Size
@@ -37,12 +37,12 @@ class Fit:
     log_symmetry: float
     state: Any
     info: FitInfo
-    bracket: Bracket | None = None
+    brackets: tuple[Bracket, ...] = ()
 
     @property
     def estimate(self) -> float:
         """What sizes are compared by, nats: the annealed evidence, or the lower bound plus the missing relabellings."""
-        return self.evidence.lower + self.log_symmetry if self.bracket is None else self.bracket.estimate
+        return pooled(self.brackets).estimate if self.brackets else self.evidence.lower + self.log_symmetry
 
 
 @runtime_checkable
@@ -55,7 +55,7 @@ class Evaluator(Protocol):
     | `ceiling` | ≥ log p(data | any size, any parameters), nats; `inf` where none is proved |
     | `nested` | Proposition 1 holds for the evidence that `evaluate` returns |
     | `repeatable` | another trial of the same size can come out better |
-    | `anneals` | every trial brackets the evidence anew, for twice as long as the one before |
+    | `anneals` | every trial brackets the evidence anew, for longer than the one before |
     | `shrinks` | a fit is begun from a slightly larger one's rather than from a smaller one's |
     | `scale` | divide evidence by this before weighing it against the prior: 1, or the number of tokens |
     """

@@ -32,11 +32,11 @@ class Trial:
     log_symmetry: float
     seconds: float
     failure: str | None = None
-    bracket: Bracket | None = None
+    brackets: tuple[Bracket, ...] = ()
 
     @property
     def estimate(self) -> float:
-        return self.evidence.lower + self.log_symmetry if self.bracket is None else self.bracket.estimate
+        return pooled(self.brackets).estimate if self.brackets else self.evidence.lower + self.log_symmetry
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Visit:
     @property
     def annealed(self) -> Pooled | None:
         """All its brackets together; None where its evidence was not annealed."""
-        brackets = [trial.bracket for trial in self.trials if trial.bracket is not None and trial.failure is None]
+        brackets = [bracket for trial in self.trials if trial.failure is None for bracket in trial.brackets]
         return pooled(brackets) if brackets else None
 
     @property

@@ -12,6 +12,7 @@ import pandas as pd
 
 from lvsearch import bounds as bounds_of
 from lvsearch.alignment import ComponentMap, component_map
+from lvsearch.bracket import pooled
 from lvsearch.controller import SearchSettings, SearchState, witness_search
 from lvsearch.data import Data
 from lvsearch.evaluators import ModelEvaluator
@@ -188,11 +189,11 @@ class SearchResult:
             {
                 **self._size_columns(visit.size),
                 "start": trial.start,
-                "log_evidence_lower": trial.evidence.lower if trial.bracket is None else trial.bracket.lower,
+                "log_evidence_lower": pooled(trial.brackets).lower if trial.brackets else trial.evidence.lower,
                 "log_evidence": trial.estimate,
-                "log_evidence_upper": np.nan if trial.bracket is None else trial.bracket.upper,
-                "standard_error": np.nan if trial.bracket is None else trial.bracket.standard_error,
-                "steps": 0 if trial.bracket is None else trial.bracket.steps,
+                "log_evidence_upper": pooled(trial.brackets).upper if trial.brackets else np.nan,
+                "standard_error": pooled(trial.brackets).standard_error if trial.brackets else np.nan,
+                "steps": max((bracket.steps for bracket in trial.brackets), default=0),
                 "seconds": trial.seconds,
                 "failure": trial.failure or "",
             }

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lvsearch.bracket import HYSTERESIS_SHARE, Bracket, pooled
+from lvsearch.bracket import ANCHORED_SHARE, HYSTERESIS_SHARE, Bracket, pooled
 
 
 def test_ends_are_averages_of_what_is_unbiased():
@@ -40,3 +40,17 @@ def test_pooled_weighs_by_precision_and_never_gets_worse():
     assert short.lower < both.lower < long.lower or both.lower == pytest.approx(long.lower, abs=0.2)
     assert pooled([long]).lower == pytest.approx(long.lower)
     assert np.isfinite(pooled([Bracket((-1.0,), (-1.0,), 24, 1)] * 2).standard_error)  # exact ones: no division by 0
+
+
+def test_one_mode_is_doubted_more_and_its_own_error_is_added():
+    plain = Bracket((-10.0,) * 4, (-6.0,) * 4, 24, 16)
+    anchored = Bracket((-10.0,) * 4, (-6.0,) * 4, 24, 16, anchor_error=0.5)
+    assert anchored.standard_error == pytest.approx(math.hypot(ANCHORED_SHARE * 4.0, 0.5)) > plain.standard_error
+
+
+def test_an_upper_end_below_another_s_lower_end_counts_for_nothing():
+    """A path in a mode that is not the best one: narrow, and wrong."""
+    missed = Bracket((-50.1, -50.0), (-49.9, -49.8), 24, 16, anchor_error=0.1)
+    found = Bracket((-20.0, -22.0), (-9.0, -8.0), 24, 16)
+    assert pooled([missed, found]) == pooled([found])
+    assert pooled([missed]).estimate == pytest.approx(-49.95)

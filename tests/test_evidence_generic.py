@@ -6,7 +6,7 @@ import pytest
 import test_models as table
 
 from lvsearch.bracket import Bracket
-from lvsearch.inference.evidence import Effort, anneal, fitted_chain, flat_chain
+from lvsearch.inference.evidence import Effort, anneal, fitted_chain, flat_chain, pace
 from lvsearch.inference.meanfield import ascend
 from lvsearch.inference.meanfield_starts import scattered_start
 
@@ -16,8 +16,9 @@ WORK = Effort(48, 2, 16)
 
 
 def bracket(chain, seed):
-    ends = anneal(chain, jax.random.key(seed), WORK)
-    return Bracket(tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), WORK.steps, 32)
+    key_pilot, key = jax.random.split(jax.random.key(seed))
+    (ends,) = anneal(chain, key, WORK, pace(chain, key_pilot, WORK))
+    return Bracket(tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), WORK.steps, 32, ends.anchor_error)
 
 
 @pytest.mark.slow

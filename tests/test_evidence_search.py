@@ -42,8 +42,8 @@ def searched() -> lv.SearchResult:
 
 
 def assert_same(one: lv.SearchResult, other: lv.SearchResult) -> None:
-    assert [(v.size, [t.bracket for t in v.trials]) for v in one.visits] == [
-        (v.size, [t.bracket for t in v.trials]) for v in other.visits
+    assert [(v.size, [t.brackets for t in v.trials]) for v in one.visits] == [
+        (v.size, [t.brackets for t in v.trials]) for v in other.visits
     ]
     np.testing.assert_array_equal(one.posterior()["probability"], other.posterior()["probability"])
 
@@ -89,7 +89,7 @@ def test_a_stopped_search_says_so_and_goes_on_to_the_same_bits(tmp_path: Path):
 def test_an_interruption_in_the_middle_of_an_annealing_keeps_what_was_done(tmp_path: Path, monkeypatch):
     anneal, calls = evaluators.anneal, []
 
-    def interrupted(*arguments: Any) -> TwoSided:
+    def interrupted(*arguments: Any) -> tuple[TwoSided, ...]:
         calls.append(1)
         if len(calls) == 4:
             raise KeyboardInterrupt
@@ -107,10 +107,10 @@ def test_an_interruption_in_the_middle_of_an_annealing_keeps_what_was_done(tmp_p
 def test_an_annealing_that_is_not_a_number_is_reported_and_not_ranked(monkeypatch, value):
     anneal = evaluators.anneal
 
-    def failing(chain: Any, key: Any, work: Any) -> TwoSided:
-        found = anneal(chain, key, work)
+    def failing(chain: Any, *arguments: Any) -> tuple[TwoSided, ...]:
+        found = anneal(chain, *arguments)
         broken = np.asarray(chain.alpha > 0).sum() == 2
-        return TwoSided(np.full_like(found.forward, value), found.backward) if broken else found
+        return tuple(each._replace(forward=np.full_like(each.forward, value)) if broken else each for each in found)
 
     monkeypatch.setattr(evaluators, "anneal", failing)
     result = lv.search(MODEL, COUNTS, **SETTINGS, starts=2)

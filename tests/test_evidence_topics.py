@@ -15,26 +15,26 @@ from scipy.stats import chi2
 
 from lvsearch.bracket import Bracket
 from lvsearch.inference.collapsed_topics import log_joint_of
-from lvsearch.inference.evidence import CollapsedTopics, Effort, anneal, collapsed_topics
-from lvsearch.inference.evidence.topics import TopicState
+from lvsearch.inference.evidence import CollapsedTopics, Effort, anchored_chain, anneal, collapsed_topics, pace
+from lvsearch.inference.evidence.topics import TopicState, from_topics
 
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
 ALPHA, ETA = np.array([0.4, 0.9]), 0.3
 EXACT = oracles.lda_posterior(COUNTS, ALPHA, ETA).log_evidence
 N_TOKENS = int(COUNTS.sum())
+TOPICS = np.random.default_rng(0).dirichlet(np.ones(3), 2)
 
 
 @cache
 def chain(fitted: bool, capacity: int = 3) -> CollapsedTopics:
     counts = csr_array(COUNTS)
-    log_q = np.log(np.random.default_rng(0).dirichlet([1.0, 1.0], counts.nnz)) if fitted else None
-    return collapsed_topics(counts, ALPHA, ETA, capacity, log_q)
+    return collapsed_topics(counts, ALPHA, ETA, capacity, TOPICS if fitted else None)
 
 
 _step = jax.jit(
     lambda chain, key, state, t, backward: chain.step(key, state, t, backward=backward), static_argnames="backward"
 )
-_init = jax.jit(lambda chain, key: chain.init(key, 20_000))
+_init = jax.jit(lambda chain, key, particles: chain.init(key, particles), static_argnums=2)
 
 
 def every_state(fitted: bool) -> TopicState:
@@ -63,7 +63,9 @@ def test_densities_are_the_model_s(float64):
     log_prior = np.asarray(chain(False).log_density(state)) - np.asarray(chain(False).log_ratio(state))
     assert logsumexp(log_prior) == pytest.approx(0.0, abs=1e-9)  # q is a distribution: the prior of z
     log_q = np.asarray(chain(True).log_density(state)) - np.asarray(chain(True).log_ratio(every_state(True)))
-    assert logsumexp(log_q) == pytest.approx(0.0, abs=1e-6)  # q's log responsibilities are float32
+    found = [from_topics(csr_array(COUNTS), ALPHA, ETA, 3, TOPICS, jax.random.key(seed)) for seed in range(20)]
+    errors = np.array([(float(each.chain.log_start) - logsumexp(log_q)) / each.error for each in found])
+    assert np.all(np.abs(errors) < 4) and np.mean(errors**2) < 2  # q's own evidence, where it has to be estimated
 
 
 def misfit(fitted: bool, t: float, at: float, backward: bool) -> float:
@@ -102,15 +104,18 @@ def test_a_sweep_for_another_place_does_not(fitted):
 def test_first_draws_are_from_q(fitted):
     with jax.enable_x64(True):
         state = every_state(fitted)
-        q = np.exp(np.asarray(chain(fitted).log_density(state) - chain(fitted).log_ratio(state)))
-        drawn = code(_init(chain(fitted), jax.random.key(4)))
+        log_q = np.asarray(chain(fitted).log_density(state) - chain(fitted).log_ratio(state))
+        q = np.exp(log_q - logsumexp(log_q))
+        drawn = code(_init(chain(fitted), jax.random.key(4), 20_000))
     seen = np.bincount(drawn, minlength=len(q))
     assert chi2.sf(((seen - q * 20_000) ** 2 / (q * 20_000)).sum(), len(q) - 1) > 1e-4
 
 
 def bracket(chain: Any, seed: int, steps: int = 16) -> Bracket:
-    ends = anneal(chain, jax.random.key(seed), Effort(steps, 2, 16))
-    return Bracket(tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), steps, 32)
+    key_pilot, key = jax.random.split(jax.random.key(seed))
+    work = Effort(steps, 2, 16)
+    (ends,) = anneal(chain, key, work, pace(chain, key_pilot, work))
+    return Bracket(tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), steps, 32, ends.anchor_error)
 
 
 def coverage(chain: Any, exact: float, seeds: int) -> float:
@@ -124,7 +129,8 @@ def test_the_evidence_is_exact_within_its_error(fitted):
     """From a q of one labelling too: with a symmetric α, states end with what their labelling is worth."""
     found = [bracket(chain(fitted), seed) for seed in range(4)]
     if fitted:
-        symmetric = collapsed_topics(csr_array(COUNTS), np.full(2, 0.5), ETA, 3, np.log(np.tile([0.9, 0.1], (5, 1))))
+        labelled = np.array([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]])
+        symmetric = from_topics(csr_array(COUNTS), np.full(2, 0.5), ETA, 3, labelled, jax.random.key(1)).chain
         truth = oracles.lda_posterior(COUNTS, np.full(2, 0.5), ETA).log_evidence
         found, exact = [bracket(symmetric, seed) for seed in range(4)], truth
     else:
@@ -161,3 +167,27 @@ def test_counts_that_are_not_whole_are_refused():
 def test_the_same_key_gives_the_same_bits_whatever_the_threads_do():
     first, second = bracket(chain(False), 7), bracket(chain(False), 7)
     assert first == second != bracket(chain(False), 8)
+
+
+def test_where_directions_are_far_apart_a_second_path_begins_where_the_first_one_ended():
+    """Three obvious topics: the path from the prior is hundreds of nats wide in so few steps, the other one is not."""
+    rng = np.random.default_rng(0)
+    topics = np.kron(np.eye(3), np.full(10, 0.1))
+    counts = np.stack([rng.multinomial(40, topics[document % 3]) for document in range(30)])
+    plain = collapsed_topics(csr_array(counts), np.full(3, 0.3), 0.1, 3)
+    key_pilot, key = jax.random.split(jax.random.key(0))
+    work = Effort(24, 2, 8)
+    first, second = anneal(plain, key, work, pace(plain, key_pilot, work))
+    assert first.anchor_error is None and second.anchor_error is not None
+    wide, narrow = np.mean(first.backward - first.forward), np.mean(second.backward - second.forward)
+    assert narrow < 0.1 * wide
+    lower = Bracket(tuple(first.forward.tolist()), tuple(first.backward.tolist()), 24, 16).lower
+    assert lower < np.mean(second.backward) + 3.0  # nothing is contradicted
+
+
+def test_topics_to_begin_with_are_those_of_the_best_particle(float64):
+    plain = chain(False)
+    anchor = anchored_chain(plain, jax.random.key(0), [_init(plain, jax.random.key(1), 4)] * 2)
+    assert anchor is not None and anchor.error >= 0
+    assert anchor.chain.elements == plain.elements and anchor.chain.label_scores(every_state(False)) is not None
+    assert np.exp(anchor.chain.log_topics[:3, :2]).sum(0) == pytest.approx(1.0)

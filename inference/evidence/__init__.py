@@ -1,7 +1,16 @@
 """The evidence p(data | size) itself: annealed from a fit or the prior to the posterior, and back."""
 
 from lvsearch.inference.evidence.annealing import Annealed, Profile, backward, forward, pilot, schedule
-from lvsearch.inference.evidence.dispatch import Effort, TwoSided, anneal, effort, evidence_chain
+from lvsearch.inference.evidence.dispatch import (
+    Effort,
+    TwoSided,
+    anchored_chain,
+    anneal,
+    effort,
+    evidence_chain,
+    pace,
+    path_needs_fit,
+)
 from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat_chain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
@@ -16,6 +25,7 @@ __all__ = [
     "IndependentNormalChain",
     "Profile",
     "TwoSided",
+    "anchored_chain",
     "anneal",
     "backward",
     "collapsed_topics",
@@ -24,6 +34,8 @@ __all__ = [
     "fitted_chain",
     "flat_chain",
     "forward",
+    "pace",
+    "path_needs_fit",
     "pilot",
     "schedule",
 ]

@@ -67,11 +67,13 @@ class Annealed(NamedTuple):
     | `log_evidence` | (island,) | forward: log p̂; backward: −log of the estimate of 1/p; nats |
     | `state` | | of all particles, equally weighted (resampled inside islands) |
     | `profile` | | along the way |
+    | `labelled` | | whether q knows one labelling |
     """
 
     log_evidence: Float64[np.ndarray, " island"]
     state: State
     profile: Profile
+    labelled: bool
 
 
 def forward(
@@ -94,7 +96,7 @@ def forward(
         if scores is not None:
             worth = log_labelling(np.asarray(scores))
             population = population._replace(log_weight=np.asarray(population.log_weight) + worth)
-        return _ended(chain, key_end, population, profile, islands=islands, sign=1.0)
+        return _ended(chain, key_end, population, profile, islands=islands, sign=1.0, labelled=scores is not None)
 
 
 def backward(
@@ -116,7 +118,7 @@ def backward(
         population, profile = _along(
             chain, key_path, population, temperatures[::-1], np.diff(before[::-1]), islands=islands, backward=True
         )
-        return _ended(chain, key_end, population, profile, islands=islands, sign=-1.0)
+        return _ended(chain, key_end, population, profile, islands=islands, sign=-1.0, labelled=scores is not None)
 
 
 def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, most: int = MOST_PILOT_STEPS) -> Profile:
@@ -243,10 +245,10 @@ _resample_all = partial(jax.jit, static_argnames=("islands",))(
 
 
 def _ended(
-    chain: Chain, key: Array, population: Population, profile: Profile, *, islands: int, sign: float
+    chain: Chain, key: Array, population: Population, profile: Profile, *, islands: int, sign: float, labelled: bool
 ) -> Annealed:
     population = _resample_all(chain, key, population, islands=islands)
-    return Annealed(sign * np.asarray(population.log_total, np.float64), population.state, profile)
+    return Annealed(sign * np.asarray(population.log_total, np.float64), population.state, profile, labelled)
 
 
 @partial(jax.jit, static_argnames=("particles",))

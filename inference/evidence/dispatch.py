@@ -1,5 +1,6 @@
 """Annealed evidence of any model at one size: which path, how long, how many particles."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import singledispatch
 from typing import NamedTuple
@@ -8,20 +9,23 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float64, Key
 
-from lvsearch.inference.chains import Chain
+from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.estimator import Estimate, capacity_of
-from lvsearch.inference.evidence.annealing import backward, forward, pilot, schedule
+from lvsearch.inference.evidence.annealing import Profile, backward, forward, pilot, schedule
 from lvsearch.inference.evidence.generic import flat_chain
 from lvsearch.models.contract import Model
 
 FIRST_STEPS, FIRST_DRAWS = 24, 48_000
-"""Temperatures of the cheapest annealing, and latents drawn in it by one particle, if that is more; every further
-annealing of a size has twice as many."""
-MOST_FIRST_STEPS = 192
+"""Temperatures of the cheapest annealing, and latents drawn in it by one particle, if that is more."""
+MOST_FIRST_STEPS = 96
+GROWTH = 4
+"""Every further annealing of a size has this many times the temperatures."""
 FEWEST_FOR_PILOT = 8
 HALVES = 2
 """Groups of islands that run side by side, each in a thread of its own: results do not depend on the timing."""
+FAR = 30.0
+"""Nats between the two directions beyond which a second path is taken, from where the first one ended."""
 
 
 class Effort(NamedTuple):
@@ -32,11 +36,20 @@ class Effort(NamedTuple):
     particles: int
 
 
+class Anchor(NamedTuple):
+    """A path from a q that knows one labelling and one mode, and the standard error of q's own evidence, nats."""
+
+    chain: Chain
+    error: float
+
+
 class TwoSided(NamedTuple):
-    """log p(data | size) annealed from q and back again, nats, per island."""
+    """log p(data | size) annealed from q and back again, nats, per island; anchor_error: see `Anchor`, None where q
+    knows no labelling."""
 
     forward: Float64[np.ndarray, " island"]
     backward: Float64[np.ndarray, " island"]
+    anchor_error: float | None
 
 
 @singledispatch
@@ -48,29 +61,60 @@ def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate:
     return flat_chain(model, data, size, capacity_of(size))
 
 
+@singledispatch
+def path_needs_fit(model: Model, data: Dataset) -> bool:
+    """Whether `evidence_chain` makes a better path of a fit than of None."""
+    return False
+
+
+@singledispatch
+def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -> Anchor | None:
+    """A path to the same posterior from a q around the best of all these particles: shorter, but in one labelling and
+    one mode. None for chains that have none."""
+    return None
+
+
 def effort(elements: int, trial: int) -> Effort:
-    """The `trial`-th annealing of a size: twice the steps of the one before, fewer particles where data are large."""
+    """The `trial`-th annealing of a size: longer than the one before, fewer particles where data are large."""
     first = min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS)
     particles = 16 if elements <= 20_000 else 4 if elements <= 60_000 else 1
-    return Effort(first << trial, 2 if elements <= 60_000 else 1, particles)
+    return Effort(first * GROWTH**trial, 2 if elements <= 60_000 else 1, particles)
 
 
-def anneal(chain: Chain, key: Key[Array, ""], work: Effort) -> TwoSided:
-    """Forward and backward paths along temperatures that a pilot chose; evenly spaced where particles are too few to
-    tell how weights spread."""
-    key_pilot, key_paths = jax.random.split(key)
-    shape = {"islands": work.islands, "particles": work.particles}
-    if work.islands * work.particles >= FEWEST_FOR_PILOT:
-        temperatures = schedule(pilot(chain, key_pilot, **shape), work.steps)
-    else:
-        temperatures = np.linspace(0.0, 1.0, work.steps + 1)[1:]
+def pace(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
+    """What `anneal` spaces its temperatures by: a pilot; evenly where particles are too few to tell how weights
+    spread."""
+    if work.islands * work.particles < FEWEST_FOR_PILOT:
+        return Profile(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
+    return pilot(chain, key, islands=work.islands, particles=work.particles)
 
-    def half(number: int) -> TwoSided:
-        key_forward, key_backward = jax.random.split(jax.random.fold_in(key_paths, number))
-        there = forward(chain, key_forward, temperatures, **shape)
+
+def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) -> tuple[TwoSided, ...]:
+    """Forward and backward paths; where their ends are far apart, a second pair on the path that begins with where the
+    first one ended."""
+    key_first, key_anchors, key_second = jax.random.split(key, 3)
+    first, states = _halves(chain, profile, key_first, work)
+    if np.mean(first.backward) - np.mean(first.forward) <= FAR:
+        return (first,)
+    key_anchor, key_pilot = jax.random.split(key_anchors)
+    anchor = anchored_chain(chain, key_anchor, states)
+    if anchor is None:
+        return (first,)
+    second, _ = _halves(anchor.chain, pace(anchor.chain, key_pilot, work), key_second, work)
+    return first, second._replace(anchor_error=anchor.error)
+
+
+def _halves(chain: Chain, profile: Profile, key: Key[Array, ""], work: Effort) -> tuple[TwoSided, Sequence[State]]:
+    """Pairs of paths side by side, and where the forward ones ended."""
+    temperatures = schedule(profile, work.steps)
+
+    def half(number: int) -> tuple[TwoSided, State]:
+        key_forward, key_backward = jax.random.split(jax.random.fold_in(key, number))
+        there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles)
         back = backward(chain, key_backward, there.state, temperatures, islands=work.islands)
-        return TwoSided(there.log_evidence, back.log_evidence)
+        return TwoSided(there.log_evidence, back.log_evidence, 0.0 if there.labelled else None), there.state
 
     with ThreadPoolExecutor(HALVES) as pool:
-        halves = list(pool.map(half, range(HALVES)))
-    return TwoSided(*(np.concatenate(each) for each in zip(*halves, strict=True)))
+        ends, states = zip(*pool.map(half, range(HALVES)), strict=True)
+    there, back = (np.concatenate([end[way] for end in ends]) for way in (0, 1))
+    return TwoSided(there, back, ends[0].anchor_error), states

@@ -1,21 +1,24 @@
-"""LDA with proportions and topics integrated out, on a path from the prior or from a fit's q(z).
+"""LDA with proportions and topics integrated out, on a path from the prior or from given topics.
 
 The state is a topic for every token. With n the counts without token i (Griffiths & Steyvers 2004; Blei 2004, §3.7),
 
     p(z_i = k | z_¬i, w) ∝ (n_dk + α_k) (n_kw + η) / (n_k + Vη)
 
-and the tempered conditional of π_t ∝ q^(1−t) p^t is, with q the prior p(z | α),
+and the tempered conditional of π_t ∝ q^(1−t) p^t is
 
-    (n_dk + α_k) · [(n_kw + η) / (n_k + Vη)]^t                      log p − log q = log p(w | z, η)
+    (n_dk + α_k) · [(n_kw + η) / (n_k + Vη)]^t                  q = p(z | α):              log p/q = log p(w | z, η)
+    (n_dk + α_k) · φ_kw^(1−t) · [(n_kw + η) / (n_k + Vη)]^t     q = p(z | w, φ, α):   − Σ log φ_zw + log p(w | φ, α)
 
-or, with q(z) = Π_i q_i(z_i) of a fit, q_i(k)^(1−t) · [p(z_i = k | …)]^t. From the prior the path is symmetric in the
-topics and knows nothing; from a fit it is short, and begins with one labelling (`relabelling`).
+From the prior the path is symmetric in the topics and knows nothing. From given topics φ (of a fit, or of where another
+path ended) it is short: documents are independent under q, whose evidence log p(w | φ, α) is a sum of theirs, and all
+that is left to do is to let the topics go. But it begins with one labelling (`relabelling`), in one mode.
 
 Tokens are visited one after another, each seeing what all before it have become; particles stand side by side on the
 last axis, so that one step is a vector operation over (topic, particle), and documents and words pick whole rows.
 log Γ is read from tables: counts are whole numbers, and float64 costs nothing that way.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -26,15 +29,23 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
+from lvsearch.inference.chains import Chain
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.documents import counts_of
-from lvsearch.inference.estimator import Estimate, capacity_of, describe_units
-from lvsearch.inference.evidence.dispatch import evidence_chain
+from lvsearch.inference.estimator import Estimate, capacity_of
+from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, evidence_chain, path_needs_fit
+from lvsearch.inference.evidence.independent_documents import log_independent
 from lvsearch.inference.topic_estimator import point_topics
 from lvsearch.models.lda import LDA
 
 MOST_FROM_PRIOR = 20_000
 """Tokens up to which paths begin in the prior, where there is nothing to know about labellings or modes."""
+SETTLING, AVERAGED = 20, 30
+"""Sweeps after which documents, each for itself under given topics, count as drawn from their posterior; and sweeps
+over which topics are averaged then, where a path begins with those that another one found."""
+START, SMALL_START = (29, 64), (5, 32)
+"""Posterior draws of documents under given topics, and importance samples around each, up to `MOST_FROM_PRIOR` tokens
+and beyond."""
 TINY = 1e-12
 LENGTHS = (64, 1.25)
 """Tokens, documents and words are padded to a geometric ladder, so that corpora of like size share a program."""
@@ -69,8 +80,9 @@ class CollapsedTopics(eqx.Module):
     | `log_gamma_topic` | (count,) | log Γ(Vη) − log Γ(Vη + n) |
     | `log_gamma_document` | (topic, count) | log Γ(α_k + n) − log Γ(α_k) |
     | `log_proportions` | () | Σ_d log Γ(A) − log Γ(A + N_d), A = Σ_k α_k |
-    | `log_q` | (token, topic) or None | log q_i(k), 0 at padding; None: q is the prior |
-    | `sharpness` | () | f = q^sharpness in `label_scores` |
+    | `log_topics` | (word, topic) or None | log φ_kw of the topics that the path begins with; None: the prior |
+    | `log_start` | () | log p(w | φ, α), nats; 0 for the prior |
+    | `sharpness` | () | f = (Π φ_zw)^sharpness in `label_scores` |
     """
 
     document: Int[np.ndarray, " token"]
@@ -82,7 +94,8 @@ class CollapsedTopics(eqx.Module):
     log_gamma_topic: Float[np.ndarray, " total"]
     log_gamma_document: Float[np.ndarray, "topic length"]
     log_proportions: np.ndarray
-    log_q: Float[np.ndarray, "token topic"] | None
+    log_topics: Float[np.ndarray, "word topic"] | None
+    log_start: np.ndarray
     sharpness: np.ndarray
     n_documents: int = eqx.field(static=True)
     n_words: int = eqx.field(static=True)
@@ -92,13 +105,15 @@ class CollapsedTopics(eqx.Module):
         return len(self.word)
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:
-        if self.log_q is None:
-            return self._swept(key, self._empty(particles), jnp.zeros(()), False)
-        uniforms = jax.random.uniform(key, (len(self.word), particles), jnp.float32)
-        weight = jnp.exp(self.log_q - self.log_q.max(1, keepdims=True)).astype(jnp.float32) * self._exists
-        ends = jnp.cumsum(weight, axis=1)
-        drawn = (ends[:, :-1, None] <= uniforms[:, None] * ends[:, -1:, None]).sum(1)
-        return self._state(jnp.where(self._real[:, None], drawn, -1).astype(jnp.int32))
+        """From given topics: token after token, then `SETTLING` sweeps, each document for itself."""
+        key_first, key_sweeps = jax.random.split(key)
+        start = jnp.zeros(())
+        state = self._swept(key_first, self._empty(particles), start, False)
+        if self.log_topics is None:
+            return state
+        return jax.lax.fori_loop(
+            0, SETTLING, lambda i, s: self._swept(jax.random.fold_in(key_sweeps, i), s, start, False), state
+        )
 
     @property
     def directed(self) -> bool:
@@ -112,29 +127,24 @@ class CollapsedTopics(eqx.Module):
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
         log_words = self._log_words(state)
-        if self.log_q is None:
+        if self.log_topics is None:
             return log_words
-        chosen = jnp.take_along_axis(jnp.asarray(self.log_q), jnp.maximum(state.assignment, 0), axis=1)
-        log_q = jnp.where(self._real[:, None], chosen, 0.0).astype(log_words.dtype).sum(0)
-        return log_words + self._log_documents(state) - log_q
+        log_topics = jnp.asarray(self.log_topics, log_words.dtype)
+        given = (state.word_topic.astype(log_words.dtype) * log_topics[:, :, None]).sum((0, 1))
+        return log_words - given + jnp.asarray(self.log_start, log_words.dtype)
 
     def log_density(self, state: TopicState) -> Float[Array, " particle"]:
         """log p(w, z | α, η)."""
         return self._log_words(state) + self._log_documents(state)
 
     def label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"] | None:
-        """S[k, l] = sharpness · Σ over the tokens in topic l of log q_i(k)."""
-        if self.log_q is None:
+        """S[k, l] = sharpness · Σ over the tokens in topic l of log φ_kw."""
+        if self.log_topics is None:
             return None
-        topics = jnp.arange(len(self.alpha))
-
-        def one(assignment: Array) -> Array:
-            chosen = (assignment[:, None] == topics).astype(jnp.float32)
-            return jnp.einsum("ik,il->kl", jnp.asarray(self.log_q, jnp.float32), chosen)
-
-        scores = self.sharpness * jax.lax.map(one, state.assignment.T)
+        log_topics = jnp.asarray(self.log_topics, jnp.float32)
+        scores = self.sharpness * jnp.einsum("wk,wlp->pkl", log_topics, state.word_topic)
         both = self._exists[:, None] & self._exists
-        return jnp.where(both, scores, jnp.where(jnp.eye(len(topics), dtype=bool), 0.0, -jnp.inf))
+        return jnp.where(both, scores, jnp.where(jnp.eye(len(self.alpha), dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: TopicState, order: Int[Array, "particle topic"]) -> TopicState:
         named = jnp.take_along_axis(order.T, jnp.maximum(state.assignment, 0), axis=0)
@@ -142,6 +152,15 @@ class CollapsedTopics(eqx.Module):
 
     def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
+
+    def words_of_documents(self) -> Int[np.ndarray, "document token"]:
+        """The words of each document; −1 for padding."""
+        real = self.word >= 0
+        document = self.document[real]
+        place = np.arange(len(document)) - np.searchsorted(document, document)
+        words = np.full((self.n_documents, padded(int(place.max(initial=0)) + 1)), -1, np.int32)
+        words[document, place] = self.word[real]
+        return words
 
     # ── one sweep ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -178,7 +197,7 @@ class CollapsedTopics(eqx.Module):
         below = jnp.tril(jnp.ones((n_topics, n_topics), jnp.float32))
         document, word = jnp.maximum(jnp.asarray(self.document), 0), jnp.maximum(jnp.asarray(self.word), 0)
         uniforms = jax.random.uniform(key, (n_tokens, particles), jnp.float32)
-        log_q = None if self.log_q is None else jnp.asarray(self.log_q, jnp.float32)
+        given = None if self.log_topics is None else jnp.exp((1 - t) * jnp.asarray(self.log_topics, jnp.float32))
 
         def one_token(position: Array, carry: TopicState) -> TopicState:
             assignment, document_topic, word_topic, topic_total = carry
@@ -187,13 +206,9 @@ class CollapsedTopics(eqx.Module):
             here = topic == assignment[i]  # nowhere at padding and where tokens are added
             own = here.astype(jnp.float32)
             in_document, of_word, total = document_topic[d] - own, word_topic[w] - own, topic_total - own
-            log_fit = t * jnp.log((of_word + eta) / (total + total_eta))
-            if log_q is None:
-                weight = (in_document + alpha) * jnp.exp(log_fit)
-            else:
-                shares = jnp.where(alpha > 0, in_document + alpha, 1.0)  # 0 · log 0 would not be 0
-                log_weight = log_fit + t * jnp.log(shares) + (1 - t) * log_q[i][:, None]
-                weight = jnp.where(alpha > 0, jnp.exp(log_weight - log_weight.max(0)), 0.0)
+            weight = (in_document + alpha) * jnp.exp(t * jnp.log((of_word + eta) / (total + total_eta)))
+            if given is not None:
+                weight = weight * given[w][:, None]
             ends = jnp.matmul(below, weight, precision=jax.lax.Precision.HIGHEST)
             new = (ends[:-1] <= uniforms[i] * ends[-1]).sum(0).astype(jnp.int32)
             new = jnp.where(self._real[i], new, -1)
@@ -221,17 +236,37 @@ class CollapsedTopics(eqx.Module):
         return table[topic, state.document_topic.astype(jnp.int32)].sum((0, 1)) + self.log_proportions
 
 
+_init = jax.jit(lambda chain, key, *, particles: chain.init(key, particles), static_argnames="particles")
+
+
+@jax.jit
+def _settled(
+    chain: CollapsedTopics, key: Key[Array, ""], state: TopicState
+) -> tuple[Float[Array, "word topic particle"], Float[Array, " particle"]]:
+    """Means of the topics, (n_kw + η) / (n_k + Vη), and log p(w, z) after `SETTLING` sweeps, over `AVERAGED` more."""
+    eta = jnp.asarray(chain.eta, jnp.float32)
+
+    def one(index: Array, carry: tuple[TopicState, Array, Array]) -> tuple[TopicState, Array, Array]:
+        state = chain._swept(jax.random.fold_in(key, index), carry[0], jnp.ones(()), False)
+        share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
+        means = (state.word_topic + eta) / (state.topic_total + eta * jnp.asarray(chain.vocabulary, jnp.float32))
+        return state, carry[1] + share * means, carry[2] + share * chain.log_density(state)
+
+    begin = state, jnp.zeros_like(state.word_topic), jnp.zeros_like(chain.log_density(state))
+    return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)[1:]
+
+
 def collapsed_topics(
     counts: csr_array,
     alpha: Float[np.ndarray, " topic"],
     eta: float,
     capacity: int,
-    log_responsibilities: Float[np.ndarray, "pair topic"] | None = None,
+    topics: Float[np.ndarray, "topic word"] | None = None,
 ) -> CollapsedTopics:
     """The chain of a corpus. counts: (D, V), whole numbers. alpha: (K,).
 
-    log_responsibilities: log q(z = k) for each stored count, in the order of `counts.data`, rows normalised; None: q is
-    the prior. ValueError for counts that are not whole.
+    topics: (K, V), positive, that the path begins with (densities are then relative to theirs: see `from_topics`);
+    None: q is the prior. ValueError for counts that are not whole.
     """
     if np.any(counts.data % 1):
         raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
@@ -246,12 +281,10 @@ def collapsed_topics(
     safe = np.where(padded_alpha > 0, padded_alpha, 1.0)[:, None]
     in_document = np.arange(padded(int(lengths.max(initial=0)) + 1))
     total = float(np.sum(alpha))
-    log_q = None
-    if log_responsibilities is not None:
-        log_q = np.full((len(pair) + width, capacity), -np.inf, np.float32)
-        log_q[: len(pair), :n_topics] = log_responsibilities[pair]
-        log_q[len(pair) :] = 0.0
-        log_q = np.maximum(log_q, -1e30)
+    log_topics = None
+    if topics is not None:
+        log_topics = np.zeros((padded(n_words), capacity))
+        log_topics[:n_words, :n_topics] = np.log(topics).T
     return CollapsedTopics(
         np.pad(document, (0, width), constant_values=-1).astype(np.int32),
         np.pad(counts.indices[pair], (0, width), constant_values=-1).astype(np.int32),
@@ -262,7 +295,8 @@ def collapsed_topics(
         gammaln(n_words * eta) - gammaln(n_words * eta + np.arange(padded(len(pair) + 1))),
         np.where(padded_alpha[:, None] > 0, gammaln(safe + in_document) - gammaln(safe), 0.0),
         np.asarray((gammaln(total) - gammaln(total + lengths)).sum()),
-        log_q,
+        log_topics,
+        np.zeros(()),
         np.asarray(min(1.0, 10.0 * n_topics / max(len(pair), 1))),
         padded(counts.shape[0]),
         padded(n_words),
@@ -270,7 +304,7 @@ def collapsed_topics(
 
 
 @evidence_chain.register
-def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics:
+def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
     """From the prior where that is affordable or nothing was fitted; from the fit's responsibilities otherwise."""
     counts, (n_topics,), (capacity,) = counts_of(data), size, capacity_of(size)
     total, eta = np.asarray(model.concentration, np.float64), model.topic_concentration
@@ -279,12 +313,55 @@ def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | Non
         raise ValueError("got an LDA whose topics are point estimates; expected topic_concentration, to integrate out")
     if estimate is None or counts.sum() <= MOST_FROM_PRIOR:
         return collapsed_topics(counts, alpha, float(eta), capacity)
-    proportions = describe_units(estimate.model, estimate, data).representation
-    topics = point_topics(estimate)
-    document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-    shares = np.maximum(proportions[document] * topics[:, counts.indices].T, TINY)
-    log_q = np.log(shares / shares.sum(1, keepdims=True))
-    return collapsed_topics(counts, alpha, float(eta), capacity, log_q)
+    topics = np.maximum(point_topics(estimate), TINY)
+    topics /= topics.sum(1, keepdims=True)
+    return from_topics(counts, alpha, float(eta), capacity, topics, jax.random.key(0)).chain
+
+
+@path_needs_fit.register
+def _(model: LDA, data: Dataset) -> bool:
+    return bool(counts_of(data).sum() > MOST_FROM_PRIOR)
+
+
+@anchored_chain.register
+def _(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState]) -> Anchor:
+    """From the topics of the particle that settles where the joint is highest, averaged over sweeps that it goes on."""
+    key_sweeps, key_start = jax.random.split(key)
+    with jax.enable_x64(True):
+        together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
+        topics, log_density = _settled(chain, key_sweeps, together)
+        best = int(np.argmax(log_density))
+    n_topics, n_words = int((chain.alpha > 0).sum()), int(chain.vocabulary)
+    topics = np.asarray(topics, np.float64)[:n_words, :n_topics, best].T
+    topics = topics / topics.sum(1, keepdims=True)
+    real = chain.word >= 0
+    place = chain.document[real], chain.word[real]
+    counts = csr_array((np.ones(real.sum(), np.int64), place), shape=(chain.n_documents, n_words))
+    counts.sum_duplicates()
+    return from_topics(counts, chain.alpha[:n_topics], float(chain.eta), len(chain.alpha), topics, key_start)
+
+
+def from_topics(
+    counts: csr_array,
+    alpha: Float[np.ndarray, " topic"],
+    eta: float,
+    capacity: int,
+    topics: Float[np.ndarray, "topic word"],
+    key: Key[Array, ""],
+) -> Anchor:
+    """The chain that begins with given topics; for the other arguments see `collapsed_topics`. key: for the evidence
+    under these topics, which is estimated."""
+    key_draws, key_samples = jax.random.split(key)
+    chain = collapsed_topics(counts, alpha, eta, capacity, topics)
+    particles, samples = START if counts.sum() <= MOST_FROM_PRIOR else SMALL_START
+    with jax.enable_x64(True):
+        state = _init(chain, key_draws, particles=particles)
+        words = chain.words_of_documents()
+        each, squared_errors = log_independent(
+            key_samples, words, state.document_topic, chain.alpha, chain.log_topics, samples=samples
+        )
+        log_start, error = np.asarray(each, np.float64).sum(), float(np.sqrt(np.asarray(squared_errors).sum()))
+        return Anchor(eqx.tree_at(lambda c: c.log_start, chain, log_start), error)
 
 
 def padded(length: int) -> int:

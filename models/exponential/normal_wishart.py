@@ -4,9 +4,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import digamma, gammaln
+from jax.scipy.special import digamma
 from jaxtyping import Array, Float
 
+from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.exponential.family import NumpyroDistribution, RandomKey, UnitCarrierFamily
 from lvsearch.models.exponential.matrices import cholesky, inverse_from, log_determinant, solve_lower
 from lvsearch.models.exponential.scalars import LOG_2PI
@@ -49,7 +50,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
     def log_normaliser(self, natural: NormalWishartStatistics, event_mask: None = None) -> Float[Array, "*element"]:
         degrees, factor, _, count = _parameters(natural)
         n_dims = factor.shape[-1]
-        log_gamma = gammaln(_halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
+        log_gamma = log_gamma_positive(_halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
         wishart = 0.5 * degrees * (n_dims * LOG_2 - log_determinant(factor)) + log_gamma
         return wishart + 0.5 * n_dims * (LOG_2PI - jnp.log(count))
 

@@ -5,10 +5,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import digamma, gammaln
+from jax.scipy.special import digamma
 from jaxtyping import Array, Float
 
-from lvsearch.models.exponential.digamma import gamma_shape
+from lvsearch.models.exponential.digamma import gamma_shape, log_gamma_positive
 from lvsearch.models.exponential.family import Element, Family, NumpyroDistribution, RandomKey, UnitCarrierFamily
 from lvsearch.models.exponential.simplex import Dirichlet
 
@@ -74,7 +74,7 @@ class Gamma(UnitCarrierFamily[GammaStatistics]):
 
     def log_normaliser(self, natural: GammaStatistics, event_mask: None = None) -> Float[Array, "..."]:
         shape, rate = natural.log_value + 1, natural.negative_value
-        return gammaln(shape) - shape * jnp.log(rate)
+        return log_gamma_positive(shape) - shape * jnp.log(rate)
 
     def mean(self, natural: GammaStatistics, event_mask: None = None) -> GammaStatistics:
         shape, rate = natural.log_value + 1, natural.negative_value

@@ -4,10 +4,10 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import digamma, gammaln
+from jax.scipy.special import digamma
 from jaxtyping import Array, Float
 
-from lvsearch.models.exponential.digamma import dirichlet_concentration
+from lvsearch.models.exponential.digamma import dirichlet_concentration, log_gamma_positive
 from lvsearch.models.exponential.family import (
     Event,
     EventMask,
@@ -32,7 +32,7 @@ class Dirichlet(UnitCarrierFamily[Event]):
 
     def log_normaliser(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element"]:
         concentration, total = _concentration(natural, event_mask)
-        terms = keep(gammaln(concentration), event_mask).sum(-1) - gammaln(total)
+        terms = keep(log_gamma_positive(concentration), event_mask).sum(-1) - log_gamma_positive(total)
         return keep_some(terms, event_mask)
 
     def mean(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
