@@ -143,6 +143,10 @@ class CollapsedTopics(eqx.Module):
     def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
+    def of_topics(self, assignment: Int[Array, "token particle"]) -> TopicState:
+        """The state of these topics of the tokens, −1 for padding."""
+        return self._state(assignment)
+
     # ── one sweep ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
