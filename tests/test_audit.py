@@ -1,6 +1,7 @@
 """Audits: exact brackets of simulated data against enumeration, and a search that is wrong on purpose is caught."""
 
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import lvsearch as lv
 from lvsearch import audit as auditing
 from lvsearch import evaluators
 from lvsearch.audit import Audit, AuditRow
+from lvsearch.bracket import Bracket
+from lvsearch.inference.chains import Chain
 from lvsearch.inference.documents import counts_of
 from lvsearch.inference.estimator import estimator
 from lvsearch.inference.evidence import Effort, TwoSided, dispatch, evidence_chain, topics
@@ -96,7 +99,6 @@ def test_images_keep_their_regions_and_their_captions_lengths():
         (lv.models.IndependentNormalMixture(), ROWS),
         (lv.models.IBP(), ROWS),
         (lv.models.CorrLDA(), IMAGES),
-        (MODEL, CORPUS),
     ],
     ids=lambda each: type(each).__name__,
 )
@@ -111,7 +113,7 @@ def test_the_true_state_has_the_density_of_what_was_drawn(model: Any, data: Any)
     g, l, units = jax.tree.map(jnp.asarray, (simulated.globals, simulated.locals, batch.units))
     each = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, within(model, unit, on)))(units, l)
     expected = float(model.log_prior(g, on)) + float(np.where(batch.weight > 0, each, 0.0).sum())
-    found = jax.jit(chain.log_density)(true_state(chain, simulated, 3))
+    found = jax.jit(lambda c, state: c.log_density(state))(chain, true_state(chain, simulated, 3))
     np.testing.assert_allclose(found, np.full(3, expected), rtol=1e-6)
 
 
@@ -135,15 +137,16 @@ def test_collapsed_states_count_the_true_labels():
 def test_a_chain_that_cannot_begin_there_and_one_of_other_data_are_refused():
     simulated = simulated_like(CORPUS.dataset(), MODEL, (2,), jax.random.key(0))
     with pytest.raises(ValueError, match="begin at known latents"):
-        true_state.dispatch(object)(object(), simulated, 1)
+        true_state.dispatch(Chain)(evidence_chain(MODEL, simulated.data, (2,), None), simulated, 1)
     other = simulated_like(CORPUS.dataset(), MODEL, (2,), jax.random.key(1))
     with pytest.raises(ValueError, match="other data"):
         true_state(evidence_chain(MODEL, other.data, (2,), None), simulated, 1)
 
 
-@pytest.mark.parametrize("from_fit", [False, True])
+@pytest.mark.parametrize("from_fit", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_both_ends_are_those_of_the_exact_evidence(monkeypatch: pytest.MonkeyPatch, from_fit: bool):
-    """From the prior, and from the responsibilities of a fit, which know one labelling."""
+    """From the prior; and from the responsibilities of a fit, which know one labelling: where sweeps exchange the two,
+    as on so few tokens, log 2 of the upper end hangs on one path in thousands that begins with the other."""
     simulated = simulated_like(CORPUS.dataset(), MODEL, (2,), jax.random.key(6))
     estimate = None
     if from_fit:
@@ -151,10 +154,10 @@ def test_both_ends_are_those_of_the_exact_evidence(monkeypatch: pytest.MonkeyPat
         estimate = estimator(MODEL, packed(simulated.data)).fit((2,), jax.random.key(0), None)
     chain = evidence_chain(MODEL, simulated.data, (2,), estimate)
     assert (chain.log_q is not None) == from_fit
-    ends = anneal_simulated(chain, jax.random.key(1), simulated, Effort(96, 2, 64))
-    exact = exact_topics(simulated)
-    assert ends.forward == pytest.approx(exact, abs=0.3)
-    assert ends.backward == pytest.approx(exact, abs=0.3)
+    ends = anneal_simulated(chain, jax.random.key(1), simulated, Effort(48, 2, 16))
+    bracket, exact = Bracket(*map(tuple, ends), 48, 16), exact_topics(simulated)
+    assert bracket.lower == pytest.approx(exact, abs=0.2)
+    assert exact - 0.1 < bracket.upper < exact + (math.log(2) if from_fit else 0.0) + 0.1
 
 
 # ── audits of a search ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -230,14 +233,14 @@ def test_a_fit_that_failed_is_reported(monkeypatch: pytest.MonkeyPatch):
     assert "at 2 they are not a number" in audit.describe()
 
 
-def test_an_audit_is_the_same_again_and_another_with_another_seed():
+def test_a_size_is_audited_the_same_again_whatever_the_others_and_otherwise_with_another_seed():
     audit, _ = audited()
-    again = searched().audit((3, (2,), 1, 3), seed=SEED, progress=False)
-    assert again == audit
-    one = searched().audit([1], seed=SEED + 1, progress=False)
-    assert one.rows[0].estimate != audit.rows[0].estimate
-    assert one.ranking_held is None
-    assert "no ranking" in one.describe()
+    again = searched().audit((2, (2,)), seed=SEED, progress=False)
+    assert again.rows == (replace(audit.rows[1], together=((2,),)),)
+    assert again.ranking_held is None
+    assert "no ranking" in again.describe()
+    other = searched().audit([1], seed=SEED + 1, progress=False)
+    assert other.rows[0].estimate != audit.rows[0].estimate
 
 
 def test_ends_that_passed_each_other_and_directions():

@@ -5,7 +5,9 @@ from lvsearch.inference.evidence.dispatch import Effort, TwoSided, anneal, effor
 from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat_chain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.simulation import Simulated, simulated_like
 from lvsearch.inference.evidence.topics import CollapsedTopics, collapsed_topics
+from lvsearch.inference.evidence.truth import anneal_simulated, true_state
 
 __all__ = [
     "Annealed",
@@ -15,8 +17,10 @@ __all__ = [
     "GenericChain",
     "IndependentNormalChain",
     "Profile",
+    "Simulated",
     "TwoSided",
     "anneal",
+    "anneal_simulated",
     "backward",
     "collapsed_topics",
     "effort",
@@ -26,4 +30,6 @@ __all__ = [
     "forward",
     "pilot",
     "schedule",
+    "simulated_like",
+    "true_state",
 ]
