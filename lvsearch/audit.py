@@ -7,6 +7,9 @@ on the wrong side of log p(data | size) by more than c nats with probability at 
 
 On the real data the same estimator begins its backward paths where its forward ones ended. An audit says what that
 assumption costs on data like these, if the model were true; it cannot say that the model is true.
+
+Cost: as many fits and annealings as the search made of its best size, of each size and each data set, and for each data
+set one annealing of twice the length. Data are drawn whole: units × their longest length × components numbers at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +52,7 @@ class AuditRow:
     | `size` | at which the data were drawn |
     | `estimate`, `standard_error` | of log p(data | size), by the search's own evaluator; NaN where its fit failed |
     | `lower`, `upper` | stochastic ends of log p(data | size), exact: each wrong by c nats at most once in e^c times |
-    | `bracket_error` | standard error of these ends, from the spread of the paths |
+    | `bracket_error` | standard error of these ends, from the spread of paths that all begin at one draw |
     | `together` | of the audited sizes those that the evaluator cannot tell from the best, all equally likely before |
     """
 
@@ -111,7 +114,8 @@ class Audit:
         if not off:
             worst = max(self.rows, key=lambda row: abs(row.off_by))
             far = "inside" if worst.off_by == 0 else f"at most {_signed(worst.off_by)} nats outside"
-            found = f"{on}, estimates lay {far} exact brackets, within their errors"
+            width = max(abs(row.upper - row.lower) for row in self.rows)  # what an audit can see is no finer
+            found = f"{on}, estimates lay {far} exact brackets up to {width:,.2g} nats wide, within their errors"
         else:
             found = f"{on}, estimates were OFF: {'; '.join(map(_off, off))}"
         return f"{found}{self._ranking()}"

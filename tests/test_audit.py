@@ -97,7 +97,7 @@ def test_images_keep_their_regions_and_their_captions_lengths():
     ("model", "data"),
     [
         (lv.models.IndependentNormalMixture(), ROWS),
-        (lv.models.IBP(), ROWS),
+        pytest.param(lv.models.IBP(), ROWS, marks=pytest.mark.slow),
         (lv.models.CorrLDA(), IMAGES),
     ],
     ids=lambda each: type(each).__name__,
