@@ -115,7 +115,7 @@ class Audit:
             worst = max(self.rows, key=lambda row: abs(row.off_by))
             far = "inside" if worst.off_by == 0 else f"at most {_signed(worst.off_by)} nats outside"
             width = max(abs(row.upper - row.lower) for row in self.rows)  # what an audit can see is no finer
-            found = f"{on}, estimates lay {far} exact brackets up to {width:,.2g} nats wide, within their errors"
+            found = f"{on}, estimates lay {far} exact brackets up to {width:,.2f} nats wide, within their errors"
         else:
             found = f"{on}, estimates were OFF: {'; '.join(map(_off, off))}"
         return f"{found}{self._ranking()}"
