@@ -54,6 +54,7 @@ def facts(result: "SearchResult", held_out: pd.DataFrame | None = None) -> tuple
         *found,
         *([Fact("limit", limit)] if limit else []),
         *_evidence(result),
+        *([Fact("audit", result.audited.describe())] if result.audited is not None else []),
         Fact("held-out", _held_out(result, held_out)),
         Fact("prior", f"{result.prior.describe()}{_prior_influence(result)}"),
         *_failures(result),

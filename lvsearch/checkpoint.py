@@ -12,6 +12,7 @@ import numpy as np
 
 import lvsearch.models as models
 from lvsearch import sizes
+from lvsearch.audit import Audit
 from lvsearch.bracket import Bracket
 from lvsearch.controller import SearchSettings, SearchState
 from lvsearch.corpus import Corpus
@@ -57,6 +58,7 @@ def save_search(result: SearchResult, folder: Path) -> None:
         "chunks": result.evaluator.chunks._asdict(),
         "data": data,
         "versions": versions(),
+        "audit": None if result.audited is None else result.audited.to_json(),
     }
     arrays = {
         f"fit-{_name(size)}": _fit_arrays(fit) for size, fit in result.state.kept.items() if fit.state is not None
@@ -84,7 +86,9 @@ def load_result(folder: Path) -> SearchResult:
             kept[fit.size] = fit
         state = SearchState(visits, kept, body["stopped"])
         prior, compiles = sizes.from_json(body["prior"]), body.get("compiles", {})
-        return SearchResult(evaluator, prior, settings, state, training, body["seconds"], compiles)
+        audit = body.get("audit")  # older folders know of none
+        audited = None if audit is None else Audit.from_json(audit)
+        return SearchResult(evaluator, prior, settings, state, training, body["seconds"], compiles, audited)
     except (KeyError, TypeError, IndexError) as error:
         raise CorruptFolderError(
             f"{folder} lacks what a search needs ({error!r}); was it written by lvsearch?"

@@ -8,6 +8,7 @@
 | `topics.csv`, `topic_words.csv` | the topics of the most probable size; every topic's top words with probabilities |
 | `loadings.csv`, … | models without topics: each table of parameters of the most probable size, under its name |
 | `held_out.csv` | what each kept size makes of held-out documents or rows |
+| `audit.csv` | what the search estimates of simulated data beside their true evidence, where that was looked at |
 
 Pictures and tables are written to a temporary name and then renamed; those of an earlier report are replaced.
 """
@@ -83,6 +84,8 @@ def _tables(result: "SearchResult", held_out: pd.DataFrame | None) -> dict[str, 
         tables |= {name: table.reset_index() for name, table in best.tables().items()}
     if held_out is not None:
         tables["held_out"] = held_out
+    if result.audited is not None:
+        tables["audit"] = result.audited.table()
     return tables
 
 

@@ -1,7 +1,7 @@
 """The result of a search: tables, the best model, predictions, pictures, and a folder to keep it in."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ import pandas as pd
 
 from lvsearch import bounds as bounds_of
 from lvsearch.alignment import ComponentMap, component_map
+from lvsearch.audit import Audit, audit_search
 from lvsearch.bracket import pooled
 from lvsearch.controller import SearchSettings, SearchState, witness_search
 from lvsearch.data import Data
@@ -75,6 +76,7 @@ class SearchResult:
     | `training` | the data, None where a plain function was searched |
     | `seconds` | time spent, all sessions together |
     | `compiles` | kernel -> how often the search compiled it, all sessions together |
+    | `audited` | what an audit found, where one was made (`with_audit`) |
     """
 
     evaluator: Evaluator
@@ -84,6 +86,7 @@ class SearchResult:
     training: Data | None
     seconds: float
     compiles: Mapping[str, int] = field(default_factory=dict)
+    audited: Audit | None = None
 
     # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -246,6 +249,27 @@ class SearchResult:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
         visits = tuple(_rebound(self.evaluator, prior, self.settings, self.visits))
         return replace(self, prior=prior, state=replace(self.state, visits=visits))
+
+    def audit(self, sizes: Iterable[Size | int] | None = None, *, seed: int = 0, progress: bool = True) -> Audit:
+        """How far the estimated evidence is off, and whether the ranking holds, on data drawn from the model.
+
+        Data of the shape of those searched (as many units, each as long, the same cells missing) are drawn at a few
+        sizes, parameters from their priors, and searched with the same effort; the truth is bracketed from the latents
+        that they were drawn with, which are an exact draw of the posterior (Grosse, Ghahramani & Adams 2015).
+
+        sizes: by default the best and up to two others, the most probable ones that were tried. Their evidence is
+        compared under a flat prior, whatever that of the search, and in nats of all the data, also where the search
+        weighs them per token. seed: of the data drawn. It takes about as long as the search took for these sizes, times
+        their number. `with_audit` puts it on the card.
+
+        Raises ValueError for evidence that is not annealed, searches over a function, and sizes that are none.
+        """
+        return audit_search(self, sizes, seed=seed, progress=progress)
+
+    def with_audit(self, audit: Audit) -> "SearchResult":
+        """The same result with an audit on its card, in its report and in its folder. A search that goes on begins
+        without one."""
+        return replace(self, audited=audit)
 
     def predict(self, test: Any) -> Prediction:
         """log p(test | train), averaging over sizes (nats).

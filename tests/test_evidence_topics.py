@@ -65,7 +65,8 @@ def test_densities_are_the_model_s(float64):
     log_q = np.asarray(chain(True).log_density(state)) - np.asarray(chain(True).log_ratio(every_state(True)))
     found = [from_topics(csr_array(COUNTS), ALPHA, ETA, 3, TOPICS, jax.random.key(seed)) for seed in range(20)]
     errors = np.array([(float(each.chain.log_start) - logsumexp(log_q)) / each.error for each in found])
-    assert np.all(np.abs(errors) < 4) and np.mean(errors**2) < 2  # q's own evidence, where it has to be estimated
+    assert np.all(np.abs(errors) < 4)
+    assert np.mean(errors**2) < 2  # q's own evidence, where it has to be estimated
 
 
 def misfit(fitted: bool, t: float, at: float, backward: bool) -> float:
@@ -178,7 +179,7 @@ def test_where_directions_are_far_apart_a_second_path_begins_where_the_first_one
     key_pilot, key = jax.random.split(jax.random.key(0))
     work = Effort(24, 2, 8)
     first, second = anneal(plain, key, work, pace(plain, key_pilot, work))
-    assert first.anchor_error is None and second.anchor_error is not None
+    assert (first.anchor_error is None, second.anchor_error is None) == (True, False)
     wide, narrow = np.mean(first.backward - first.forward), np.mean(second.backward - second.forward)
     assert narrow < 0.1 * wide
     lower = Bracket(tuple(first.forward.tolist()), tuple(first.backward.tolist()), 24, 16).lower
@@ -188,6 +189,7 @@ def test_where_directions_are_far_apart_a_second_path_begins_where_the_first_one
 def test_topics_to_begin_with_are_those_of_the_best_particle(float64):
     plain = chain(False)
     anchor = anchored_chain(plain, jax.random.key(0), [_init(plain, jax.random.key(1), 4)] * 2)
-    assert anchor is not None and anchor.error >= 0
-    assert anchor.chain.elements == plain.elements and anchor.chain.label_scores(every_state(False)) is not None
+    assert anchor is not None
+    assert 0 <= anchor.error < 1
+    assert anchor.chain.label_scores(every_state(False)) is not None
     assert np.exp(anchor.chain.log_topics[:3, :2]).sum(0) == pytest.approx(1.0)

@@ -23,7 +23,7 @@ def visit(size: int, *estimates: tuple[float, float]) -> Visit:
             0.0,
             1.0,
             None,
-            Bracket((centre - gap / 2,) * 4, (centre + gap / 2,) * 4, 24 << number, 16),
+            (Bracket((centre - gap / 2,) * 4, (centre + gap / 2,) * 4, 24 << number, 16),),
         )
         for number, (centre, gap) in enumerate(estimates)
     )

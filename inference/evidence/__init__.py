@@ -14,7 +14,9 @@ from lvsearch.inference.evidence.dispatch import (
 from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat_chain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.simulation import Simulated, simulated_like
 from lvsearch.inference.evidence.topics import CollapsedTopics, collapsed_topics
+from lvsearch.inference.evidence.truth import anneal_simulated, true_state
 
 __all__ = [
     "Annealed",
@@ -24,9 +26,11 @@ __all__ = [
     "GenericChain",
     "IndependentNormalChain",
     "Profile",
+    "Simulated",
     "TwoSided",
     "anchored_chain",
     "anneal",
+    "anneal_simulated",
     "backward",
     "collapsed_topics",
     "effort",
@@ -38,4 +42,6 @@ __all__ = [
     "path_needs_fit",
     "pilot",
     "schedule",
+    "simulated_like",
+    "true_state",
 ]

@@ -93,25 +93,33 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
     """Forward and backward paths; where their ends are far apart, a second pair on the path that begins with where the
     first one ended."""
     key_first, key_anchors, key_second = jax.random.split(key, 3)
-    first, states = _halves(chain, profile, key_first, work)
+    first, states = both_ways(chain, key_first, work, profile)
     if np.mean(first.backward) - np.mean(first.forward) <= FAR:
         return (first,)
     key_anchor, key_pilot = jax.random.split(key_anchors)
     anchor = anchored_chain(chain, key_anchor, states)
     if anchor is None:
         return (first,)
-    second, _ = _halves(anchor.chain, pace(anchor.chain, key_pilot, work), key_second, work)
+    second, _ = both_ways(anchor.chain, key_second, work, pace(anchor.chain, key_pilot, work))
     return first, second._replace(anchor_error=anchor.error)
 
 
-def _halves(chain: Chain, profile: Profile, key: Key[Array, ""], work: Effort) -> tuple[TwoSided, Sequence[State]]:
-    """Pairs of paths side by side, and where the forward ones ended."""
+def both_ways(
+    chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile, truth: State | None = None
+) -> tuple[TwoSided, Sequence[State]]:
+    """Forward and backward paths, and where the forward ones ended, for each half.
+
+    truth: draws of the posterior, where these are known, for the backward paths to begin with; None: they begin where
+    the forward ones ended.
+    """
     temperatures = schedule(profile, work.steps)
 
     def half(number: int) -> tuple[TwoSided, State]:
         key_forward, key_backward = jax.random.split(jax.random.fold_in(key, number))
         there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles)
-        back = backward(chain, key_backward, there.state, temperatures, islands=work.islands)
+        back = backward(
+            chain, key_backward, there.state if truth is None else truth, temperatures, islands=work.islands
+        )
         return TwoSided(there.log_evidence, back.log_evidence, 0.0 if there.labelled else None), there.state
 
     with ThreadPoolExecutor(HALVES) as pool:

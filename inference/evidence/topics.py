@@ -162,6 +162,10 @@ class CollapsedTopics(eqx.Module):
         words[document, place] = self.word[real]
         return words
 
+    def of_topics(self, assignment: Int[Array, "token particle"]) -> TopicState:
+        """The state of these topics of the tokens, −1 for padding."""
+        return self._state(assignment)
+
     # ── one sweep ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property

@@ -1,0 +1,120 @@
+"""Evidence of simulated data, from both sides, exactly: paths that end where nothing is assumed.
+
+Forward paths as ever; backward ones begin at the latents that the data were drawn with, a draw of the posterior
+(`simulation`). Both ends then hold on their own: log of the average of the forward estimates is above log p(data) by
+more than c nats with probability at most e^−c, and −log of the average of the backward ones below it likewise (Markov's
+inequality; Grosse, Ghahramani & Adams 2015; Grosse, Ancha & Roy 2016). Particles of one island may all begin at the
+same draw: the average over them is unbiased whether or not they depend on each other, and the sweep at temperature 1
+before the first weight parts them.
+"""
+
+from functools import singledispatch
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from lvsearch.inference.chains import Chain, State
+from lvsearch.inference.estimator import pad_axes
+from lvsearch.inference.evidence.dispatch import Effort, TwoSided, both_ways, pace
+from lvsearch.inference.evidence.generic import GenericChain
+from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
+from lvsearch.inference.evidence.simulation import Simulated
+from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
+from lvsearch.inference.gibbs import GibbsState
+from lvsearch.models.contract import Site, Statistics
+
+
+@singledispatch
+def true_state(chain: Chain, simulated: Simulated, particles: int) -> State:
+    """`particles` copies of the latents that the data of this chain were drawn with.
+
+    chain: of `simulated.data` at `simulated.size`. Raises ValueError for a type of chain that has not registered how.
+    """
+    raise ValueError(
+        f"got a {type(chain).__name__}, expected a chain that can begin at known latents: say how with "
+        "lvsearch.inference.evidence.truth.true_state.register"
+    )
+
+
+def anneal_simulated(chain: Chain, key: Key[Array, ""], simulated: Simulated, work: Effort) -> TwoSided:
+    """Forward paths, and backward paths from the true latents, along temperatures that a pilot chose; nats.
+
+    chain, simulated: as for `true_state`.
+    """
+    key_pilot, key_paths = jax.random.split(key)
+    with jax.enable_x64(True):
+        truth = true_state(chain, simulated, work.islands * work.particles)
+    return both_ways(chain, key_paths, work, pace(chain, key_pilot, work), truth)[0]
+
+
+# ── the state of each chain ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@true_state.register
+def _(chain: CollapsedTopics, simulated: Simulated, particles: int) -> TopicState:
+    """The topic of every token; proportions and topics are integrated out, and forgotten."""
+    unit, ids = simulated.data.batches[0].units, simulated.data.unit_ids[0]
+    row, column = np.nonzero(np.asarray(unit.counts))
+    document, word = ids[row], np.asarray(unit.words)[row, column]
+    topic = np.argmax(simulated.locals["assignment"], -1)[row, column]
+    order = np.lexsort((word, document))  # as the chain has its tokens
+    same = np.array_equal(chain.document[: len(order)], document[order])
+    if not same or not np.array_equal(chain.word[: len(order)], word[order]):
+        raise ValueError("got a chain of other data than were simulated, expected one of simulated.data")
+    assignment = np.full((len(chain.word), particles), -1, np.int32)
+    assignment[: len(order)] = topic[order][:, None]
+    return chain.of_topics(jnp.asarray(assignment))
+
+
+@true_state.register
+def _(chain: CollapsedMixtureChain, simulated: Simulated, particles: int) -> CollapsedState:
+    """The component of every row; weights and parameters are integrated out, and forgotten."""
+    return chain.of_labels(_labels(simulated, particles))
+
+
+@true_state.register
+def _(chain: IndependentNormalChain, simulated: Simulated, particles: int) -> NormalState:
+    """The component of every row, weights, means, precisions and rates."""
+    g, more = simulated.globals, chain.capacity - simulated.size[0]
+
+    def copies(leaf: Any, *, padding: float | None = None) -> Array:
+        array = np.asarray(leaf, np.float64)
+        if padding is not None:
+            array = np.pad(array, [(0, more), *[(0, 0)] * (array.ndim - 1)], constant_values=padding)
+        return jnp.asarray(np.repeat(array[..., None], particles, axis=-1))
+
+    return NormalState(
+        _labels(simulated, particles),
+        copies(g["weights"], padding=-np.inf),
+        copies(g["mean"].value, padding=0.0),
+        copies(-g["precision"].negative_value, padding=1.0),
+        copies(-g["rate"].negative_value),
+    )
+
+
+@true_state.register
+def _(chain: GenericChain, simulated: Simulated, particles: int) -> GibbsState:
+    """The statistics of every site, 0 where elements do not exist."""
+    model, size, capacity = chain.model, simulated.size, chain.capacity
+    lengths = {axis: mask.shape[0] for axis, mask in model.active(size, capacity).items()}
+
+    def padded(site: Site, statistics: Statistics) -> Statistics:
+        wanted = [None, *(lengths.get(axis) for axis in site.axes)]  # units lead
+
+        def pad(leaf: np.ndarray) -> np.ndarray:
+            return np.pad(leaf, [(0, (n or have) - have) for n, have in zip(wanted, leaf.shape, strict=False)])
+
+        return jax.tree.map(pad, statistics)
+
+    l = {name: padded(site, simulated.locals[name]) for name, site in model.locals().items()}
+    one = GibbsState(pad_axes(model, simulated.globals, size, capacity), (l,))
+    return jax.tree.map(lambda leaf: jnp.asarray(np.repeat(np.asarray(leaf, np.float64)[None], particles, 0)), one)
+
+
+def _labels(simulated: Simulated, particles: int) -> Array:
+    component = np.argmax(simulated.locals["component"], -1)
+    return jnp.asarray(np.repeat(component[:, None], particles, axis=1))
