@@ -101,7 +101,7 @@ def load_trace(folder: str | Path) -> Trace:
         raise CorruptFolderError(f"{folder} is damaged ({error!r}); restore it from a copy") from error
 
 
-def _check_model(model: Model) -> None:
+def _check_model(model: Any) -> None:
     """ValueError for what has no posterior of one size to draw from, saying what to call instead."""
     if not isinstance(model, Model):
         raise ValueError(f"got {model!r}, expected a model such as lv.models.LDA(), with its parentheses")

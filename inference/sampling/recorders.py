@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import singledispatch
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from lvsearch.inference.chains import Chain
+from lvsearch.inference.chains import Sampler
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.evidence import CollapsedMixtureChain, CollapsedTopics, GenericChain, IndependentNormalChain
 from lvsearch.inference.evidence.independent_normal import NormalState
@@ -26,7 +26,7 @@ OCCUPIED = "occupied"
 
 
 @singledispatch
-def recorder(chain: Chain, data: Dataset, *, units: bool) -> Recorder:
+def recorder(chain: Sampler, data: Dataset, *, units: bool) -> Recorder:
     """What is worth recording of the states of a chain on `data`.
 
     units: also what belongs to each unit, such as a document's topics: (chain, draw, unit, …), which may be large.
@@ -136,43 +136,50 @@ class GenericRecorder(Recorder):
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: GenericChain, state: GibbsState) -> tuple[Array, ...]:
-        """In the order of `_generic_quantities`."""
-        each = [*_occupied(chain, state).values()]
-        for name, site in chain.model.globals().items():
-            each += jax.tree.leaves(_value(chain, site, state.globals[name]))
+        """In the order of the quantities."""
+        found = _sites(chain, state)
+        each = [*found.occupied.values(), *jax.tree.leaves([*found.globals.values()])]
         if self.order is not None:
-            for name, site in chain.model.locals().items():
-                batches = [jax.tree.leaves(_value(chain, site, batch[name])) for batch in state.locals]
-                each += [_joined(leaves)[:, self.order] for leaves in zip(*batches, strict=True)]
+            for batches in found.locals.values():
+                leaves = zip(*(jax.tree.leaves(batch) for batch in batches), strict=True)
+                each += [_joined(leaf)[:, self.order] for leaf in leaves]
         return tuple(each)
+
+
+class _Sites(NamedTuple):
+    """`occupied`: name -> (particle,); values of the globals, and of the locals of each batch: site -> value."""
+
+    occupied: dict[str, Array]
+    globals: dict[str, Any]
+    locals: dict[str, list[Any]]
 
 
 @recorder.register
 def _(chain: GenericChain, data: Dataset, *, units: bool) -> GenericRecorder:
     with jax.enable_x64(True):
-        state = jax.eval_shape(lambda key: chain.init(key, 1), jax.random.key(0))
-        model, exists = chain.model, _existing(chain)
-        found = [Quantity(name, (), (), False) for name in jax.eval_shape(lambda s: _occupied(chain, s), state)]
-        for name, site in model.globals().items():
-            value = jax.eval_shape(lambda s, n=name, site=site: _value(chain, site, s.globals[n]), state)
-            found += _quantities(name, site, _by_field(name, value), (), (), exists)
-        if units:
-            for name, site in model.locals().items():
-                batches = [
-                    _by_field(name, jax.eval_shape(lambda s, n=name, site=site: _value(chain, site, s[n]), batch))
-                    for batch in state.locals
-                ]
-                longest = {
-                    field: (1, *np.max([batch[field][2:] for batch in batches], axis=0).astype(int).tolist())
-                    for field in batches[0]
-                }
-                found += _quantities(name, site, longest, ("unit",), (data.n_units,), exists)
-        return GenericRecorder(tuple(found), rows_of_units(data) if units else None)
+        found = jax.eval_shape(lambda c, key: _sites(c, c.init(key, 1)), chain, jax.random.key(0))
+        on = chain.model.active(tuple(int(n) for n in chain.size), chain.capacity)
+    exists = {axis: int(np.sum(mask)) for axis, mask in on.items()}  # the first so many of the capacity
+    quantities = [Quantity(name, (), (), False) for name in found.occupied]
+    for name, site in chain.model.globals().items():
+        quantities += _quantities(name, site, _by_field(name, found.globals[name]), exists)
+    if units:
+        for name, site in chain.model.locals().items():
+            batches = [_by_field(name, value) for value in found.locals[name]]
+            longest = {field: tuple(np.max([b[field][1:] for b in batches], axis=0).tolist()) for field in batches[0]}
+            quantities += [
+                Quantity(q.name, ("unit", *q.axes), (data.n_units, *q.shape), q.labelled)
+                for q in _quantities(name, site, longest, exists)
+            ]
+    return GenericRecorder(tuple(quantities), rows_of_units(data) if units else None)
 
 
-def _existing(chain: GenericChain) -> dict[str, int]:
-    """Axis whose entries are components, features, … -> how many exist; they are the first of the capacity."""
-    return {axis: int(np.sum(mask)) for axis, mask in chain.model.active(chain.size, chain.capacity).items()}
+def _sites(chain: GenericChain, state: GibbsState) -> _Sites:
+    return _Sites(
+        _occupied(chain, state),
+        {name: _value(chain, site, state.globals[name]) for name, site in chain.model.globals().items()},
+        {name: [_value(chain, site, l[name]) for l in state.locals] for name, site in chain.model.locals().items()},
+    )
 
 
 def _value(chain: GenericChain, site: Site, statistics: Statistics) -> Any:
@@ -184,28 +191,23 @@ def _value(chain: GenericChain, site: Site, statistics: Statistics) -> Any:
 
 
 def _by_field(name: str, value: Any) -> dict[str, tuple[int, ...]]:
-    """Name of the quantity -> shape, of each array of a site."""
+    """Name of the quantity -> shape without the particles, of each array of a site."""
     fields = getattr(type(value), "_fields", None)  # the arrays of a site are one, or a NamedTuple
-    return {name: value.shape} if fields is None else {f"{name}.{f}": getattr(value, f).shape for f in fields}
+    if fields is None:
+        return {name: value.shape[1:]}
+    return {f"{name}.{field}": getattr(value, field).shape[1:] for field in fields}
 
 
 def _quantities(
-    name: str,
-    site: Site,
-    shapes: Mapping[str, tuple[int, ...]],
-    unit_axes: tuple[str, ...],
-    unit_shape: tuple[int, ...],
-    exists: Mapping[str, int],
+    name: str, site: Site, shapes: Mapping[str, tuple[int, ...]], exists: Mapping[str, int]
 ) -> list[Quantity]:
-    """Of one site. shapes: particles first, units left out. An axis that the site does not name is the other side of a
-    matrix over its last one."""
+    """Of one site, from the shapes of its arrays. An axis that the site does not name is the other side of a matrix
+    over its last one."""
     found = []
     for field, shape in shapes.items():
-        own = shape[1:]
-        axes = (*site.axes, *(f"{axis}_across" for axis in site.axes[-1:]))[: len(own)]
-        lengths = tuple(exists.get(axis, length) for axis, length in zip(axes, own, strict=True))
-        labelled = any(axis in exists for axis in site.axes)
-        found.append(Quantity(field, (*unit_axes, *axes), (*unit_shape, *lengths), labelled))
+        axes = (*site.axes, *(f"{axis}_across" for axis in site.axes[-1:]))[: len(shape)]
+        lengths = tuple(exists.get(axis, length) for axis, length in zip(axes, shape, strict=True))
+        found.append(Quantity(field, axes, lengths, any(axis in exists for axis in site.axes)))
     return found
 
 

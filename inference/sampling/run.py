@@ -1,4 +1,4 @@
-"""The one run loop: any `Chain` at temperature 1, several of it side by side, stopped and gone on with at any sweep.
+"""The one run loop: any `Sampler`, chains side by side, stopped and gone on with at any sweep.
 
 Sweeps are numbered from 1, those of the warm-up among them, and the key of each is folded with its number. So draws do
 not depend on where a run was cut: a continued run has the bits of one that was never stopped. They do depend on how
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from lvsearch.inference.chains import Chain, State
+from lvsearch.inference.chains import Sampler, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.sampling.recording import Nothing, Recorder
 from lvsearch.inference.sampling.trace import Trace
@@ -34,7 +34,7 @@ class _Position(NamedTuple):
 
 
 def run(
-    chain: Chain,
+    chain: Sampler,
     key: Key[Array, ""],
     *,
     chains: int,
@@ -63,7 +63,7 @@ def run(
     key_init, key_sweeps = jax.random.split(key)
     last, length = warmup + draws * thin, 1
     with jax.enable_x64(True):
-        fresh = jax.eval_shape(partial(chain.init, particles=chains), key_init)
+        fresh = jax.eval_shape(partial(_init, chains=chains), chain, key_init)
         if after is None:
             position = _Position(jax.tree.map(np.asarray, _init(chain, key_init, chains=chains)), 0)
             empty = jax.eval_shape(_observed, chain, record, fresh)
@@ -111,7 +111,7 @@ def _taken(sweep: Any, warmup: Any, thin: Any) -> Any:
     return (sweep - warmup) // thin * (sweep >= warmup)
 
 
-def _observed(chain: Chain, record: Recorder, state: State) -> tuple[Array, ...]:
+def _observed(chain: Sampler, record: Recorder, state: State) -> tuple[Array, ...]:
     """log p(state, data) and what is recorded, particles first, padding cut off."""
     pairs = zip(record.values(chain, state), record.quantities, strict=True)
     cut = (values[(slice(None), *map(slice, quantity.shape))] for values, quantity in pairs)
@@ -120,14 +120,14 @@ def _observed(chain: Chain, record: Recorder, state: State) -> tuple[Array, ...]
 
 @partial(jax.jit, static_argnames=("chains",))
 @counted
-def _init(chain: Chain, key: Array, *, chains: int) -> State:
+def _init(chain: Sampler, key: Array, *, chains: int) -> State:
     return chain.init(key, chains)
 
 
 @jax.jit
 @counted
 def _advance(
-    chain: Chain, record: Recorder, key: Array, state: State, sweep: Any, n: Any, warmup: Any, thin: Any
+    chain: Sampler, record: Recorder, key: Array, state: State, sweep: Any, n: Any, warmup: Any, thin: Any
 ) -> tuple[State, tuple[Array, ...]]:
     """`n` sweeps after the first `sweep`, and what was recorded of them, draws first; what follows means nothing."""
     one_row = jax.eval_shape(partial(_observed, chain, record), state)
@@ -160,7 +160,7 @@ def _restored(trace: Trace, fresh: State) -> State:
 
 
 def _check_same_run(
-    trace: Trace, chain: Chain, fresh: State, record: Recorder, key: Array, warmup: int, thin: int, last: int
+    trace: Trace, chain: Sampler, fresh: State, record: Recorder, key: Array, warmup: int, thin: int, last: int
 ) -> None:
     """ValueError for a trace that is not of this run: of another key, schedule, number of chains, model or data."""
     if (trace.warmup, trace.thin) != (warmup, thin) or trace.sweep > last:

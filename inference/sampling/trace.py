@@ -108,7 +108,7 @@ class Trace:
             return f"{made}: not an answer yet. The log density: {notes[LOG_DENSITY]}."
         worst = f"R-hat {table['rhat'].max():.3f}, {table['effective_sample_size'].min():.0f} effective draws"
         verdict = (
-            f"The chains agree ({worst})."
+            f"{'The chains agree' if self.chains > 1 else 'Its two halves agree'} ({worst})."
             if self.agree
             else f"Not an answer yet ({worst}; expected at most {MOST_RHAT} and at least {FEWEST_EFFECTIVE}): ask for "
             "more draws."
@@ -181,13 +181,13 @@ def _diagnosed(
     draws: Float[np.ndarray, "chain draw ..."] | Any, *, labelled: bool
 ) -> tuple[float, float, float, float, str]:
     """A row of `Trace.diagnostics`."""
-    nan, chains = float("nan"), len(draws)
-    elements = np.asarray(draws, np.float64).reshape(*draws.shape[:2], -1)
-    single = draws.ndim == 2 and draws.size > 0
-    mean = float(elements.mean()) if single else nan
+    nan, (chains, n_draws) = float("nan"), draws.shape[:2]
+    elements = np.asarray(draws, np.float64).reshape(chains, n_draws, int(np.prod(draws.shape[2:])))
+    single = draws.ndim == 2
+    mean = float(elements.mean()) if single and n_draws else nan
     if labelled:
         return mean, nan, nan, nan, "changes with the names of components: neither chains nor draws need agree on it"
-    if draws.shape[1] < FEWEST_DRAWS:
+    if n_draws < FEWEST_DRAWS:
         return mean, nan, nan, nan, f"fewer than {FEWEST_DRAWS} draws of a chain"
     if not np.all(np.isfinite(elements)):
         return mean, nan, nan, nan, "not a number, or not finite, somewhere"
