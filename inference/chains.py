@@ -13,7 +13,7 @@ States hold many independent particles at once, on an axis that the chain choose
 
 from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 State = Any
 """A NamedTuple of arrays: `n` particles side by side."""
@@ -36,6 +36,22 @@ class Sampler(Protocol):
 
     def log_density(self, state: State) -> Float[Array, " particle"]:
         """log p(state, data), for traces."""
+        ...
+
+
+@runtime_checkable
+class Growing(Sampler, Protocol):
+    """A sampler of a process, whose states have places for so many parts, and are made again where that was too few.
+
+    More places change no draw that did not need them.
+    """
+
+    def outgrown(self, state: State) -> Bool[Array, ""]:
+        """Whether some sweep since `state` was made or widened needed more places: the state then means nothing."""
+        ...
+
+    def grown(self, state: State) -> tuple["Growing", State]:
+        """The sampler, and a state of it that is not outgrown, with more places."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""`lv.sample`: draws from the posterior of a model at one size, by chains side by side; and such draws in a folder."""
+"""`lv.sample`: draws from the posterior of a model, by chains side by side; and such draws in a folder."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,11 @@ from typing import Any
 import jax
 from tqdm import tqdm
 
+from lvsearch.inference.chains import Sampler
+from lvsearch.inference.data import Dataset
 from lvsearch.inference.evidence import evidence_chain
-from lvsearch.inference.sampling import Trace, recorder, run
+from lvsearch.inference.processes import process_sampler
+from lvsearch.inference.sampling import Recorder, Trace, recorder, run
 from lvsearch.kinds import data_for
 from lvsearch.models.contract import Model
 from lvsearch.models.families import PointGaussian, PointMean, PointProbability, PointSimplex
@@ -17,13 +20,15 @@ from lvsearch.storage import CorruptFolderError, read_folder, refuse_existing, w
 POINTS = (PointGaussian, PointMean, PointProbability, PointSimplex)
 """Families of parameters that are estimated and have no posterior."""
 KIND = "trace"
+STARTS = 1
+"""Folded into the key of the starts: they are not drawn with the key of the sweeps."""
 
 
 def sample(
     model: Model,
     data: Any,
     *,
-    size: int | Size,
+    size: int | Size | None = None,
     chains: int = 4,
     draws: int = 1000,
     warmup: int | None = None,
@@ -35,26 +40,30 @@ def sample(
 ) -> Trace:
     """Draws from p(latents | data, size), by Gibbs sampling.
 
-    model, data, size: as for `lv.fit`. LDA and finite mixtures have parameters and proportions integrated out, one
-    indicator after another (Griffiths & Steyvers 2004; Blei 2004, §3.7, Eq. 5.13); the independent-normal mixture has
-    Gibbs steps of its own (Richardson & Green 1997); every other model is sampled from the gradient of its log-joint,
-    site by site (Blei 2004, §2.2.1).
+    model, data, size: as for `lv.fit`; a process has no size and takes None. LDA and finite mixtures have parameters
+    and proportions integrated out, one indicator after another (Griffiths & Steyvers 2004; Blei 2004, §3.7, Eq. 5.13);
+    so has `DPMixture`, of the processes. The independent-normal mixture has Gibbs steps of its own (Richardson & Green
+    1997); every other model is sampled from the gradient of its log-joint, site by site (Blei 2004, §2.2.1).
 
-    chains: side by side, begun at independent draws of the prior (of what it alone says of each latent). draws: kept
-    of each chain. warmup: sweeps before them, by default as many as there are sweeps from the first draw to the last.
-    thin: sweeps from one draw to the next. units: record also what belongs to each document or row, (chain, draw, unit,
-    …), which may be large. after: a trace of the same arguments, interrupted or of fewer draws, to go on with: the
-    result has the bits of one run.
+    chains: side by side, begun at independent draws of the prior (of what it alone says of each latent); those of a
+    process far apart, in few parts and in many. draws: kept of each chain. warmup: sweeps before them, by default as
+    many as there are sweeps from the first draw to the last. thin: sweeps from one draw to the next. units: record also
+    what belongs to each document or row, (chain, draw, unit, …), which may be large. after: a trace of the same
+    arguments, interrupted or of fewer draws, to go on with: the result has the bits of one run.
 
     What is recorded: `log_density`, log p(data, latents of the chain) in nats; `occupied`, how many components some
     part of the data is in; `rows` or `tokens` of each component, where parameters are integrated out; the values of
     the model's sites by their names, where they are not. Components of different draws need not correspond.
 
-    Ctrl-C keeps the draws made so far. Raises ValueError for a process, which has no size (`lv.occupied` asks it), for
-    estimated parameters, bad data, and counts below 1.
+    Ctrl-C keeps the draws made so far. Raises ValueError for the other processes (`lv.occupied` asks them), a process
+    with a size or another model without one, estimated parameters, bad data, and counts below 1.
     """
     _check_model(model)
-    size = as_size(size, len(model.size_names))
+    if (size is None) != model.process:
+        raise ValueError(
+            f"got size={size} for {type(model).__name__}, expected "
+            + ("no size: a process has none" if model.process else f"one: the number of {model.size_names[0]}")
+        )
     if chains < 1 or draws < 1 or thin < 1 or (warmup is not None and warmup < 0):
         raise ValueError(
             f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 of the first "
@@ -63,7 +72,7 @@ def sample(
     if warmup is None:
         warmup = draws * thin if after is None else after.warmup
     dataset = data_for(model, data).dataset()
-    chain = evidence_chain(model, dataset, size, None)
+    chain, record = _sampler(model, dataset, size, seed, chains, units)
     sweeps = warmup + draws * thin
     made = 0 if after is None else after.sweep
     with tqdm(total=sweeps, initial=made, desc=f"{chains} chains", unit="sweep", disable=not progress) as bar:
@@ -74,10 +83,26 @@ def sample(
             draws=draws,
             warmup=warmup,
             thin=thin,
-            recorder=recorder(chain, dataset, units=units),
+            recorder=record,
             after=after,
             done=bar.update,
         )
+
+
+def _sampler(
+    model: Model, data: Dataset, size: int | Size | None, seed: int, chains: int, units: bool
+) -> tuple[Sampler, Recorder]:
+    if size is not None:
+        chain = evidence_chain(model, data, as_size(size, len(model.size_names)), None)
+        return chain, recorder(chain, data, units=units)
+    key = jax.random.fold_in(jax.random.key(seed), STARTS)
+    of_process = process_sampler(model, data, key, chains=chains, units=units)
+    if of_process is None:
+        raise ValueError(
+            f"got {type(model).__name__}, a process of which no draws are handed out yet; lv.occupied(model, data) "
+            "says how many of its parts the data occupy, and of a tree of topics lv.fit_tree(model, data) finds trees"
+        )
+    return of_process
 
 
 def save_trace(trace: Trace, folder: str | Path) -> None:
@@ -106,11 +131,6 @@ def _check_model(model: Any) -> None:
     if not isinstance(model, Model):
         raise ValueError(f"got {model!r}, expected a model such as lv.models.LDA(), with its parentheses")
     name = type(model).__name__
-    if model.process:
-        raise ValueError(
-            f"got {name}, a process without a size; expected a model with one. lv.occupied(model, data) draws from a "
-            "process and says how many of its parts the data occupy; of a tree of topics, lv.fit_tree(model, data) too"
-        )
     estimated = [site for site, each in model.globals().items() if isinstance(each.family, POINTS)]
     if estimated:
         raise ValueError(

@@ -80,6 +80,37 @@ def test_occupied_components_of_three_rows():
     assert (each == trace["rows"]).all()
 
 
+def test_occupied_components_of_a_process():
+    """From starts far apart, in more components than there were places for, and gone on with."""
+    model = lv.models.DPMixture(mixture_cases.KNOWN.component, 1.3)
+    settings = {"warmup": 50, "seed": 0, "units": True, "progress": False}
+    trace = lv.sample(model, ROWS, draws=2000, **settings)
+    joint = partition_oracles.log_joint_of_partitions(
+        ROWS, mixture_cases.KNOWN.log_marginal, partial(partition_oracles.log_process_prior, alpha=1.3)
+    )
+    exact = Counter()
+    for labels, probability in zip(joint, softmax(list(joint.values())), strict=True):
+        exact[max(labels) + 1] += probability
+    for number in (1, 2, 3):
+        assert abs(z_scores(trace["occupied"] == number, exact[number])[0]) < Z_LIMIT
+    assert trace.names == ("occupied", "largest", "component")
+    visited = [partition_oracles.canonical(labels) for labels in trace["component"][0, :50]]
+    np.testing.assert_allclose(trace.log_density[0, :50], [joint[labels] for labels in visited], atol=1e-9)
+    part = lv.sample(model, ROWS, draws=20, **settings)
+    assert_same(lv.sample(model, ROWS, draws=2000, after=part, **settings), trace)
+
+
+def test_a_process_outgrows_its_places_and_goes_on():
+    """Twenty rows far apart are in twenty components: more than the 16 places that chains begin with."""
+    model = lv.models.DPMixture(lv.models.KnownCovarianceComponents(0.01, 0.0, 1e-4), 20.0)
+    rows, settings = np.linspace(-19, 19, 20)[:, None], {"warmup": 0, "chains": 2, "seed": 0, "progress": False}
+    trace = lv.sample(model, rows, draws=12, **settings)
+    assert trace["occupied"].max() > 16
+    part = lv.sample(model, rows, draws=7, **settings)
+    assert part["occupied"][:, -1].max() > 16
+    assert_same(lv.sample(model, rows, draws=12, after=part, **settings), trace)
+
+
 def test_topics_of_every_document_of_a_tiny_corpus():
     """Collapsed: E[n_dk] from the exact mean of the proportions, (n_dk + α_k) / (N_d + A)."""
     trace = lda_trace()
@@ -292,8 +323,9 @@ def test_one_chain_is_said_to_be_alone():
         (MIXTURE, ROWS, {"warmup": -1}, "warmup=-1"),
         (MIXTURE, None, {}, "without data"),
         (LDA.plug_in(), COUNTS, {}, "estimated topic_word"),
-        (lv.models.DPMixture(), ROWS, {}, "lv.occupied"),
-        (lv.models.HDP(), COUNTS, {}, "lv.occupied"),
+        (MIXTURE, ROWS, {"size": None}, "number of components"),
+        (lv.models.DPMixture(), ROWS, {}, "no size"),
+        (lv.models.HDP(), COUNTS, {"size": None}, "lv.occupied"),
     ],
 )
 def test_bad_input_is_an_error(model, data, changed, words):

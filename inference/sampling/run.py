@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from lvsearch.inference.chains import Sampler, State
+from lvsearch.inference.chains import Growing, Sampler, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.sampling.recording import Nothing, Recorder
 from lvsearch.inference.sampling.trace import Trace
@@ -49,7 +49,8 @@ def run(
 
     warmup: sweeps before the first draw's. thin: sweeps from one draw to the next. recorder: what to write down beside
     log p(state, data); nothing where None. after: a trace of the same chain, key, chains, warmup and thin, gone on with
-    until there are `draws` draws, its own among them. done: called with a number of sweeps after they were made.
+    until there are `draws` draws, its own among them. done: called with a number of sweeps after they were made. Sweeps
+    for which a `Growing` sampler had too few places are made again with more.
 
     In float64. An interruption by the keyboard ends the run early and keeps what was drawn. Raises ValueError for
     counts that are too small and for an `after` of another run.
@@ -69,14 +70,22 @@ def run(
             empty = jax.eval_shape(_observed, chain, record, fresh)
             parts = [tuple(np.zeros((0, *one.shape), one.dtype) for one in empty)]
         else:
-            _check_same_run(after, chain, fresh, record, key, warmup, thin, last)
-            position = _Position(_restored(after, fresh), after.sweep)
+            _check_same_run(after, fresh, record, key, warmup, thin, last)
+            position = _Position(jax.tree.unflatten(jax.tree.structure(fresh), after.state), after.sweep)
+            while isinstance(chain, Growing) and bool(chain.outgrown(position.state)):
+                chain, before = chain.grown(position.state)
+                position = position._replace(state=before)
+            _check_same_density(after, chain, position.state)
             parts = [tuple(np.moveaxis(values, 1, 0) for values in (after.log_density, *after.values))]
         try:
             while position.sweep < last:
                 begun, n = perf_counter(), min(length, last - position.sweep)
                 state, seen = _advance(chain, record, key_sweeps, position.state, position.sweep, n, warmup, thin)
                 jax.block_until_ready(state)
+                if isinstance(chain, Growing) and bool(chain.outgrown(state)):
+                    chain, before = chain.grown(position.state)
+                    position = position._replace(state=before)
+                    continue
                 more = _taken(position.sweep + n, warmup, thin) - _taken(position.sweep, warmup, thin)
                 parts.append(tuple(np.asarray(values)[:more] for values in seen))
                 position = _Position(state, position.sweep + n)
@@ -154,15 +163,16 @@ def _advance(
 _log_density = jax.jit(lambda chain, state: chain.log_density(state))
 
 
-def _restored(trace: Trace, fresh: State) -> State:
-    """The state that a trace ended in."""
-    return jax.tree.unflatten(jax.tree.structure(fresh), trace.state)
+ANOTHER = (
+    "got a trace to go on with that is of another run; expected one of the same model, data, size, seed, number of "
+    "chains and recorded quantities"
+)
 
 
 def _check_same_run(
-    trace: Trace, chain: Sampler, fresh: State, record: Recorder, key: Array, warmup: int, thin: int, last: int
+    trace: Trace, fresh: State, record: Recorder, key: Array, warmup: int, thin: int, last: int
 ) -> None:
-    """ValueError for a trace that is not of this run: of another key, schedule, number of chains, model or data."""
+    """ValueError for a trace of another key, schedule, number of chains or shape."""
     if (trace.warmup, trace.thin) != (warmup, thin) or trace.sweep > last:
         raise ValueError(
             f"got a trace of warmup={trace.warmup}, thin={trace.thin} and {trace.draws} draws to go on with, and "
@@ -170,16 +180,16 @@ def _check_same_run(
             "thinning, and no fewer draws"
         )
     shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(fresh)]
-    same = (
-        np.array_equal(trace.key, jax.random.key_data(key))
-        and trace.quantities == record.quantities
-        and shapes == [(leaf.shape, leaf.dtype) for leaf in trace.state]
-    )
-    if same and trace.draws and trace.sweep == warmup + trace.draws * thin:
-        again = np.asarray(_log_density(chain, _restored(trace, fresh)))
-        same = np.allclose(again, trace.log_density[:, -1], rtol=1e-6, atol=1e-6, equal_nan=True)
-    if not same:
-        raise ValueError(
-            "got a trace to go on with that is of another run; expected one of the same model, data, size, seed, "
-            "number of chains and recorded quantities"
-        )
+    same_key = np.array_equal(trace.key, jax.random.key_data(key))
+    same_shapes = shapes == [(leaf.shape, leaf.dtype) for leaf in trace.state]
+    if not (same_key and same_shapes and trace.quantities == record.quantities):
+        raise ValueError(ANOTHER)
+
+
+def _check_same_density(trace: Trace, chain: Sampler, state: State) -> None:
+    """ValueError where the last draw has another density here than it had: the model or the data are others."""
+    if not trace.draws or trace.sweep != trace.warmup + trace.draws * trace.thin:
+        return
+    again = np.asarray(_log_density(chain, state))
+    if not np.allclose(again, trace.log_density[:, -1], rtol=1e-6, atol=1e-6, equal_nan=True):
+        raise ValueError(ANOTHER)
