@@ -13,26 +13,55 @@ States hold many independent particles at once, on an axis that the chain choose
 
 from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 State = Any
 """A NamedTuple of arrays: `n` particles side by side."""
 
 
 @runtime_checkable
-class Chain(Protocol):
-    """A path from q to the posterior of one model at one size. A pytree: data and hyper-parameters are its leaves.
+class Sampler(Protocol):
+    """What one loop (`lvsearch.inference.sampling`) asks of any sampler. A pytree: data and hyper-parameters are its
+    leaves. Every method is pure and may be traced. Log densities are in nats, float64 inside `jax.enable_x64`."""
 
-    Every method is pure and may be traced. Log densities are in nats, float64 inside `jax.enable_x64`.
+    def init(self, key: Key[Array, ""], particles: int) -> State:
+        """`particles` independent draws to begin with; of a `Chain`, from q."""
+        ...
+
+    def step(self, key: Key[Array, ""], state: State, temperature: Float[Array, ""], *, backward: bool) -> State:
+        """One sweep over all latents that leaves π_t as it is; `backward` visits them in the reverse order, so that
+        it is the time reversal of a forward sweep (where the chain is `directed`). A sampler that is no `Chain` knows
+        the posterior alone, t = 1, and one direction."""
+        ...
+
+    def log_density(self, state: State) -> Float[Array, " particle"]:
+        """log p(state, data), for traces."""
+        ...
+
+
+@runtime_checkable
+class Growing(Sampler, Protocol):
+    """A sampler of a process, whose states have places for so many parts, and are made again where that was too few.
+
+    More places change no draw that did not need them.
     """
+
+    def outgrown(self, state: State) -> Bool[Array, ""]:
+        """Whether some sweep since `state` was made or widened needed more places: the state then means nothing."""
+        ...
+
+    def grown(self, state: State) -> tuple["Growing", State]:
+        """The sampler, and a state of it that is not outgrown, with more places."""
+        ...
+
+
+@runtime_checkable
+class Chain(Sampler, Protocol):
+    """A path from q to the posterior of one model at one size."""
 
     @property
     def elements(self) -> int:
         """Latents that one sweep of one particle draws: what a sweep costs, about."""
-        ...
-
-    def init(self, key: Key[Array, ""], particles: int) -> State:
-        """`particles` independent draws from q."""
         ...
 
     @property
@@ -40,17 +69,8 @@ class Chain(Protocol):
         """Whether a backward sweep is another than a forward one."""
         ...
 
-    def step(self, key: Key[Array, ""], state: State, temperature: Float[Array, ""], *, backward: bool) -> State:
-        """One sweep over all latents that leaves π_t as it is; `backward` visits them in the reverse order, so that
-        it is the time reversal of a forward sweep (where the chain is `directed`)."""
-        ...
-
     def log_ratio(self, state: State) -> Float[Array, " particle"]:
         """log p(state, data) − log q(state)."""
-        ...
-
-    def log_density(self, state: State) -> Float[Array, " particle"]:
-        """log p(state, data), for traces."""
         ...
 
     def label_scores(self, state: State) -> Float[Array, "particle component component"] | None:

@@ -13,7 +13,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from lvsearch.inference.chains import Sampler
 from lvsearch.inference.data import Dataset
+from lvsearch.inference.sampling.recording import Recorder
 from lvsearch.models.contract import Model
 
 LogPrior = Float[np.ndarray, " count"] | None
@@ -47,6 +49,18 @@ def occupied_sampler(model: Model, data: Dataset) -> OccupiedSampler:
         f"no sampler of occupied parts is registered for {type(model).__name__}: "
         "register one with lvsearch.inference.processes.occupied_sampler"
     )
+
+
+@singledispatch
+def process_sampler(
+    model: Model, data: Dataset, key: Array, *, chains: int, units: bool
+) -> tuple[Sampler, Recorder] | None:
+    """What the one run loop draws from a process with, and what it records; None for a type that it cannot take yet.
+
+    key: of the starts, which are far apart. units: record what belongs to each unit too. A sampler registers itself
+    with `process_sampler.register(ModelType)`. Raises ValueError for data that the sampler cannot take.
+    """
+    return None
 
 
 def occupied_chains(

@@ -11,6 +11,7 @@ from lvsearch.occupied_posterior import OccupiedPosterior, occupied
 from lvsearch.paired_corpus import PairedCorpus
 from lvsearch.points import Points
 from lvsearch.result import SearchResult
+from lvsearch.sampling import load_trace, sample, save_trace
 from lvsearch.topic_tree import TopicTree
 from lvsearch.tree_fits import FittedTree, fit_tree, mean_field_tree
 from lvsearch.witness import WitnessSearch
@@ -33,10 +34,13 @@ __all__ = [
     "from_function",
     "inference",
     "load",
+    "load_trace",
     "mean_field_tree",
     "models",
     "occupied",
     "resume",
+    "sample",
+    "save_trace",
     "search",
     "sizes",
 ]

@@ -6,6 +6,7 @@ most 30 numbers fails by chance for fewer than 1 of 2,000 keys (doubled for the 
 
 from collections.abc import Callable
 from functools import cache, partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -26,9 +27,10 @@ from lvsearch.inference.mixture_samplers import (
     raftery_lewis,
     slice_sampler,
 )
-from lvsearch.inference.mixture_samplers.blocked import blocked_sweep, truncated_weights
-from lvsearch.inference.mixture_samplers.chain import ChainRows, ChainState, log_partition
+from lvsearch.inference.mixture_samplers.blocked import blocked_sweep, log_stick_occupancy, truncated_weights
+from lvsearch.inference.mixture_samplers.chain import ChainRows, ChainState, log_occupancy, log_partition
 from lvsearch.inference.mixture_samplers.collapsed import collapsed_sweep
+from lvsearch.inference.mixture_samplers.sampler import PartitionStates, partition_sampler
 from lvsearch.inference.mixture_samplers.slices import draw_log_weights, slice_sweep
 from lvsearch.inference.mixtures.packing import pack_increment
 from lvsearch.models.components import DiagonalComponents, KnownCovarianceComponents
@@ -326,11 +328,10 @@ def test_capacity_changes_no_draw(monkeypatch):
     """A chain that had to grow is the chain that had room from the start."""
     data = lv.Points.from_array(np.arange(12.0)[:, None] * 4).dataset()
     model = DPMixture(KnownCovarianceComponents(0.2), GammaPrior(5.0, 1.0))
-    monkeypatch.setattr("lvsearch.inference.mixture_samplers.chain.BLOCK", 5)
     for run in (collapsed_gibbs, slice_sampler):
         chains = []
         for capacity in (2, 64):
-            monkeypatch.setattr("lvsearch.inference.mixture_samplers.chain.FIRST_CAPACITY", capacity)
+            monkeypatch.setattr("lvsearch.inference.mixture_samplers.sampler.FIRST_CAPACITY", capacity)
             chains.append(run(model, data, key=jax.random.key(2), sweeps=12))
         np.testing.assert_array_equal(chains[0].kept, chains[1].kept)
         np.testing.assert_array_equal(chains[0].alpha, chains[1].alpha)
@@ -361,6 +362,30 @@ def test_slice_weights_are_those_of_the_partition():
     expected = [rest * (1 - passed), 3 / (4 + alpha), rest * passed * (1 - passed), 1 / (4 + alpha)]
     z = (weights.mean(0) - expected) / (weights.std(0) / np.sqrt(len(keys)))
     assert np.abs(z).max() < Z_LIMIT
+
+
+def test_the_density_of_labels_on_truncated_sticks_sums_to_one():
+    with jax.enable_x64(True):
+        labels = np.array(list(product(range(3), repeat=4)))
+        counts = jnp.asarray([np.bincount(one, minlength=3) for one in labels], float)
+        log_p = jax.vmap(lambda n: log_stick_occupancy(n, jnp.asarray(1.3)))(counts)
+    assert logsumexp(log_p) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_density_of_a_state_counts_the_prior_of_its_concentration():
+    """Integrated over α it is the joint of rows and partition under that prior."""
+    rows, labels = cases.KNOWN.rows[:4], np.array([0, 1, 0, 2])
+    prior = GammaPrior(2.0, 1.5)
+    log_prior = exact.gamma_process_prior(2.0, 1.5)
+    expected = exact.log_joint_of_partitions(rows, cases.KNOWN.log_marginal, log_prior)[tuple(labels.tolist())]
+    grid = np.exp(np.linspace(-12, 4, 2001))
+    model, data = DPMixture(cases.KNOWN.component, prior), cases.dataset(rows)
+    sampler = partition_sampler(collapsed_sweep, log_occupancy, model, data, labels[None], None)
+    with jax.enable_x64(True):
+        every = jnp.broadcast_to(labels, (len(grid), 4))
+        density = sampler.log_density(PartitionStates(every, jnp.asarray(grid), jnp.zeros(len(grid), bool)))
+    found = np.log(np.trapezoid(np.exp(np.asarray(density) - expected) * grid, np.log(grid)))
+    assert found == pytest.approx(0, abs=1e-4)
 
 
 def test_truncated_weights_are_the_mean_of_the_sticks():

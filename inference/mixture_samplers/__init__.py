@@ -11,10 +11,10 @@ Between sweeps a chain is (labels, α); everything else is drawn afresh given th
 
 from lvsearch.inference.diagnostics import RunLength, autocorrelation, raftery_lewis
 from lvsearch.inference.mixture_samplers.blocked import blocked_gibbs
-from lvsearch.inference.mixture_samplers.chain import MixtureTrace
 from lvsearch.inference.mixture_samplers.collapsed import collapsed_gibbs
 from lvsearch.inference.mixture_samplers.occupied import occupied_components
 from lvsearch.inference.mixture_samplers.slices import slice_sampler
+from lvsearch.inference.mixture_samplers.trace import MixtureTrace
 
 __all__ = [
     "MixtureTrace",

@@ -6,17 +6,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import betaln
 from jaxtyping import Array, Float
 
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.mixture_samplers.chain import (
     ChainRows,
     ChainState,
-    MixtureTrace,
     draw_parameters,
     natural_of_labels,
-    run_chain,
 )
+from lvsearch.inference.mixture_samplers.trace import MixtureTrace, run_chain
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import Beta, BetaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
@@ -34,7 +34,7 @@ def blocked_gibbs(
     if truncation < 1:
         raise ValueError(f"got truncation={truncation}, expected at least 1")
     weights = partial(truncated_weights, truncation=truncation)
-    return run_chain(blocked_sweep, weights, model, data, key, sweeps, keep, start, truncation)
+    return run_chain(blocked_sweep, weights, model, data, key, sweeps, keep, start, truncation, log_stick_occupancy)
 
 
 def blocked_sweep(
@@ -57,6 +57,12 @@ def blocked_sweep(
     logits = rows.packed @ draw_parameters(model, key_parameters, natural).T + log_weights
     labels = jax.random.categorical(key_labels, logits).astype(state.labels.dtype)
     return ChainState(labels, alpha), jnp.asarray(False)
+
+
+def log_stick_occupancy(counts: Float[Array, " place"], alpha: Float[Array, ""]) -> Float[Array, ""]:
+    """log p(labels | α), sticks integrated out: Σ over all but the last of log B(1 + n_k, α + n_>k) − log B(1, α)."""
+    beyond = counts.sum() - jnp.cumsum(counts)
+    return (betaln(1 + counts, alpha + beyond) - betaln(jnp.ones_like(alpha), alpha))[:-1].sum()
 
 
 def truncated_weights(counts: Float[np.ndarray, " place"], alpha: float, truncation: int) -> tuple[np.ndarray, float]:

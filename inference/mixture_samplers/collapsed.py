@@ -15,12 +15,11 @@ from lvsearch.inference.data import Dataset
 from lvsearch.inference.mixture_samplers.chain import (
     ChainRows,
     ChainState,
-    MixtureTrace,
     draw_concentration,
     natural_of_labels,
     process_weights,
-    run_chain,
 )
+from lvsearch.inference.mixture_samplers.trace import MixtureTrace, run_chain
 from lvsearch.models.components import log_normalisers
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.mixture import Mixture

@@ -1,4 +1,4 @@
-"""Occupied components of a Dirichlet-process mixture, by collapsed Gibbs sampling."""
+"""Occupied components, and draws, of a Dirichlet-process mixture, by collapsed Gibbs sampling from starts far apart."""
 
 from functools import partial
 
@@ -7,11 +7,13 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from lvsearch.inference.data import Dataset
-from lvsearch.inference.mixture_samplers.collapsed import collapsed_gibbs
-from lvsearch.inference.mixtures.partitions import log_block_count_prior
+from lvsearch.inference.mixture_samplers.chain import log_occupancy
+from lvsearch.inference.mixture_samplers.collapsed import collapsed_gibbs, collapsed_sweep
+from lvsearch.inference.mixture_samplers.sampler import PartitionRecorder, PartitionSampler, partition_sampler
+from lvsearch.inference.mixtures.partitions import by_appearance, log_block_count_prior
 from lvsearch.inference.mixtures.rows import rows_of
 from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
-from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler
+from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler, process_sampler
 from lvsearch.models.dp_mixture import DPMixture
 
 
@@ -21,11 +23,26 @@ def occupied_components(model: DPMixture, data: Dataset) -> OccupiedSampler:
     return OccupiedSampler(("occupied components",), partial(_chain, model, data), partial(_log_prior, model, data))
 
 
-def _chain(model: DPMixture, data: Dataset, key: Array, number: int, sweeps: int) -> Int[np.ndarray, "sweep name"]:
-    key_start, key_sweeps = jax.random.split(key)
+@process_sampler.register
+def partitions(
+    model: DPMixture, data: Dataset, key: Array, *, chains: int, units: bool
+) -> tuple[PartitionSampler, PartitionRecorder]:
+    """Collapsed Gibbs sampling, its chains side by side, from the same starts."""
+    starts = np.stack([_start(model, data, jax.random.fold_in(key, number), number) for number in range(chains)])
+    sampler = partition_sampler(collapsed_sweep, log_occupancy, model, data, starts, None)
+    return sampler, PartitionRecorder.of(model, data.n_units, units=units)
+
+
+def _start(model: DPMixture, data: Dataset, key: Array, number: int) -> Int[np.ndarray, " row"]:
     units, _ = rows_of(data)
     coordinates = np.asarray(jax.vmap(model.components.coordinates)(units))
-    start = nearest_rows(key_start, coordinates, np.asarray(units.observed), start_groups(number, data.n_units))
+    near = nearest_rows(key, coordinates, np.asarray(units.observed), start_groups(number, data.n_units))
+    return by_appearance(near)
+
+
+def _chain(model: DPMixture, data: Dataset, key: Array, number: int, sweeps: int) -> Int[np.ndarray, "sweep name"]:
+    key_start, key_sweeps = jax.random.split(key)
+    start = _start(model, data, key_start, number)
     return collapsed_gibbs(model, data, key=key_sweeps, sweeps=sweeps, keep=0, start=start).occupied[:, None]
 
 

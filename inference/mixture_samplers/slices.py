@@ -20,12 +20,11 @@ from lvsearch.inference.data import Dataset
 from lvsearch.inference.mixture_samplers.chain import (
     ChainRows,
     ChainState,
-    MixtureTrace,
     draw_concentration,
     natural_of_labels,
     process_weights,
-    run_chain,
 )
+from lvsearch.inference.mixture_samplers.trace import MixtureTrace, run_chain
 from lvsearch.inference.mixtures.packing import pack_statistics
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.mixture import Mixture

@@ -1,0 +1,133 @@
+"""A chain over partitions from beginning to end, and what it visited."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.mixture_samplers.chain import Sweep, chain_rows, log_occupancy, natural_of_labels
+from lvsearch.inference.mixture_samplers.sampler import FIRST_CAPACITY, PartitionRecorder, partition_sampler
+from lvsearch.inference.mixtures.partitions import by_appearance
+from lvsearch.inference.mixtures.predictive import weighted_predictive
+from lvsearch.inference.mixtures.rows import rows_of
+from lvsearch.inference.sampling import run
+from lvsearch.models.dp_mixture import DPMixture
+from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.mixture import Mixture
+
+Weights = Callable[[Float[np.ndarray, " place"], float], tuple[np.ndarray, float]]
+"""(rows per place, α) -> (expected weight of each place, expected mass left over for new components)."""
+
+
+@dataclass(frozen=True)
+class MixtureTrace:
+    """What a chain visited. Arrays have one entry per sweep.
+
+    | field | meaning |
+    |---|---|
+    | `occupied` | components that some row is in |
+    | `largest` | rows in the largest one |
+    | `alpha` | concentration |
+    | `seconds` | of each sweep, averaged over those of one compiled call; the first include compiling |
+    | `kept` | (kept, N) labels after every `keep`-th sweep, by place |
+    | `kept_alpha` | (kept,) |
+    """
+
+    model: DPMixture
+    data: Dataset
+    weights: Weights
+    occupied: Int[np.ndarray, " sweep"]
+    largest: Int[np.ndarray, " sweep"]
+    alpha: Float[np.ndarray, " sweep"]
+    seconds: Float[np.ndarray, " sweep"]
+    kept: Int[np.ndarray, "kept row"]
+    kept_alpha: Float[np.ndarray, " kept"]
+
+    def partitions(self) -> Int[np.ndarray, "kept row"]:
+        """The kept labels, numbered in order of appearance."""
+        return np.stack([by_appearance(labels) for labels in self.kept])
+
+    def predictive_log_density(self, data: Dataset) -> Float[np.ndarray, " rows"]:
+        """log of the average predictive density of each row over the kept partitions (Eq. 5.10, 5.16), nats.
+
+        Raises ValueError where no partition was kept.
+        """
+        if not len(self.kept):
+            raise ValueError("got a chain that kept no partitions, expected some: run it with keep=1")
+        units, _ = rows_of(data)
+        component = self.model.components
+        component.check(units)
+        places = -(-(int(self.kept.max()) + 1) // FIRST_CAPACITY) * FIRST_CAPACITY  # few shapes to compile
+        with jax.enable_x64(True):
+            rows = chain_rows(self.model, self.data)
+            each = []
+            for labels, alpha in zip(self.kept, self.kept_alpha, strict=True):
+                natural, counts = _natural_of_labels(jnp.asarray(labels), rows, capacity=places)
+                weights, left = self.weights(np.asarray(counts), float(alpha))
+                each.append(weighted_predictive(component, natural, weights, left, units))
+        return np.logaddexp.reduce(each, axis=0) - np.log(len(each))
+
+
+def run_chain(
+    sweep: Sweep,
+    weights: Weights,
+    model: Mixture,
+    data: Dataset,
+    key: Array,
+    sweeps: int,
+    keep: int,
+    start: Any,
+    capacity: int | None,
+    log_prior: Callable[[Array, Array], Array] = log_occupancy,
+) -> MixtureTrace:
+    """`sweeps` sweeps from `start` (labels; all rows in one component where None), in float64.
+
+    capacity: a fixed one, for a truncation; None to grow with need.
+    """
+    if not isinstance(model, DPMixture):
+        raise ValueError(f"got a model of type {type(model).__name__}, expected a DPMixture")
+    if sweeps < 1 or keep < 0:
+        raise ValueError(f"got sweeps={sweeps}, keep={keep}; expected at least 1 sweep, and keep ≥ 0 (0 keeps nothing)")
+    labels = by_appearance(np.zeros(data.n_units, int) if start is None else start)
+    if len(labels) != data.n_units:
+        raise ValueError(f"got start with {len(labels)} labels, expected one for each of {data.n_units} rows")
+    if capacity is not None and labels.max() >= capacity:
+        raise ValueError(f"got start with {labels.max() + 1} components, expected at most the truncation {capacity}")
+    sampler = partition_sampler(sweep, log_prior, model, data, labels[None], capacity)
+    seconds, begun = [], perf_counter()
+
+    def done(n: int) -> None:
+        nonlocal begun
+        now = perf_counter()
+        seconds.extend([(now - begun) / n] * n)
+        begun = now
+
+    record = PartitionRecorder.of(model, data.n_units, units=keep > 0)
+    trace = run(sampler, key, chains=1, draws=sweeps, warmup=0, recorder=record, done=done)
+    if trace.draws < sweeps:
+        raise KeyboardInterrupt  # who asked for a whole chain cannot go on with a part of it
+    chosen = slice(keep - 1, None, keep) if keep else slice(0, 0)
+    prior = model.concentration
+    alpha = trace["concentration"][0] if isinstance(prior, GammaPrior) else np.full(sweeps, float(prior))
+    kept = trace["component"][0, chosen] if keep else np.zeros((0, data.n_units), labels.dtype)
+    return MixtureTrace(
+        model,
+        data,
+        weights,
+        trace["occupied"][0],
+        trace["largest"][0],
+        alpha,
+        np.array(seconds),
+        kept,
+        alpha[chosen],
+    )
+
+
+_natural_of_labels = partial(jax.jit, static_argnames=("capacity",))(natural_of_labels)

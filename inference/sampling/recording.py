@@ -1,0 +1,45 @@
+"""What is written down of a state: quantities with a name, a shape, and axes with names."""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array
+
+
+class Quantity(NamedTuple):
+    """One of the numbers, or arrays of numbers, that are recorded of every draw of every chain.
+
+    | field | meaning |
+    |---|---|
+    | `name` | such as "occupied" |
+    | `axes` | names of its own axes, those that follow chain and draw; () for a number |
+    | `shape` | their lengths: what exists, padding left out |
+    | `labelled` | whether it changes when components are renamed, so that neither draws nor chains need agree on it |
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    labelled: bool
+
+
+class Recorder(eqx.Module):
+    """What is recorded of the states of one type of chain. A pytree, its `quantities` static."""
+
+    quantities: eqx.AbstractVar[tuple[Quantity, ...]]
+
+    @abstractmethod
+    def values(self, chain: Any, state: Any) -> tuple[Array, ...]:
+        """An array for each quantity of the states of `chain`, particles first, each axis at least as long as the
+        quantity's: what is beyond is cut off."""
+
+
+class Nothing(Recorder):
+    """Records no more than the loop itself does, the log density."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True, default=())
+
+    def values(self, chain: Any, state: Any) -> tuple[Array, ...]:
+        """()"""
+        return ()

@@ -1,0 +1,195 @@
+"""The one run loop: any `Sampler`, chains side by side, stopped and gone on with at any sweep.
+
+Sweeps are numbered from 1, those of the warm-up among them, and the key of each is folded with its number. So draws do
+not depend on where a run was cut: a continued run has the bits of one that was never stopped. They do depend on how
+many chains stand side by side. A draw is recorded after every `thin`-th sweep that follows the warm-up.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from lvsearch.inference.chains import Growing, Sampler, State
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.sampling.recording import Nothing, Recorder
+from lvsearch.inference.sampling.trace import Trace
+
+BLOCK = 64
+"""Sweeps of one compiled call, at most; fewer where sweeps are slow, so that a run can be watched and stopped."""
+SHORTEST, LONGEST = 0.2, 1.0
+"""Seconds of a call below which the next does twice as many sweeps, and above which half as many."""
+
+
+class _Position(NamedTuple):
+    """Where the chains stand, replaced as a whole: an interruption finds the old one or the new one."""
+
+    state: State
+    sweep: int
+
+
+def run(
+    chain: Sampler,
+    key: Key[Array, ""],
+    *,
+    chains: int,
+    draws: int,
+    warmup: int,
+    thin: int = 1,
+    recorder: Recorder | None = None,
+    after: Trace | None = None,
+    done: Callable[[int], object] = lambda sweeps: None,
+) -> Trace:
+    """`draws` draws of each of `chains` chains from the posterior, begun at independent draws of the chain's q.
+
+    warmup: sweeps before the first draw's. thin: sweeps from one draw to the next. recorder: what to write down beside
+    log p(state, data); nothing where None. after: a trace of the same chain, key, chains, warmup and thin, gone on with
+    until there are `draws` draws, its own among them. done: called with a number of sweeps after they were made. Sweeps
+    for which a `Growing` sampler had too few places are made again with more.
+
+    In float64. An interruption by the keyboard ends the run early and keeps what was drawn. Raises ValueError for
+    counts that are too small and for an `after` of another run.
+    """
+    if chains < 1 or draws < 1 or thin < 1 or warmup < 0:
+        raise ValueError(
+            f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 of the first three "
+            "and a warm-up of at least 0 sweeps"
+        )
+    record = Nothing() if recorder is None else recorder
+    key_init, key_sweeps = jax.random.split(key)
+    last, length = warmup + draws * thin, 1
+    with jax.enable_x64(True):
+        fresh = jax.eval_shape(partial(_init, chains=chains), chain, key_init)
+        if after is None:
+            position = _Position(jax.tree.map(np.asarray, _init(chain, key_init, chains=chains)), 0)
+            empty = jax.eval_shape(_observed, chain, record, fresh)
+            parts = [tuple(np.zeros((0, *one.shape), one.dtype) for one in empty)]
+        else:
+            _check_same_run(after, fresh, record, key, warmup, thin, last)
+            position = _Position(jax.tree.unflatten(jax.tree.structure(fresh), after.state), after.sweep)
+            while isinstance(chain, Growing) and bool(chain.outgrown(position.state)):
+                chain, before = chain.grown(position.state)
+                position = position._replace(state=before)
+            _check_same_density(after, chain, position.state)
+            parts = [tuple(np.moveaxis(values, 1, 0) for values in (after.log_density, *after.values))]
+        try:
+            while position.sweep < last:
+                begun, n = perf_counter(), min(length, last - position.sweep)
+                state, seen = _advance(chain, record, key_sweeps, position.state, position.sweep, n, warmup, thin)
+                jax.block_until_ready(state)
+                if isinstance(chain, Growing) and bool(chain.outgrown(state)):
+                    chain, before = chain.grown(position.state)
+                    position = position._replace(state=before)
+                    continue
+                more = _taken(position.sweep + n, warmup, thin) - _taken(position.sweep, warmup, thin)
+                parts.append(tuple(np.asarray(values)[:more] for values in seen))
+                position = _Position(state, position.sweep + n)
+                length = _next_length(length, perf_counter() - begun)
+                done(n)
+        except KeyboardInterrupt:
+            pass
+        kept = _taken(position.sweep, warmup, thin)  # a part whose sweeps an interruption made void is left out
+        log_density, *values = (np.moveaxis(np.concatenate(each)[:kept], 0, 1) for each in zip(*parts, strict=True))
+        return Trace(
+            quantities=record.quantities,
+            values=tuple(values),
+            log_density=log_density,
+            state=tuple(np.asarray(leaf) for leaf in jax.tree.leaves(position.state)),
+            key=np.asarray(jax.random.key_data(key)),
+            sweep=position.sweep,
+            warmup=warmup,
+            thin=thin,
+            asked=draws,
+        )
+
+
+def _next_length(length: int, seconds: float) -> int:
+    """Sweeps of the next call, `length` having taken so many seconds."""
+    if seconds < SHORTEST:
+        return min(2 * length, BLOCK)
+    return -(-length // 2) if seconds > LONGEST else length
+
+
+def _taken(sweep: Any, warmup: Any, thin: Any) -> Any:
+    """Draws recorded in the first `sweep` sweeps."""
+    return (sweep - warmup) // thin * (sweep >= warmup)
+
+
+def _observed(chain: Sampler, record: Recorder, state: State) -> tuple[Array, ...]:
+    """log p(state, data) and what is recorded, particles first, padding cut off."""
+    pairs = zip(record.values(chain, state), record.quantities, strict=True)
+    cut = (values[(slice(None), *map(slice, quantity.shape))] for values, quantity in pairs)
+    return (chain.log_density(state).astype(jnp.float64), *cut)
+
+
+@partial(jax.jit, static_argnames=("chains",))
+@counted
+def _init(chain: Sampler, key: Array, *, chains: int) -> State:
+    return chain.init(key, chains)
+
+
+@jax.jit
+@counted
+def _advance(
+    chain: Sampler, record: Recorder, key: Array, state: State, sweep: Any, n: Any, warmup: Any, thin: Any
+) -> tuple[State, tuple[Array, ...]]:
+    """`n` sweeps after the first `sweep`, and what was recorded of them, draws first; what follows means nothing."""
+    one_row = jax.eval_shape(partial(_observed, chain, record), state)
+    rows = tuple(jnp.zeros((BLOCK + 1, *row.shape), row.dtype) for row in one_row)  # the last one for no draw
+
+    def one(index: Array, carry: tuple[State, tuple[Array, ...]]) -> tuple[State, tuple[Array, ...]]:
+        state, rows = carry
+        number = sweep + index + 1
+        state = chain.step(jax.random.fold_in(key, number), state, jnp.ones(()), backward=False)
+        before = _taken(number - 1, warmup, thin)
+        due = _taken(number, warmup, thin) > before
+        place = jnp.where(due, before - _taken(sweep, warmup, thin), BLOCK)
+        row = jax.lax.cond(
+            due,
+            partial(_observed, chain, record),
+            lambda _: tuple(jnp.zeros(row.shape, row.dtype) for row in one_row),
+            state,
+        )
+        return state, tuple(old.at[place].set(new) for old, new in zip(rows, row, strict=True))
+
+    return jax.lax.fori_loop(0, n, one, (state, rows))
+
+
+_log_density = jax.jit(lambda chain, state: chain.log_density(state))
+
+
+ANOTHER = (
+    "got a trace to go on with that is of another run; expected one of the same model, data, size, seed, number of "
+    "chains and recorded quantities"
+)
+
+
+def _check_same_run(
+    trace: Trace, fresh: State, record: Recorder, key: Array, warmup: int, thin: int, last: int
+) -> None:
+    """ValueError for a trace of another key, schedule, number of chains or shape."""
+    if (trace.warmup, trace.thin) != (warmup, thin) or trace.sweep > last:
+        raise ValueError(
+            f"got a trace of warmup={trace.warmup}, thin={trace.thin} and {trace.draws} draws to go on with, and "
+            f"warmup={warmup}, thin={thin} and {(last - warmup) // thin} draws in all; expected the same warm-up and "
+            "thinning, and no fewer draws"
+        )
+    shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(fresh)]
+    same_key = np.array_equal(trace.key, jax.random.key_data(key))
+    same_shapes = shapes == [(leaf.shape, leaf.dtype) for leaf in trace.state]
+    if not (same_key and same_shapes and trace.quantities == record.quantities):
+        raise ValueError(ANOTHER)
+
+
+def _check_same_density(trace: Trace, chain: Sampler, state: State) -> None:
+    """ValueError where the last draw has another density here than it had: the model or the data are others."""
+    if not trace.draws or trace.sweep != trace.warmup + trace.draws * trace.thin:
+        return
+    again = np.asarray(_log_density(chain, state))
+    if not np.allclose(again, trace.log_density[:, -1], rtol=1e-6, atol=1e-6, equal_nan=True):
+        raise ValueError(ANOTHER)

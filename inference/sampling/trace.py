@@ -1,0 +1,206 @@
+"""What chains visited: the one trace of all samplers, and whether it can be believed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Float64
+
+from lvsearch.inference.diagnostics import bulk_effective_sample_size, mean_effective_sample_size, rhat
+from lvsearch.inference.sampling.recording import Quantity
+
+LOG_DENSITY = "log_density"
+MOST_RHAT, FEWEST_EFFECTIVE = 1.05, 100
+"""R̂ above which, and effective draws of all chains below which, chains have not given an answer."""
+FEWEST_DRAWS = 4
+"""Of a chain, below which it cannot be cut into halves that vary."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Trace:
+    """Draws of several chains, and where these stand.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `quantities` | | what was recorded, in the order of `values` |
+    | `values` | (chain, draw, …) each | of each quantity; `trace["name"]` finds one by its name |
+    | `log_density` | (chain, draw) | log p(state, data), nats; where parameters are integrated out, so here too |
+    | `state` | | leaves of the chains' states after the last sweep |
+    | `key` | | data of the random key that all was drawn with |
+    | `sweep` | | sweeps made of each chain, those of the warm-up among them |
+    | `warmup`, `thin` | | sweeps before the first draw's; from one draw to the next |
+    | `asked` | | draws of each chain that were asked for: more than there are where a run was interrupted |
+    """
+
+    quantities: tuple[Quantity, ...]
+    values: tuple[np.ndarray, ...]
+    log_density: Float64[np.ndarray, "chain draw"]
+    state: tuple[np.ndarray, ...]
+    key: np.ndarray
+    sweep: int
+    warmup: int
+    thin: int
+    asked: int
+
+    @property
+    def chains(self) -> int:
+        """How many chains."""
+        return self.log_density.shape[0]
+
+    @property
+    def draws(self) -> int:
+        """Draws of each chain."""
+        return self.log_density.shape[1]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of what was recorded, beside the log density."""
+        return tuple(quantity.name for quantity in self.quantities)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """(chain, draw, …) values of one quantity. Raises KeyError, with the names that there are, for another."""
+        if name == LOG_DENSITY:
+            return self.log_density
+        if name not in self.names:
+            raise KeyError(f"got {name!r}, expected one of {', '.join((LOG_DENSITY, *self.names))}")
+        return self.values[self.names.index(name)]
+
+    def diagnostics(self) -> pd.DataFrame:
+        """Whether the chains agree and what their draws are worth: a row for the log density and one per quantity.
+
+        | column | meaning |
+        |---|---|
+        | `mean`, `standard_error` | of a single number: the average of all draws and its Monte Carlo error |
+        | `rhat` | rank-normalised split R̂, the largest of its elements (Vehtari et al. 2021) |
+        | `effective_sample_size` | bulk effective draws of all chains together, the fewest of its elements |
+        | `note` | why numbers are missing, or not to be believed; "" where nothing is wrong |
+
+        NaN stands for what is not known: of a quantity that never changed, of one that changes when components are
+        renamed (chains that agree may still name them differently, and draws of one chain too), and of fewer than 4
+        draws.
+        """
+        rows = [_diagnosed(self.log_density, labelled=False)]
+        rows += [_diagnosed(v, labelled=q.labelled) for q, v in zip(self.quantities, self.values, strict=True)]
+        columns = ["mean", "standard_error", "rhat", "effective_sample_size", "note"]
+        return pd.DataFrame(rows, columns=columns, index=pd.Index((LOG_DENSITY, *self.names), name="quantity"))
+
+    @property
+    def agree(self) -> bool:
+        """Whether the log density says that the chains agree and have moved often enough, and no other number that is
+        known denies it."""
+        table = self.diagnostics()
+        rhats, effective = table["rhat"].to_numpy(), table["effective_sample_size"].to_numpy()
+        known = not np.isnan(effective[0])  # of the log density, which is the first row
+        return bool(known and not np.any((rhats > MOST_RHAT) | (effective < FEWEST_EFFECTIVE)))
+
+    def describe(self) -> str:
+        """A sentence or two: how many draws, whether the chains agree, and if not, why nothing is to be read off."""
+        made = f"{self.draws} draws of each of {self.chains} chain{'s' if self.chains > 1 else ''}"
+        if self.draws < self.asked:
+            made += f", of {self.asked} that were asked for"
+        if not self.draws:
+            return f"{made}: stopped after {self.sweep} sweeps, nothing is known yet."
+        table = self.diagnostics()
+        notes = dict(zip(table.index, table["note"].tolist(), strict=True))
+        if notes[LOG_DENSITY]:
+            return f"{made}: not an answer yet. The log density: {notes[LOG_DENSITY]}."
+        worst = f"R-hat {table['rhat'].max():.3f}, {table['effective_sample_size'].min():.0f} effective draws"
+        verdict = (
+            f"{'The chains agree' if self.chains > 1 else 'Its two halves agree'} ({worst})."
+            if self.agree
+            else f"Not an answer yet ({worst}; expected at most {MOST_RHAT} and at least {FEWEST_EFFECTIVE}): ask for "
+            "more draws."
+        )
+        alone = " One chain knows nothing of what it did not reach: ask for several." if self.chains == 1 else ""
+        noted = [f"\n  {q.name}: {notes[q.name]}" for q in self.quantities if notes[q.name] and not q.labelled]
+        return f"{made}. {verdict}{alone}{''.join(noted)}"
+
+    def __repr__(self) -> str:
+        recorded = ", ".join(f"{q.name} ({', '.join(('chain', 'draw', *q.axes))})" for q in self.quantities)
+        pace = "one draw a sweep" if self.thin == 1 else f"one draw in {self.thin} sweeps"
+        return f"{self.describe()}\n  {recorded or 'the log density alone'}; {pace} after {self.warmup} of warm-up"
+
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ has them: a `DataTree` with groups `posterior` and `sample_stats` (`lp`: the log density).
+
+        Raises ImportError where ArviZ (1.0 or newer) is not installed.
+        """
+        try:
+            import arviz  # pyright: ignore[reportMissingImports] — an extra
+        except ImportError as error:
+            raise ImportError("to_arviz needs ArviZ, which is not installed: pip install 'lvsearch[arviz]'") from error
+        posterior = dict(zip(self.names, self.values, strict=True))
+        # a dimension and a variable of one name cannot stand in one data set
+        dims = {q.name: [f"{axis}_index" if axis in posterior else axis for axis in q.axes] for q in self.quantities}
+        return arviz.from_dict({"posterior": posterior, "sample_stats": {"lp": self.log_density}}, dims=dims)
+
+    def to_storage(self) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+        """Everything: settings for JSON, and arrays in groups."""
+        settings = {
+            "quantities": [[q.name, list(q.axes), list(q.shape), q.labelled] for q in self.quantities],
+            **{name: getattr(self, name) for name in ("sweep", "warmup", "thin", "asked")},
+        }
+        arrays = {
+            "draws": {LOG_DENSITY: self.log_density, **_numbered(self.values)},
+            "position": {"key": self.key, **_numbered(self.state)},
+        }
+        return settings, arrays
+
+    @classmethod
+    def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]]) -> "Trace":
+        """The inverse of `to_storage`. Raises KeyError for what is missing, ValueError for shapes that do not fit."""
+        quantities = tuple(
+            Quantity(name, tuple(axes), tuple(shape), labelled)
+            for name, axes, shape, labelled in settings["quantities"]
+        )
+        draws, position = arrays["draws"], arrays["position"]
+        values = tuple(draws[str(i)] for i in range(len(quantities)))
+        found = draws[LOG_DENSITY].shape
+        if any(v.shape != (*found, *q.shape) for q, v in zip(quantities, values, strict=True)):
+            raise ValueError("got draws whose shapes are not those of their quantities; restore the folder from a copy")
+        return cls(
+            quantities,
+            values,
+            draws[LOG_DENSITY],
+            tuple(position[str(i)] for i in range(len(position) - 1)),
+            position["key"],
+            settings["sweep"],
+            settings["warmup"],
+            settings["thin"],
+            settings["asked"],
+        )
+
+
+def _numbered(arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+    return {str(place): array for place, array in enumerate(arrays)}
+
+
+def _diagnosed(
+    draws: Float[np.ndarray, "chain draw ..."] | Any, *, labelled: bool
+) -> tuple[float, float, float, float, str]:
+    """A row of `Trace.diagnostics`."""
+    nan, (chains, n_draws) = float("nan"), draws.shape[:2]
+    elements = np.asarray(draws, np.float64).reshape(chains, n_draws, int(np.prod(draws.shape[2:])))
+    single = draws.ndim == 2
+    mean = float(elements.mean()) if single and n_draws else nan
+    if labelled:
+        return mean, nan, nan, nan, "changes with the names of components: neither chains nor draws need agree on it"
+    if n_draws < FEWEST_DRAWS:
+        return mean, nan, nan, nan, f"fewer than {FEWEST_DRAWS} draws of a chain"
+    if not np.all(np.isfinite(elements)):
+        return mean, nan, nan, nan, "not a number, or not finite, somewhere"
+    if not elements.shape[2]:
+        return mean, nan, nan, nan, "has no elements"
+    still = np.ptp(elements, axis=1) == 0  # (chain, element)
+    moving = elements[:, :, np.ptp(elements, axis=(0, 1)) > 0]  # elements with more than one value
+    if not moving.shape[2]:
+        return mean, nan, nan, nan, "never moved: nothing is known of how fast the chains move"
+    worst = max(rhat(moving[..., i]) for i in range(moving.shape[2]))
+    stuck = int(still.all(1).sum())
+    if stuck:  # that chains disagree can be seen then, that they agree cannot
+        return mean, nan, worst if worst > MOST_RHAT else nan, nan, f"{stuck} of {chains} chains never moved"
+    fewest = min(bulk_effective_sample_size(moving[..., i]) for i in range(moving.shape[2]))
+    error = float(elements.std() / np.sqrt(mean_effective_sample_size(elements[..., 0]))) if single else nan
+    return mean, error, worst, fewest, "some elements never moved" if still.all(0).any() else ""
