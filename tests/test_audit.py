@@ -155,7 +155,10 @@ def test_both_ends_are_those_of_the_exact_evidence(monkeypatch: pytest.MonkeyPat
     chain = evidence_chain(MODEL, simulated.data, (2,), estimate)
     assert (chain.log_q is not None) == from_fit
     ends = anneal_simulated(chain, jax.random.key(1), simulated, Effort(48, 2, 16))
-    bracket, exact = Bracket(*map(tuple, ends), 48, 16), exact_topics(simulated)
+    bracket, exact = (
+        Bracket(tuple(ends.forward), tuple(ends.backward), 48, 16, ends.anchor_error),
+        exact_topics(simulated),
+    )
     assert bracket.lower == pytest.approx(exact, abs=0.2)
     assert exact - 0.1 < bracket.upper < exact + (math.log(2) if from_fit else 0.0) + 0.1
 

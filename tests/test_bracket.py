@@ -45,7 +45,8 @@ def test_pooled_weighs_by_precision_and_never_gets_worse():
 def test_one_mode_is_doubted_more_and_its_own_error_is_added():
     plain = Bracket((-10.0,) * 4, (-6.0,) * 4, 24, 16)
     anchored = Bracket((-10.0,) * 4, (-6.0,) * 4, 24, 16, anchor_error=0.5)
-    assert anchored.standard_error == pytest.approx(math.hypot(ANCHORED_SHARE * 4.0, 0.5)) > plain.standard_error
+    assert plain.standard_error < anchored.standard_error
+    assert anchored.standard_error == pytest.approx(math.hypot(ANCHORED_SHARE * 4.0, 0.5))
 
 
 def test_an_upper_end_below_another_s_lower_end_counts_for_nothing():

@@ -90,11 +90,11 @@ def pace(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
 
 
 def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) -> tuple[TwoSided, ...]:
-    """Forward and backward paths; where their ends are far apart, a second pair on the path that begins with where the
-    first one ended."""
+    """Forward and backward paths; where those from a prior end far apart, a second pair on the path that begins with
+    where the first one ended."""
     key_first, key_anchors, key_second = jax.random.split(key, 3)
     first, states = both_ways(chain, key_first, work, profile)
-    if np.mean(first.backward) - np.mean(first.forward) <= FAR:
+    if first.anchor_error is not None or np.mean(first.backward) - np.mean(first.forward) <= FAR:
         return (first,)
     key_anchor, key_pilot = jax.random.split(key_anchors)
     anchor = anchored_chain(chain, key_anchor, states)

@@ -8,10 +8,12 @@ and the tempered conditional of π_t ∝ q^(1−t) p^t is
 
     (n_dk + α_k) · [(n_kw + η) / (n_k + Vη)]^t                  q = p(z | α):              log p/q = log p(w | z, η)
     (n_dk + α_k) · φ_kw^(1−t) · [(n_kw + η) / (n_k + Vη)]^t     q = p(z | w, φ, α):   − Σ log φ_zw + log p(w | φ, α)
+    q_i(k)^(1−t) · [(n_dk + α_k) (n_kw + η) / (n_k + Vη)]^t     q = Π_i q_i(z_i):     + log p(z | α) − Σ log q_i(z_i)
 
-From the prior the path is symmetric in the topics and knows nothing. From given topics φ (of a fit, or of where another
-path ended) it is short: documents are independent under q, whose evidence log p(w | φ, α) is a sum of theirs, and all
-that is left to do is to let the topics go. But it begins with one labelling (`relabelling`), in one mode.
+From the prior the path is symmetric in the topics and knows nothing. From given topics φ (of where another path ended)
+it is the shortest: documents are independent under q, whose evidence log p(w | φ, α) is a sum of theirs, and all that
+is left to do is to let the topics go. From a fit's responsibilities q_i all tokens are free at first, so that a poor
+fit is mended on the way. Both begin with one labelling (`relabelling`).
 
 Tokens are visited one after another, each seeing what all before it have become; particles stand side by side on the
 last axis, so that one step is a vector operation over (topic, particle), and documents and words pick whole rows.
@@ -29,10 +31,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from lvsearch.inference.chains import Chain
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.documents import counts_of
-from lvsearch.inference.estimator import Estimate, capacity_of
+from lvsearch.inference.estimator import Estimate, capacity_of, describe_units
 from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, evidence_chain, path_needs_fit
 from lvsearch.inference.evidence.independent_documents import log_independent
 from lvsearch.inference.topic_estimator import point_topics
@@ -80,9 +81,10 @@ class CollapsedTopics(eqx.Module):
     | `log_gamma_topic` | (count,) | log Γ(Vη) − log Γ(Vη + n) |
     | `log_gamma_document` | (topic, count) | log Γ(α_k + n) − log Γ(α_k) |
     | `log_proportions` | () | Σ_d log Γ(A) − log Γ(A + N_d), A = Σ_k α_k |
-    | `log_topics` | (word, topic) or None | log φ_kw of the topics that the path begins with; None: the prior |
-    | `log_start` | () | log p(w | φ, α), nats; 0 for the prior |
-    | `sharpness` | () | f = (Π φ_zw)^sharpness in `label_scores` |
+    | `log_q` | (token, topic) or None | log φ_kw of its word, or log q_i(k); 0 at padding; None: q is the prior |
+    | `log_start` | () | log p(w | φ, α), nats; 0 for the prior and for responsibilities |
+    | `sharpness` | () | f = (Π_i exp log_q)^sharpness in `label_scores` |
+    | `independent` | | q is Π_i q_i(z_i): no document's tokens depend on each other |
     """
 
     document: Int[np.ndarray, " token"]
@@ -94,22 +96,23 @@ class CollapsedTopics(eqx.Module):
     log_gamma_topic: Float[np.ndarray, " total"]
     log_gamma_document: Float[np.ndarray, "topic length"]
     log_proportions: np.ndarray
-    log_topics: Float[np.ndarray, "word topic"] | None
+    log_q: Float[np.ndarray, "token topic"] | None
     log_start: np.ndarray
     sharpness: np.ndarray
     n_documents: int = eqx.field(static=True)
     n_words: int = eqx.field(static=True)
+    independent: bool = eqx.field(static=True)
 
     @property
     def elements(self) -> int:
         return len(self.word)
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:
-        """From given topics: token after token, then `SETTLING` sweeps, each document for itself."""
+        """Token after token; under given topics `SETTLING` sweeps follow, each document for itself."""
         key_first, key_sweeps = jax.random.split(key)
         start = jnp.zeros(())
         state = self._swept(key_first, self._empty(particles), start, False)
-        if self.log_topics is None:
+        if self.log_q is None or self.independent:
             return state
         return jax.lax.fori_loop(
             0, SETTLING, lambda i, s: self._swept(jax.random.fold_in(key_sweeps, i), s, start, False), state
@@ -127,24 +130,30 @@ class CollapsedTopics(eqx.Module):
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
         log_words = self._log_words(state)
-        if self.log_topics is None:
+        if self.log_q is None:
             return log_words
-        log_topics = jnp.asarray(self.log_topics, log_words.dtype)
-        given = (state.word_topic.astype(log_words.dtype) * log_topics[:, :, None]).sum((0, 1))
-        return log_words - given + jnp.asarray(self.log_start, log_words.dtype)
+        chosen = jnp.take_along_axis(jnp.asarray(self.log_q), jnp.maximum(state.assignment, 0), axis=1)
+        log_q = jnp.where(self._real[:, None], chosen, 0.0).astype(log_words.dtype).sum(0)
+        ratio = log_words - log_q + jnp.asarray(self.log_start, log_words.dtype)
+        return ratio + self._log_documents(state) if self.independent else ratio
 
     def log_density(self, state: TopicState) -> Float[Array, " particle"]:
         """log p(w, z | α, η)."""
         return self._log_words(state) + self._log_documents(state)
 
     def label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"] | None:
-        """S[k, l] = sharpness · Σ over the tokens in topic l of log φ_kw."""
-        if self.log_topics is None:
+        """S[k, l] = sharpness · Σ over the tokens in topic l of log_q's k-th."""
+        if self.log_q is None:
             return None
-        log_topics = jnp.asarray(self.log_topics, jnp.float32)
-        scores = self.sharpness * jnp.einsum("wk,wlp->pkl", log_topics, state.word_topic)
+        topics = jnp.arange(len(self.alpha))
+
+        def one(assignment: Array) -> Array:
+            chosen = (assignment[:, None] == topics).astype(jnp.float32)
+            return jnp.einsum("ik,il->kl", jnp.asarray(self.log_q, jnp.float32), chosen)
+
+        scores = self.sharpness * jax.lax.map(one, state.assignment.T)
         both = self._exists[:, None] & self._exists
-        return jnp.where(both, scores, jnp.where(jnp.eye(len(self.alpha), dtype=bool), 0.0, -jnp.inf))
+        return jnp.where(both, scores, jnp.where(jnp.eye(len(topics), dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: TopicState, order: Int[Array, "particle topic"]) -> TopicState:
         named = jnp.take_along_axis(order.T, jnp.maximum(state.assignment, 0), axis=0)
@@ -201,7 +210,7 @@ class CollapsedTopics(eqx.Module):
         below = jnp.tril(jnp.ones((n_topics, n_topics), jnp.float32))
         document, word = jnp.maximum(jnp.asarray(self.document), 0), jnp.maximum(jnp.asarray(self.word), 0)
         uniforms = jax.random.uniform(key, (n_tokens, particles), jnp.float32)
-        given = None if self.log_topics is None else jnp.exp((1 - t) * jnp.asarray(self.log_topics, jnp.float32))
+        given = None if self.log_q is None else jnp.exp((1 - t) * jnp.asarray(self.log_q, jnp.float32))
 
         def one_token(position: Array, carry: TopicState) -> TopicState:
             assignment, document_topic, word_topic, topic_total = carry
@@ -210,9 +219,12 @@ class CollapsedTopics(eqx.Module):
             here = topic == assignment[i]  # nowhere at padding and where tokens are added
             own = here.astype(jnp.float32)
             in_document, of_word, total = document_topic[d] - own, word_topic[w] - own, topic_total - own
-            weight = (in_document + alpha) * jnp.exp(t * jnp.log((of_word + eta) / (total + total_eta)))
+            weight = jnp.where(alpha > 0, in_document + alpha, 0.0)
+            if self.independent:
+                weight = jnp.where(alpha > 0, jnp.exp(t * jnp.log(jnp.where(alpha > 0, weight, 1.0))), 0.0)
+            weight = weight * jnp.exp(t * jnp.log((of_word + eta) / (total + total_eta)))
             if given is not None:
-                weight = weight * given[w][:, None]
+                weight = weight * given[i][:, None]
             ends = jnp.matmul(below, weight, precision=jax.lax.Precision.HIGHEST)
             new = (ends[:-1] <= uniforms[i] * ends[-1]).sum(0).astype(jnp.int32)
             new = jnp.where(self._real[i], new, -1)
@@ -265,12 +277,15 @@ def collapsed_topics(
     alpha: Float[np.ndarray, " topic"],
     eta: float,
     capacity: int,
-    topics: Float[np.ndarray, "topic word"] | None = None,
+    log_q: Float[np.ndarray, "pair topic"] | None = None,
+    *,
+    independent: bool = False,
 ) -> CollapsedTopics:
     """The chain of a corpus. counts: (D, V), whole numbers. alpha: (K,).
 
-    topics: (K, V), positive, that the path begins with (densities are then relative to theirs: see `from_topics`);
-    None: q is the prior. ValueError for counts that are not whole.
+    log_q: for each stored count, in the order of `counts.data`: where `independent`, log q(z = k), rows normalised;
+    otherwise log φ_kw of its word (the chain then knows its evidence only up to φ's: see `from_topics`). None: q is the
+    prior. ValueError for counts that are not whole.
     """
     if np.any(counts.data % 1):
         raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
@@ -285,10 +300,10 @@ def collapsed_topics(
     safe = np.where(padded_alpha > 0, padded_alpha, 1.0)[:, None]
     in_document = np.arange(padded(int(lengths.max(initial=0)) + 1))
     total = float(np.sum(alpha))
-    log_topics = None
-    if topics is not None:
-        log_topics = np.zeros((padded(n_words), capacity))
-        log_topics[:n_words, :n_topics] = np.log(topics).T
+    log_tokens = None
+    if log_q is not None:
+        log_tokens = np.zeros((len(pair) + width, capacity), np.float32)
+        log_tokens[: len(pair), :n_topics] = log_q[pair]
     return CollapsedTopics(
         np.pad(document, (0, width), constant_values=-1).astype(np.int32),
         np.pad(counts.indices[pair], (0, width), constant_values=-1).astype(np.int32),
@@ -299,16 +314,17 @@ def collapsed_topics(
         gammaln(n_words * eta) - gammaln(n_words * eta + np.arange(padded(len(pair) + 1))),
         np.where(padded_alpha[:, None] > 0, gammaln(safe + in_document) - gammaln(safe), 0.0),
         np.asarray((gammaln(total) - gammaln(total + lengths)).sum()),
-        log_topics,
+        log_tokens,
         np.zeros(()),
         np.asarray(min(1.0, 10.0 * n_topics / max(len(pair), 1))),
         padded(counts.shape[0]),
         padded(n_words),
+        independent,
     )
 
 
 @evidence_chain.register
-def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
+def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics:
     """From the prior where that is affordable or nothing was fitted; from the fit's responsibilities otherwise."""
     counts, (n_topics,), (capacity,) = counts_of(data), size, capacity_of(size)
     total, eta = np.asarray(model.concentration, np.float64), model.topic_concentration
@@ -317,9 +333,11 @@ def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | Non
         raise ValueError("got an LDA whose topics are point estimates; expected topic_concentration, to integrate out")
     if estimate is None or counts.sum() <= MOST_FROM_PRIOR:
         return collapsed_topics(counts, alpha, float(eta), capacity)
-    topics = np.maximum(point_topics(estimate), TINY)
-    topics /= topics.sum(1, keepdims=True)
-    return from_topics(counts, alpha, float(eta), capacity, topics, jax.random.key(0)).chain
+    proportions = describe_units(estimate.model, estimate, data).representation
+    document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    shares = np.maximum(proportions[document] * point_topics(estimate)[:, counts.indices].T, TINY)
+    log_q = np.log(shares / shares.sum(1, keepdims=True))
+    return collapsed_topics(counts, alpha, float(eta), capacity, log_q, independent=True)
 
 
 @path_needs_fit.register
@@ -353,19 +371,23 @@ def from_topics(
     topics: Float[np.ndarray, "topic word"],
     key: Key[Array, ""],
 ) -> Anchor:
-    """The chain that begins with given topics; for the other arguments see `collapsed_topics`. key: for the evidence
-    under these topics, which is estimated."""
+    """The chain that begins with given topics, all positive; for the other arguments see `collapsed_topics`.
+
+    key: for the evidence under these topics, which is estimated.
+    """
     key_draws, key_samples = jax.random.split(key)
-    chain = collapsed_topics(counts, alpha, eta, capacity, topics)
+    log_topics = np.zeros((padded(counts.shape[1]), capacity))
+    log_topics[: counts.shape[1], : len(alpha)] = np.log(topics).T
+    chain = collapsed_topics(counts, alpha, eta, capacity, log_topics[counts.indices, : len(alpha)])
     particles, samples = START if counts.sum() <= MOST_FROM_PRIOR else SMALL_START
     with jax.enable_x64(True):
         state = _init(chain, key_draws, particles=particles)
         words = chain.words_of_documents()
         each, squared_errors = log_independent(
-            key_samples, words, state.document_topic, chain.alpha, chain.log_topics, samples=samples
+            key_samples, words, state.document_topic, chain.alpha, log_topics, samples=samples
         )
-        log_start, error = np.asarray(each, np.float64).sum(), float(np.sqrt(np.asarray(squared_errors).sum()))
-        return Anchor(eqx.tree_at(lambda c: c.log_start, chain, log_start), error)
+        log_start, error = np.sum(each), float(np.sqrt(np.sum(squared_errors)))
+        return Anchor(eqx.tree_at(lambda c: c.log_start, chain, np.asarray(log_start, np.float64)), error)
 
 
 def padded(length: int) -> int:
