@@ -55,7 +55,8 @@ def main() -> None:
         known = f", known {KNOWN_EVIDENCE[size]}" if size in KNOWN_EVIDENCE else ""
         seconds = time.perf_counter() - began
         print(f"{size}: {bracket.estimate:.2f} ± {bracket.standard_error:.2f}{known} ({seconds:.0f} s)", flush=True)
-    beyond = estimates[-1] + np.arange(1, MOST - arguments.largest + 1) * (estimates[-1] - estimates[-2])
+    fall = min(0.0, estimates[-1] - estimates[-2])
+    beyond = estimates[-1] + np.arange(1, MOST - arguments.largest + 1) * fall
     weights = np.exp(np.array([*estimates, *beyond]) - np.max(estimates))
     probability = weights / weights.sum()
     table = pd.DataFrame({"annealed": [probability[k - 1] for k in KNOWN], "known": KNOWN.values()}, index=list(KNOWN))
