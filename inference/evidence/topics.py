@@ -44,9 +44,8 @@ MOST_FROM_PRIOR = 20_000
 SETTLING, AVERAGED = 20, 30
 """Sweeps after which documents, each for itself under given topics, count as drawn from their posterior; and sweeps
 over which topics are averaged then, where a path begins with those that another one found."""
-START, SMALL_START = (29, 64), (5, 32)
-"""Posterior draws of documents under given topics, and importance samples around each, up to `MOST_FROM_PRIOR` tokens
-and beyond."""
+START, SAMPLES = 29, 64
+"""Posterior draws of documents under given topics, and importance samples around each."""
 TINY = 1e-12
 LENGTHS = (64, 1.25)
 """Tokens, documents and words are padded to a geometric ladder, so that corpora of like size share a program."""
@@ -379,12 +378,11 @@ def from_topics(
     log_topics = np.zeros((padded(counts.shape[1]), capacity))
     log_topics[: counts.shape[1], : len(alpha)] = np.log(topics).T
     chain = collapsed_topics(counts, alpha, eta, capacity, log_topics[counts.indices, : len(alpha)])
-    particles, samples = START if counts.sum() <= MOST_FROM_PRIOR else SMALL_START
     with jax.enable_x64(True):
-        state = _init(chain, key_draws, particles=particles)
+        state = _init(chain, key_draws, particles=START)
         words = chain.words_of_documents()
         each, squared_errors = log_independent(
-            key_samples, words, state.document_topic, chain.alpha, log_topics, samples=samples
+            key_samples, words, state.document_topic, chain.alpha, log_topics, samples=SAMPLES
         )
         log_start, error = np.sum(each), float(np.sqrt(np.sum(squared_errors)))
         return Anchor(eqx.tree_at(lambda c: c.log_start, chain, np.asarray(log_start, np.float64)), error)
