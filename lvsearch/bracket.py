@@ -13,8 +13,8 @@ HYSTERESIS_SHARE, ANCHORED_SHARE = 0.15, 0.7
 """How far from the middle of the two ends the truth lies, as a share of their distance. Measured, root mean square, on
 corpora drawn from LDA (60 documents of 30 tokens), 26, 104 and 416 temperatures against 1,664. From the prior, 32 of a
 corpus and a size: 0.15, 0.09, 0.21 (the reference's own error included). On a path anchored in one mode, ten of them:
-0.7, 0.6, 0.8 (two outliers left out, of 2 and 3), mostly above the middle: other modes are missed on both ways. Paths from a
-fit take the second share too: theirs has not been measured."""
+0.7, 0.6, 0.8 (two outliers left out, of 2 and 3), mostly above the middle: other modes are missed on both ways. Paths
+from a fit take the second share too: theirs has not been measured."""
 CONTRADICTION = 3.0
 """Nats by which a lower end may exceed an upper end by chance: e^−3, twice."""
 
