@@ -65,6 +65,11 @@ class Chain(Sampler, Protocol):
         ...
 
     @property
+    def lanes(self) -> int:
+        """Particles side by side up to which twice as many take less than twice as long: a multiple of 16."""
+        ...
+
+    @property
     def directed(self) -> bool:
         """Whether a backward sweep is another than a forward one."""
         ...

@@ -226,7 +226,7 @@ def _bracket(
 ) -> Bracket:
     """The truth, from both sides, with twice the temperatures of the longest trial."""
     chain = evidence_chain(evaluator.model, simulated.data, simulated.size, estimate)
-    longest = effort(chain.elements, trials - 1)
+    longest = effort(chain, trials - 1)
     work = longest._replace(steps=2 * longest.steps)
     ends = anneal_simulated(chain, key, simulated, work)
     forward, backward = tuple(ends.forward.tolist()), tuple(ends.backward.tolist())

@@ -106,7 +106,7 @@ class ModelEvaluator:
         """The fit with its evidence annealed; one that is not a number is a failure, and says so."""
         began = time.perf_counter()
         chain = evidence_chain(self.model, self._data, fit.size, fit.state)
-        work = effort(chain.elements, trial)
+        work = effort(chain, trial)
         key = jax.random.fold_in(self._key_of(fit.size, trial), ANNEALING)
         brackets = tuple(
             Bracket(

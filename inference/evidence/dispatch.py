@@ -19,8 +19,10 @@ from lvsearch.models.contract import Model
 FIRST_STEPS, FIRST_DRAWS = 24, 48_000
 """Temperatures of the cheapest annealing, and latents drawn in it by one particle, if that is more."""
 MOST_FIRST_STEPS = 96
-GROWTH = 4
+GROWTH = 3
 """Every further annealing of a size has this many times the temperatures."""
+ISLAND = 16
+"""Particles that resample among themselves, where data are small."""
 FEWEST_FOR_PILOT = 8
 HALVES = 2
 """Groups of islands that run side by side, each in a thread of its own: results do not depend on the timing."""
@@ -76,11 +78,13 @@ def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -
     return None
 
 
-def effort(elements: int, trial: int) -> Effort:
+def effort(chain: Chain, trial: int) -> Effort:
     """The `trial`-th annealing of a size: longer than the one before, fewer particles where data are large."""
-    first = min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS)
-    particles = 16 if elements <= 20_000 else 4 if elements <= 60_000 else 1
-    return Effort(first * GROWTH**trial, 2 if elements <= 60_000 else 1, particles)
+    elements = chain.elements
+    steps = min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS) * GROWTH**trial
+    if elements <= 20_000:
+        return Effort(steps, max(2, chain.lanes // ISLAND), ISLAND)
+    return Effort(steps, 2, 4) if elements <= 60_000 else Effort(steps, 1, 1)
 
 
 def pace(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:

@@ -62,6 +62,10 @@ class GenericChain(eqx.Module):
         return jax.vmap(self._drawn)(jax.random.split(key, particles))
 
     @property
+    def lanes(self) -> int:
+        return 32
+
+    @property
     def directed(self) -> bool:
         return False
 

@@ -92,6 +92,10 @@ class IndependentNormalChain(eqx.Module):
         return len(self.weight)
 
     @property
+    def lanes(self) -> int:
+        return 32
+
+    @property
     def directed(self) -> bool:
         return True
 

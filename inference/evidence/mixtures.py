@@ -104,6 +104,10 @@ class CollapsedMixtureChain(eqx.Module):
         return len(self.weight)
 
     @property
+    def lanes(self) -> int:
+        return 32
+
+    @property
     def directed(self) -> bool:
         return True
 

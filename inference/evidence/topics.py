@@ -46,6 +46,9 @@ SETTLING, AVERAGED = 20, 30
 over which topics are averaged then, where a path begins with those that another one found."""
 START, SAMPLES = 29, 64
 """Posterior draws of documents under given topics, and importance samples around each."""
+LANES, FEWEST_LANES, MOST_LANES = 2048, 32, 128
+"""Numbers in a step's vectors up to which its time is mostly that of starting it, and particles that this is used for:
+with 16 topics, 32, 64, 128 and 256 particles take 2.9, 3.4, 5.6 and 10.7 microseconds a token on one core."""
 TINY = 1e-12
 LENGTHS = (64, 1.25)
 """Tokens, documents and words are padded to a geometric ladder, so that corpora of like size share a program."""
@@ -116,6 +119,10 @@ class CollapsedTopics(eqx.Module):
         return jax.lax.fori_loop(
             0, SETTLING, lambda i, s: self._swept(jax.random.fold_in(key_sweeps, i), s, start, False), state
         )
+
+    @property
+    def lanes(self) -> int:
+        return int(np.clip(LANES // len(self.alpha), FEWEST_LANES, MOST_LANES))
 
     @property
     def directed(self) -> bool:

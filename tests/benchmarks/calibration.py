@@ -120,6 +120,8 @@ def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, 
     )
     seconds = time.perf_counter() - began
     table = result.posterior()
+    of = {visit.size: visit for visit in result.visits}
+    sizes = [(size,) for size in table["size"]]
     return {
         "number": number,
         "truth": truth,
@@ -129,9 +131,21 @@ def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, 
         "standard_error": table["standard_error"].tolist(),
         "probability": table["probability"].tolist(),
         "together": [size[0] for size in result.estimated.indistinguishable],
-        "trials": [len(visit.trials) for visit in result.visits],
+        "trials": [len(of[size].trials) for size in sizes],
+        "brackets": [
+            [
+                (bracket.steps, bracket.anchor_error, rounded(bracket.forward), rounded(bracket.backward))
+                for trial in of[size].trials
+                for bracket in trial.brackets
+            ]
+            for size in sizes
+        ],
         "seconds": seconds,
     }
+
+
+def rounded(values: tuple[float, ...]) -> list[float]:
+    return np.round(values, 2).tolist()
 
 
 def with_planted(entry: dict[str, Any], nats: float) -> dict[str, Any]:
