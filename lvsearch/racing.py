@@ -7,8 +7,8 @@
    the mode of any curve that rises and then falls, and others that stand above both ends of their gap by no more than
    the slack.
 2. Race. Of the sizes that may still hold a thousandth of the probability under their standard errors, none may be told
-   apart by fewer trials than its rivals had; and as long as errors move the posterior by more than `TOLERANCE`, the
-   size that moves it most is tried again, for longer.
+   apart by fewer trials than its rivals had; and as long as errors move the posterior by more than `TOLERANCE`, and
+   those of sizes with trials left by more than a quarter of it, the size that moves it most is tried again, for longer.
 
 Plain functions of what was found: a search that was cut off goes on as if it had not been.
 """
@@ -197,6 +197,6 @@ def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) ->
     if behind:
         return min(behind, key=lambda size: (runs[size], size))
     moved = found.probability * (1 - found.probability) * errors
-    if moved.sum() <= TOLERANCE:
+    if moved.sum() <= TOLERANCE or moved[contends].sum() <= TOLERANCE / 4:
         return None
     return found.sizes[int(np.argmax(np.where(contends, moved, -1.0)))]
