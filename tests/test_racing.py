@@ -121,3 +121,15 @@ def test_several_variables_go_on_from_the_best_corner():
     assert first == (1, 1)
     one = Visit((1, 1), (Trial("function", Evidence(-4.0), 0.0, 1.0),), Evidence(-4.0), 0.0, None, -4.0, 0.0)
     assert next_size([one], prior, 1, None) == (2, 2)
+
+
+def test_a_size_that_moves_the_posterior_little_is_left_alone_once_those_that_move_it_are_done():
+    flat = lv.sizes.Table([0.25] * 4)
+    rivals = [visit(size, *[(0.0, 10.0)] * 3) for size in (1, 2)]
+    small = [visit(size, *[(-6.0, 10.0)] * 2) for size in (3, 4)]
+    assert next_size([*rivals, *small], flat, 3, (4,)) is None
+    # with trials left, the rivals would go on
+    assert next_size([*rivals, *small], flat, 4, (4,)) in {(1,), (2,)}
+    # and a size that counts is tried as often as they were
+    counts = [visit(size, *[(-1.0, 10.0)] * 2) for size in (3, 4)]
+    assert next_size([*rivals, *counts], flat, 3, (4,)) in {(3,), (4,)}
