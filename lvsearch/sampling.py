@@ -42,8 +42,9 @@ def sample(
 
     model, data, size: as for `lv.fit`; a process has no size and takes None. LDA and finite mixtures have parameters
     and proportions integrated out, one indicator after another (Griffiths & Steyvers 2004; Blei 2004, §3.7, Eq. 5.13);
-    so has `DPMixture`, of the processes. The independent-normal mixture has Gibbs steps of its own (Richardson & Green
-    1997); every other model is sampled from the gradient of its log-joint, site by site (Blei 2004, §2.2.1).
+    so have, of the processes, `DPMixture`, and `HDP` and `HDPMixture` but for the weights that units share (Teh et al.
+    2006, §5.3). The independent-normal mixture has Gibbs steps of its own (Richardson & Green 1997); every other model
+    is sampled from the gradient of its log-joint, site by site (Blei 2004, §2.2.1).
 
     chains: side by side, begun at independent draws of the prior (of what it alone says of each latent); those of a
     process far apart, in few parts and in many. draws: kept of each chain. warmup: sweeps before them, by default as
