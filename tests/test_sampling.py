@@ -339,7 +339,7 @@ def test_a_class_is_no_model():
         _check_model(lv.models.LDA)
 
 
-@pytest.mark.parametrize("changed", [{"chains": 0}, {"draws": 0}, {"thin": 0}, {"warmup": -1}])
+@pytest.mark.parametrize("changed", [{"chains": 0}, {"draws": -1}, {"thin": 0}, {"warmup": -1}])
 def test_and_in_the_loop(changed):
     with pytest.raises(ValueError, match="expected at least 1"):
         small_run(**changed)
