@@ -325,7 +325,7 @@ def test_one_chain_is_said_to_be_alone():
         (LDA.plug_in(), COUNTS, {}, "estimated topic_word"),
         (MIXTURE, ROWS, {"size": None}, "number of components"),
         (lv.models.DPMixture(), ROWS, {}, "no size"),
-        (lv.models.HLDA(), COUNTS, {"size": None}, "lv.occupied"),
+        (lv.models.HLDA(3, lengths=(2, 3)), COUNTS, {"size": None}, "all reach level 3"),
     ],
 )
 def test_bad_input_is_an_error(model, data, changed, words):
