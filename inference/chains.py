@@ -11,8 +11,9 @@ log-joint (Blei 2004, Eq. 2.18 and §2.2.1): the tempered sweep is the Gibbs swe
 States hold many independent particles at once, on an axis that the chain chooses: what is fast differs.
 """
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 State = Any
@@ -22,7 +23,8 @@ State = Any
 @runtime_checkable
 class Sampler(Protocol):
     """What one loop (`lvsearch.inference.sampling`) asks of any sampler. A pytree: data and hyper-parameters are its
-    leaves. Every method is pure and may be traced. Log densities are in nats, float64 inside `jax.enable_x64`."""
+    leaves. Every method is pure and, unless the sampler is `Hosted`, may be traced. Log densities are in nats, float64
+    inside `jax.enable_x64`."""
 
     def init(self, key: Key[Array, ""], particles: int) -> State:
         """`particles` independent draws to begin with; of a `Chain`, from q."""
@@ -34,9 +36,20 @@ class Sampler(Protocol):
         the posterior alone, t = 1, and one direction."""
         ...
 
-    def log_density(self, state: State) -> Float[Array, " particle"]:
+    def log_density(self, state: State) -> Float[Array | np.ndarray, " particle"]:
         """log p(state, data), for traces."""
         ...
+
+
+@runtime_checkable
+class Hosted(Sampler, Protocol):
+    """A sampler whose methods are not traced: loops of Python over NumPy arrays, and compiled calls between them.
+
+    Its states are NumPy arrays, particles first, whose shapes may change from sweep to sweep.
+    """
+
+    hosted: ClassVar[bool]
+    """True, and there to tell such a sampler from others."""
 
 
 @runtime_checkable

@@ -52,15 +52,17 @@ def occupied_sampler(model: Model, data: Dataset) -> OccupiedSampler:
 
 
 @singledispatch
-def process_sampler(
-    model: Model, data: Dataset, key: Array, *, chains: int, units: bool
-) -> tuple[Sampler, Recorder] | None:
-    """What the one run loop draws from a process with, and what it records; None for a type that it cannot take yet.
+def process_sampler(model: Model, data: Dataset, key: Array, *, chains: int, units: bool) -> tuple[Sampler, Recorder]:
+    """What the one run loop draws from a process with, and what it records.
 
     key: of the starts, which are far apart. units: record what belongs to each unit too. A sampler registers itself
-    with `process_sampler.register(ModelType)`. Raises ValueError for data that the sampler cannot take.
+    with `process_sampler.register(ModelType)`. Raises ValueError for data that the sampler cannot take,
+    NotImplementedError for a type without a sampler.
     """
-    return None
+    raise NotImplementedError(
+        f"no sampler is registered for {type(model).__name__}: "
+        "register one with lvsearch.inference.processes.process_sampler"
+    )
 
 
 def occupied_chains(

@@ -42,8 +42,10 @@ def sample(
 
     model, data, size: as for `lv.fit`; a process has no size and takes None. LDA and finite mixtures have parameters
     and proportions integrated out, one indicator after another (Griffiths & Steyvers 2004; Blei 2004, §3.7, Eq. 5.13);
-    so has `DPMixture`, of the processes. The independent-normal mixture has Gibbs steps of its own (Richardson & Green
-    1997); every other model is sampled from the gradient of its log-joint, site by site (Blei 2004, §2.2.1).
+    so have the processes: `DPMixture`; `HDP` and `HDPMixture`, but for the weights that units share (Teh et al. 2006,
+    §5.3); `HLDA`, a path and the levels of one document after another (Blei 2004, §6.2.1). The independent-normal
+    mixture has Gibbs steps of its own (Richardson & Green 1997); every other model is sampled from the gradient of its
+    log-joint, site by site (Blei 2004, §2.2.1).
 
     chains: side by side, begun at independent draws of the prior (of what it alone says of each latent); those of a
     process far apart, in few parts and in many. draws: kept of each chain. warmup: sweeps before them, by default as
@@ -53,10 +55,11 @@ def sample(
 
     What is recorded: `log_density`, log p(data, latents of the chain) in nats; `occupied`, how many components some
     part of the data is in; `rows` or `tokens` of each component, where parameters are integrated out; the values of
-    the model's sites by their names, where they are not. Components of different draws need not correspond.
+    the model's sites by their names, where they are not; `nodes` at each level of a tree. Components of different draws
+    need not correspond.
 
-    Ctrl-C keeps the draws made so far. Raises ValueError for the other processes (`lv.occupied` asks them), a process
-    with a size or another model without one, estimated parameters, bad data, and counts below 1.
+    Ctrl-C keeps the draws made so far. Raises ValueError for a process with a size or another model without one, trees
+    with paths of several lengths, estimated parameters, bad data, and counts below 1.
     """
     _check_model(model)
     if (size is None) != model.process:
@@ -96,13 +99,7 @@ def _sampler(
         chain = evidence_chain(model, data, as_size(size, len(model.size_names)), None)
         return chain, recorder(chain, data, units=units)
     key = jax.random.fold_in(jax.random.key(seed), STARTS)
-    of_process = process_sampler(model, data, key, chains=chains, units=units)
-    if of_process is None:
-        raise ValueError(
-            f"got {type(model).__name__}, a process of which no draws are handed out yet; lv.occupied(model, data) "
-            "says how many of its parts the data occupy, and of a tree of topics lv.fit_tree(model, data) finds trees"
-        )
-    return of_process
+    return process_sampler(model, data, key, chains=chains, units=units)
 
 
 def save_trace(trace: Trace, folder: str | Path) -> None:

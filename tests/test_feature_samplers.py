@@ -46,8 +46,10 @@ from lvsearch.inference.feature_samplers.new_features import (
     log_new_weights,
 )
 from lvsearch.inference.feature_samplers.particles import systematic
+from lvsearch.inference.feature_samplers.sampler import FeatureRecorder, FeatureSampler, FeatureStates
 from lvsearch.inference.feature_samplers.uncollapsed import draw_numbers_of_new
 from lvsearch.inference.features import left_ordered, log_marginal, posterior_loadings
+from lvsearch.inference.sampling import run as loop
 from lvsearch.models.ibp import GammaPrior
 
 Z_LIMIT = 4.5
@@ -319,6 +321,52 @@ def test_a_trace_says_what_it_visited(run):
     np.testing.assert_array_equal(again.log_joint, trace.log_joint)
     other = run(DATA, key=jax.random.key(2), start=TRUE, sweeps=12, priors=priors, **GIVEN)
     assert not np.array_equal(other.log_joint, trace.log_joint)
+
+
+@pytest.mark.parametrize("run", CHAINS, ids=lambda f: f.__name__)
+def test_a_trace_is_that_of_the_run_loop(run):
+    """Every quantity twice; what is known of the chain is said."""
+    priors = Hyperpriors(concentration=GammaPrior(2.0, 2.0))
+    found = run(DATA, key=jax.random.key(1), start=TRUE, sweeps=12, keep=5, priors=priors, **GIVEN)
+    pairs = {"log_density": "log_joint", "occupied": "n_features", "alpha": "alpha", "sigma_x": "sigma_x"}
+    for name, field in pairs.items():
+        np.testing.assert_array_equal(found.trace[name][0], getattr(found, field)[1:])
+    assert len(found.kept) == 2
+    end = FeatureStates(*found.trace.state)
+    assert end.best_log_joint[0] == found.log_joint.max()
+    assert "One chain knows nothing" in repr(found.trace)
+
+
+@cache
+def several(sampler: Sampler, draws: int, after: Any = None) -> Any:
+    """Chains side by side from starts apart, α drawn."""
+    priors, cells = Hyperpriors(concentration=GammaPrior(40.0, 40.0)), read_cells(X, None)
+    starts = tuple(ChainState(np.eye(len(X))[:, :k], HYPER) for k in range(3))
+    chains = FeatureSampler(sampler.sweep, cells, priors, starts)
+    record = FeatureRecorder.of(len(X), units=True)
+    settings = {"chains": 3, "warmup": 5, "thin": 2, "recorder": record, "after": after}
+    return loop(chains, jax.random.key(2), draws=draws, **settings)
+
+
+@pytest.mark.parametrize("sampler", [*SAMPLERS, COMPILED], ids=lambda s: s.name)
+def test_chains_side_by_side_go_on(sampler):
+    """The same bits as in one run, Z of any width and the best so far among them; R̂ and effective draws."""
+    whole, part = several(sampler, 60), several(sampler, 15)
+    again = several(sampler, 60, part)
+    for name in ("log_density", *whole.names):
+        np.testing.assert_array_equal(again[name], whole[name])
+    for one, other in zip(again.state, whole.state, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert whole["features"].shape[:3] == (3, 60, 3)
+    np.testing.assert_array_equal(whole["features"].any(2).sum(2), whole["occupied"])
+    assert (FeatureStates(*whole.state).best_log_joint >= whole.log_density.max(1)).all()
+    table = whole.diagnostics()
+    assert table.loc[["log_density", "occupied", "alpha"], ["rhat", "effective_sample_size"]].notna().all(axis=None)
+    settings = {"recorder": FeatureRecorder.of(3, units=True), "chains": 3, "draws": 60, "warmup": 5, "thin": 2}
+    starts = (ChainState(np.eye(3), HYPER),) * 3
+    other = FeatureSampler(sampler.sweep, read_cells(X + 1, None), Hyperpriors(), starts)
+    with pytest.raises(ValueError, match="another run"):
+        loop(other, jax.random.key(2), after=part, **settings)
 
 
 def test_compiled_sweeps_find_room_for_new_features():

@@ -3,8 +3,8 @@
 Seeds are fixed; |z| below 4.5 for at most 20 numbers is a false-alarm rate below 1.4e-4.
 """
 
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import hdp_oracles
 import jax
@@ -20,8 +20,10 @@ from lvsearch.inference.collapsed_topics import Tokens, expand
 from lvsearch.inference.documents import documents
 from lvsearch.inference.hdp import direct_assignment, franchise, gibbs, group_direct_assignment, groups_of_rows
 from lvsearch.inference.hdp.group_gibbs import row_emission
+from lvsearch.inference.hdp.sampler import FranchiseSampler, grouped
 from lvsearch.models.hdp import HDP
 from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.units import Row
 
 Z_LIMIT = 4.5
@@ -58,6 +60,14 @@ def topics() -> tuple[HDP, Any, np.ndarray, dict]:
     return SHARP, gibbs.word_counts(SHARP, tokens, COUNTS.shape[1]), np.asarray(tokens.document), joint
 
 
+def topics_of_a_prior() -> tuple[HDP, Any, np.ndarray, dict]:
+    """Of the words again, γ from almost 0 to 10: where the order of a sweep's draws matters."""
+    prior = GammaPrior(0.5, 0.3)
+    model, tokens = HDP(ETA, prior, ALPHA), tokens_of(COUNTS)
+    joint = hdp_oracles.posterior(COUNTS, ETA, hdp_oracles.gamma_grid(0.5, 0.3), hdp_oracles.known(ALPHA))
+    return model, gibbs.word_counts(model, tokens, COUNTS.shape[1]), np.asarray(tokens.document), joint
+
+
 def groups() -> tuple[HDPMixture, Any, np.ndarray, dict]:
     """The same of rows in groups, some of their cells missing."""
     members = OF_ROWS.members(Row(np.nan_to_num(ROWS), ~np.isnan(ROWS)))
@@ -92,13 +102,42 @@ def chain_z(problem: Any, sweeps: int, n_chains: int = 1500) -> np.ndarray:
     return np.abs(means.mean(0) - exact) / np.maximum(error, 1e-9)
 
 
-def test_the_chain_of_topics_has_the_exact_posterior():
-    """Number of topics and co-assignments over all seatings of the franchise, γ and α known."""
-    assert chain_z(topics, 60).max() < Z_LIMIT
+@pytest.mark.parametrize("problem", [topics, topics_of_a_prior], ids=lambda problem: problem.__name__)
+def test_the_chain_of_topics_has_the_exact_posterior(problem):
+    """Number of topics and co-assignments over all seatings of the franchise, γ known and drawn."""
+    assert chain_z(problem, 60).max() < Z_LIMIT
 
 
 def test_the_chain_of_groups_has_the_exact_posterior(float64):
     assert chain_z(groups, 60, 800).max() < Z_LIMIT
+
+
+@pytest.mark.slow
+def test_the_exact_posterior_finds_weights_of_another_gamma(monkeypatch):
+    """The planted bug: weights drawn given the concentration that the sweep began with."""
+    right = franchise.draw_concentration
+
+    def drawn_late(key: Any, prior: Any, now: Any, n_tables: Any, customers: Any) -> Any:
+        new = right(key, prior, now, n_tables, customers)
+        return Late(now, new) if isinstance(prior, GammaPrior) else new
+
+    class Late(NamedTuple):
+        before: Any
+        after: Any
+
+    def weights(key: Any, tables: Any, gamma: Late) -> Any:
+        return right_weights(key, tables, gamma.before)
+
+    right_weights, sweep = franchise.draw_weights, franchise.sweep
+
+    def swept(*arguments: Any, adding: bool) -> Any:
+        state = sweep(*arguments, adding=adding)
+        return state._replace(gamma=state.gamma.after)
+
+    monkeypatch.setattr(franchise, "draw_concentration", drawn_late)
+    monkeypatch.setattr(franchise, "draw_weights", weights)
+    monkeypatch.setattr(franchise, "sweep", swept)
+    assert chain_z(topics_of_a_prior, 60).max() > 1.5 * Z_LIMIT
 
 
 @pytest.mark.slow
@@ -112,6 +151,60 @@ def test_the_exact_posterior_finds_tables_that_are_tokens(monkeypatch):
     assert chain_z(topics, 60).max() > 1.5 * Z_LIMIT
     with jax.enable_x64(True):
         assert chain_z(groups, 60).max() > 1.5 * Z_LIMIT
+
+
+@pytest.mark.parametrize("labels", [(0,) * 6, (0, 1, 1, 0, 0, 1)])
+def test_the_density_of_a_state_is_that_of_its_partition(labels):
+    """Weights of one and of two parts integrated out by quadrature: the joint of the seatings, summed over tables."""
+    data = documents(csr_array(COUNTS.astype(np.int32)))
+    members, labels = gibbs.words_of(SHARP, data), np.array([labels])
+    n_parts, n = labels.max() + 1, 100
+    shares = 0.5 - 0.5 * np.cos(np.pi * (np.arange(n) + 0.5) / n)  # Chebyshev's nodes: the density rises at both ends
+    width = 0.5 * np.pi / n * np.sin(np.pi * (np.arange(n) + 0.5) / n)
+    first, second = (axis.ravel() for axis in np.meshgrid(shares, shares))
+    weights = np.stack([first, (1 - first) * second], 1) if n_parts == 2 else shares[:, None]
+    area = np.outer(width, width).ravel() * (1 - first) if n_parts == 2 else width
+    n_points = len(area)
+    begin = grouped(SHARP, np.repeat(labels, n_points, axis=0))
+    begin = begin._replace(weight=weights[:, labels[0]], left=1 - weights.sum(1))
+    with jax.enable_x64(True):
+        sampler = FranchiseSampler.of(SHARP, members, begin)
+        density = np.asarray(jax.jit(lambda s: s.log_density(s.init(jax.random.key(0), n_points)))(sampler))
+    exact = topics()[3][tuple(labels[0].tolist())]
+    in_use = weights.sum(1)
+    area = area / ((1 - in_use) * in_use ** (n_parts - 1))  # from the coordinates of the density to the weights
+    assert logsumexp(density, b=area) == pytest.approx(exact, abs=1e-3)
+
+
+@cache
+def drawn(draws: int, after: Any = None) -> Any:
+    settings = {"chains": 4, "warmup": 40, "thin": 3, "seed": 1, "units": True, "progress": False}
+    return lv.sample(HDP(ETA, GammaPrior(0.5, 0.3), ALPHA), COUNTS, draws=draws, after=after, **settings)
+
+
+def test_draws_of_a_process_of_topics_are_exact():
+    """`lv.sample` from starts far apart: how many topics, and how large the largest is; R̂ and effective draws."""
+    trace, joint = drawn(1200), topics_of_a_prior()[3]
+    log_joint = np.array(list(joint.values()))
+    found = np.array([(max(z) + 1, np.bincount(z).max()) for z in joint])
+    exact = np.exp(log_joint - logsumexp(log_joint)) @ found
+    for name, mean in zip(("occupied", "largest"), exact.tolist(), strict=True):
+        row = trace.diagnostics().loc[name]
+        assert abs(row["mean"] - mean) < Z_LIMIT * row["standard_error"]
+        assert row["effective_sample_size"] > 200
+        assert row["rhat"] < 1.02
+    assert trace.agree
+    assert trace.names == ("occupied", "largest", "corpus_concentration", "topic")
+    assert trace["topic"].shape == (4, 1200, COUNTS.sum())
+
+
+def test_draws_of_a_process_of_topics_go_on():
+    """More topics than places in between: the same bits as in one run."""
+    whole, again = drawn(1200), drawn(1200, after=drawn(70))
+    for name in ("log_density", *whole.names):
+        np.testing.assert_array_equal(whole[name], again[name])
+    for one, other in zip(whole.state, again.state, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 # ── counts, keys, borders ───────────────────────────────────────────────────────────────────────────────────────────
@@ -150,17 +243,23 @@ def test_a_sample_scores_documents(data, sample):
 
 @pytest.mark.slow
 def test_more_topics_than_places_are_found_places(monkeypatch, data):
-    """A sweep that runs out of places is made again with more."""
+    """A sweep that runs out of places is made again with more, and no draw depends on how many there are."""
+    model, roomy = HDP(0.2, 8.0, 5.0), direct_assignment(HDP(0.2, 8.0, 5.0), data, sweeps=2, key=jax.random.key(0))
     monkeypatch.setattr(gibbs, "FIRST_CAPACITY", 2)
-    found = direct_assignment(HDP(0.2, 8.0, 5.0), data, sweeps=2, key=jax.random.key(0))
+    found = direct_assignment(model, data, sweeps=2, key=jax.random.key(0))
     assert found.occupied.max() > 2
     assert found.topic_word.sum() == len(found.assignments)
+    for one, other in zip(found.trace.state, roomy.trace.state, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_chain_goes_on(data, sample):
     more = direct_assignment(HDP(0.2), data, sweeps=2, key=jax.random.key(3), start=sample)
+    whole = direct_assignment(HDP(0.2), data, sweeps=6, key=jax.random.key(3))
+    for one, other in zip(more.trace.state, whole.trace.state, strict=True):
+        np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(more.occupied[:4], sample.occupied)
-    assert len(more.occupied) == 6
+    np.testing.assert_array_equal(more.trace.log_density, whole.trace.log_density)
 
 
 def test_bad_input_is_refused(data, sample):

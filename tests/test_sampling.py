@@ -325,7 +325,7 @@ def test_one_chain_is_said_to_be_alone():
         (LDA.plug_in(), COUNTS, {}, "estimated topic_word"),
         (MIXTURE, ROWS, {"size": None}, "number of components"),
         (lv.models.DPMixture(), ROWS, {}, "no size"),
-        (lv.models.HDP(), COUNTS, {"size": None}, "lv.occupied"),
+        (lv.models.HLDA(3, lengths=(2, 3)), COUNTS, {"size": None}, "all reach level 3"),
     ],
 )
 def test_bad_input_is_an_error(model, data, changed, words):
@@ -339,7 +339,7 @@ def test_a_class_is_no_model():
         _check_model(lv.models.LDA)
 
 
-@pytest.mark.parametrize("changed", [{"chains": 0}, {"draws": 0}, {"thin": 0}, {"warmup": -1}])
+@pytest.mark.parametrize("changed", [{"chains": 0}, {"draws": -1}, {"thin": 0}, {"warmup": -1}])
 def test_and_in_the_loop(changed):
     with pytest.raises(ValueError, match="expected at least 1"):
         small_run(**changed)

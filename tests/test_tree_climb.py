@@ -17,7 +17,7 @@ from lvsearch.inference.trees import (
     tree_hyper,
 )
 from lvsearch.inference.trees.books import NEW, TreeBooks
-from lvsearch.inference.trees.chain import canonical
+from lvsearch.inference.trees.corpus import canonical
 from lvsearch.inference.trees.relevel import levels_by_share, relevel
 
 PEAKED = tree_hyper(3, 1.0, (50, 30, 10), 0.005)

@@ -1,5 +1,6 @@
 """Hierarchical LDA by collapsed Gibbs sampling: densities, conditionals and chains against enumeration."""
 
+from functools import cache
 from typing import Any
 
 import jax
@@ -10,11 +11,16 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 from scipy.stats import chisquare, gamma
 
+import lvsearch as lv
 from lvsearch.inference.compiles import compiles, compiles_since
+from lvsearch.inference.diagnostics import mean_effective_sample_size
+from lvsearch.inference.sampling import run
 from lvsearch.inference.trees import (
     Allocation,
     GEMLevels,
+    TreeCorpus,
     TreePriors,
+    TreeSampler,
     agglomerated_start,
     draw_corpus,
     draw_paths,
@@ -26,9 +32,11 @@ from lvsearch.inference.trees import (
     settle_levels,
     tree_hyper,
 )
-from lvsearch.inference.trees.chain import canonical
+from lvsearch.inference.trees.corpus import canonical
 from lvsearch.inference.trees.density import log_paths
+from lvsearch.inference.trees.sampler import TreeRecorder
 from lvsearch.inference.trees.updates import positive_draw
+from lvsearch.models.hlda import HLDA
 from lvsearch.models.hyperpriors import GammaPrior
 
 DOCUMENTS = ((0, 2, 0), (2,), (1, 0))
@@ -176,8 +184,8 @@ def test_merging_siblings_gains():
     merged = merge_siblings(canonical(counts), torn, hyper)
     scores = [log_joint(counts, a, hyper).total for a in (torn, merged, true)]
     assert scores[1] >= scores[2] > scores[0]
-    run = run_chain(counts, hyper, jax.random.key(0), sweeps=4, merge_every=2)
-    assert np.isfinite(run.log_joint).all()
+    trace = run_chain(counts, hyper, jax.random.key(0), sweeps=4, merge_every=2)
+    assert np.isfinite(trace.log_joint).all()
 
 
 def test_places_grow_by_doubling():
@@ -288,6 +296,61 @@ def test_a_trace_has_the_nodes_after_every_sweep():
     assert trace.nodes_each.shape == (7, 3)
     np.testing.assert_array_equal(trace.nodes_each[trace.sweep[1:] - 1], trace.nodes[1:])
     assert run_chain(counts, DIRICHLET, jax.random.key(0), sweeps=0).nodes_each.shape == (0, 3)
+
+
+# ── as the one run loop has them ────────────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def drawn(draws: int, after: Any = None) -> Any:
+    levels = tuple((0,) * len(words) for words in FOUR)
+    counts, _ = oracle.as_counts(FOUR, levels, 3, 2)
+    settings = {"warmup": 30, "thin": 2, "seed": 0, "units": True, "progress": False}
+    return lv.sample(HLDA(2, 1.2, (0.8, 1.1), (0.6, 0.5)), counts, draws=draws, after=after, **settings)
+
+
+FOUR = ((0, 0), (0, 1), (2, 2), (1,))
+
+
+def test_draws_of_trees_are_exact():
+    """`lv.sample` from starts far apart: how many branches, against enumeration; R̂ and effective draws are said."""
+    trace = drawn(250)
+    states, _ = oracle.posterior(FOUR, tree_hyper(2, 1.2, (0.8, 1.1), (0.6, 0.5)), 3)
+    exact = sum(probability * len({path[1] for path in paths}) for (paths, _), probability in states.items())
+    leaves = trace["nodes"][..., 1].astype(float)
+    error = leaves.std() / np.sqrt(mean_effective_sample_size(leaves))
+    assert abs(leaves.mean() - exact) < 4.5 * error
+    assert trace.names == ("nodes", "levels", "paths")
+    assert trace["paths"].shape == (4, 250, 4, 2)
+    np.testing.assert_array_equal(leaves[0, :5], [len(set(paths[:, 1])) for paths in trace["paths"][0, :5]])
+    row = trace.diagnostics().loc["nodes"]
+    assert row["rhat"] < 1.05
+    assert row["effective_sample_size"] > 100
+
+
+def test_draws_of_trees_go_on():
+    whole, again = drawn(250), drawn(250, drawn(60))
+    for name in ("log_density", *whole.names):
+        np.testing.assert_array_equal(whole[name], again[name])
+    for one, other in zip(whole.state, again.state, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("hyper", [DIRICHLET, GEM], ids=["Dirichlet", "GEM"])
+def test_chains_with_drawn_hyperparameters_go_on(hyper):
+    """The best state so far, the temperatures and the sweeps that merge are part of the chain."""
+    counts, _ = draw_corpus(np.random.default_rng(1), DIRICHLET, np.full(10, 20), 8)
+    corpus, priors = TreeCorpus.of(counts), TreePriors(*[GammaPrior(1.0, 1.0)] * 3)
+    starts = tuple(draw_start(np.random.default_rng(seed), corpus.counts, hyper) for seed in range(2))
+    sampler = TreeSampler(corpus, hyper, starts, priors, (2.0,), merge_every=5, score_every=2)
+    settings = {"chains": 2, "warmup": 1, "recorder": TreeRecorder.of(sampler, units=False)}
+    part = run(sampler, jax.random.key(0), draws=3, **settings)
+    whole, again = (run(sampler, jax.random.key(0), draws=9, after=after, **settings) for after in (None, part))
+    assert whole.names == ("nodes", "branching", "level_prior", "topics")
+    for name in ("log_density", *whole.names):
+        np.testing.assert_array_equal(whole[name], again[name])
+    for one, other in zip(whole.state, again.state, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,18 @@
 | `slice_sampler` | integrated out | rows in turn, given explicit sticks | yes |
 | `particle_filter` | integrated out | one pass over the rows, no iteration | no |
 
-The first three start from any Z — from `map_features(…).features`, as Rai & Daumé recommend — or from no features, and
+The filter is no Markov chain: one pass, with nothing to go on with. The others are `FeatureSampler`s of the one run
+loop (`lvsearch.inference.sampling`); these three functions run one chain each and keep the loop's trace, `.trace`.
+
+They start from any Z — from `map_features(…).features`, as Rai & Daumé recommend — or from no features, and
 may draw α, σ_x and σ_A too. All are scored by log p(X, [Z]) on left-ordered classes.
 """
 
-from lvsearch.inference.feature_samplers.chain import FeatureTrace, Hyperpriors
+from lvsearch.inference.feature_samplers.chain import Hyperpriors
 from lvsearch.inference.feature_samplers.collapsed import collapsed_gibbs
 from lvsearch.inference.feature_samplers.particles import ParticleTrace, particle_filter
 from lvsearch.inference.feature_samplers.sticks import slice_sampler
+from lvsearch.inference.feature_samplers.trace import FeatureTrace
 from lvsearch.inference.feature_samplers.uncollapsed import uncollapsed_gibbs
 
 __all__ = [

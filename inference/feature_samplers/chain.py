@@ -1,4 +1,4 @@
-"""What all chains over feature matrices share: their data, their state, their trace, and the loop.
+"""What all chains over feature matrices share: their data, their state, and hyper-parameters given that.
 
 The state is a member Z of a left-ordered class; the order of its columns means nothing. Hyper-parameters are drawn
 after the features, by Gibbs steps (Griffiths & Ghahramani 2011, §5), each only where it has a prior:
@@ -12,18 +12,14 @@ conditional in place, so nothing needs tuning.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float64
+from jaxtyping import Float64
 
-from lvsearch.inference.feature_samplers.loadings import Cells, fit_loadings, read_cells
+from lvsearch.inference.feature_samplers.loadings import Cells, fit_loadings
 from lvsearch.inference.features import left_ordered, log_marginal, log_prior
-from lvsearch.inference.features.marginal import positive
 from lvsearch.inference.features.prior import harmonic
-from lvsearch.inference.generators import generator
 from lvsearch.models.ibp import GammaPrior
 
 
@@ -59,43 +55,6 @@ class ChainState(NamedTuple):
 
 
 Sweep = Callable[[np.random.Generator, Cells, ChainState], ChainState]
-
-
-@dataclass(frozen=True)
-class FeatureTrace:
-    """What a chain visited. Arrays have one entry per state: the start first, then one after each sweep.
-
-    | field | meaning |
-    |---|---|
-    | `log_joint` | log p(X, [Z]) on left-ordered classes, loadings integrated out, in nats, at the state's own α, σ_x, σ_A: the score of `map_features`, for every sampler |
-    | `n_features` | K₊, features that some row has |
-    | `alpha`, `sigma_x`, `sigma_a` | hyper-parameters |
-    | `seconds` | of each sweep, the start 0; computing `log_joint` is not counted |
-    | `features` | the last Z (N, K₊), left-ordered |
-    | `best` | the Z of the highest `log_joint`, left-ordered |
-    | `kept` | Z after every `keep`-th sweep, left-ordered; empty unless asked for |
-    """  # noqa: E501 — a table row is one line
-
-    log_joint: np.ndarray
-    n_features: np.ndarray
-    alpha: np.ndarray
-    sigma_x: np.ndarray
-    sigma_a: np.ndarray
-    seconds: np.ndarray
-    features: np.ndarray
-    best: np.ndarray
-    kept: tuple[np.ndarray, ...]
-
-
-class _Visit(NamedTuple):
-    """One entry of each array of a trace, in its order."""
-
-    log_joint: float
-    n_features: int
-    alpha: float
-    sigma_x: float
-    sigma_a: float
-    seconds: float
 
 
 def log_joint(cells: Cells, features: np.ndarray, hyper: Hyperparameters) -> float:
@@ -148,41 +107,3 @@ def start_state(cells: Cells, start: Any, hyper: Hyperparameters) -> ChainState:
     if len(features) != n_rows:
         raise ValueError(f"got start with {len(features)} rows, expected the {n_rows} rows of X")
     return ChainState(features, hyper)
-
-
-def run_chain(
-    sweep: Sweep,
-    X: Any,
-    observed: Any,
-    hyper: Hyperparameters,
-    key: Array,
-    start: Any,
-    sweeps: int,
-    priors: Hyperpriors,
-    keep: int,
-) -> FeatureTrace:
-    """`sweeps` full sweeps from `start`. Raises ValueError as the samplers say."""
-    cells = read_cells(X, observed)
-    hyper = Hyperparameters(*(positive(name, value) for name, value in zip(hyper._fields, hyper, strict=True)))
-    if sweeps < 0 or keep < 0:
-        raise ValueError(f"got sweeps={sweeps}, keep={keep}; expected whole numbers ≥ 0 (keep=0 keeps no features)")
-    rng = generator(key)
-    state = start_state(cells, start, hyper)
-    visited = [_Visit(log_joint(cells, state.features, hyper), state.features.shape[1], *hyper, 0.0)]
-    best, kept = state.features, []
-    for number in range(1, sweeps + 1):
-        begun = perf_counter()
-        state = full_sweep(rng, sweep, cells, state, priors)
-        seconds = perf_counter() - begun
-        score = log_joint(cells, state.features, state.hyper)
-        if score > max(visit.log_joint for visit in visited):
-            best = state.features
-        visited.append(_Visit(score, state.features.shape[1], *state.hyper, seconds))
-        if keep and number % keep == 0:
-            kept.append(left_ordered(state.features))
-    return FeatureTrace(
-        *(np.array(column) for column in zip(*visited, strict=True)),
-        features=left_ordered(state.features),
-        best=left_ordered(best),
-        kept=tuple(kept),
-    )

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array
 
-from lvsearch.inference.feature_samplers.chain import FIXED, FeatureTrace, Hyperparameters, Hyperpriors, run_chain
+from lvsearch.inference.feature_samplers.chain import FIXED, Hyperparameters, Hyperpriors
 from lvsearch.inference.feature_samplers.collapsed_rows import collapsed_sweep
 from lvsearch.inference.feature_samplers.compiled import compiled_sweep
+from lvsearch.inference.feature_samplers.trace import FeatureTrace, run_chain
 
 
 def collapsed_gibbs(

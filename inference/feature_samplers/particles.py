@@ -12,7 +12,8 @@ features from its conditional. Departure: Wood & Griffiths propose from the prio
     Σ_j Poisson(j; α/n) p(x_n | z_n, j new) · Π_k p(z_nk) / q(z_nk),
 
 and the product over rows of the average weights is an unbiased estimate of p(X). Particles are resampled systematically
-when the effective number falls below half of them.
+when the effective number falls below half of them. Such a pass is no Markov chain: it has no state from which more
+draws could be made, no warm-up and no R̂, and is no `Sampler` of the run loop.
 """
 
 from dataclasses import dataclass

@@ -30,12 +30,11 @@ from jaxtyping import Array
 from lvsearch.inference.feature_samplers.chain import (
     FIXED,
     ChainState,
-    FeatureTrace,
     Hyperparameters,
     Hyperpriors,
-    run_chain,
 )
 from lvsearch.inference.feature_samplers.loadings import Cells, LogOdds, Numbers, fit_loadings
+from lvsearch.inference.feature_samplers.trace import FeatureTrace, run_chain
 
 LEVEL_POWER = 0.25
 

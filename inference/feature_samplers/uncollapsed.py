@@ -21,15 +21,14 @@ from scipy.special import expit, gammaln
 from lvsearch.inference.feature_samplers.chain import (
     FIXED,
     ChainState,
-    FeatureTrace,
     Hyperparameters,
     Hyperpriors,
     draw_loadings,
-    run_chain,
 )
 from lvsearch.inference.feature_samplers.loadings import Cells
 from lvsearch.inference.feature_samplers.new_features import TAIL, draw_loadings_of_new
 from lvsearch.inference.feature_samplers.sticks import used_sticks
+from lvsearch.inference.feature_samplers.trace import FeatureTrace, run_chain
 
 VISITED = 0.25
 """The share of rows whose own features are redrawn in a sweep. From a cold start all rows at once would open a feature

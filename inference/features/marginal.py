@@ -21,6 +21,8 @@ def patterns(observed: Bool[np.ndarray, "row column"]) -> tuple[np.ndarray, Int6
 
     Columns observed in the same rows share M_d; with nothing missing there is one pattern.
     """
+    if observed.all():
+        return np.ones((len(observed), 1), bool), np.zeros(observed.shape[1], np.int64)
     distinct, pattern = np.unique(observed, axis=1, return_inverse=True)
     return distinct, pattern.reshape(-1).astype(np.int64)
 

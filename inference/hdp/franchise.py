@@ -6,8 +6,9 @@ parts in use and β_u what is left for all others,
     p(z_i = k | …)   ∝ (n_jk + α β_k) p(x_i | members of k)      a part in use
     p(z_i new | …)   ∝ α β_u p(x_i);  then b ~ Beta(1, γ), β_new = b β_u, β_u ← (1 − b) β_u
     m_jk             = Σ_{r=0}^{n_jk − 1} Bernoulli(α β_k / (α β_k + r))   tables (Antoniak 1974)
+    γ                given the tables, by an auxiliary variable (Escobar & West 1995)
     (β, β_u)         ~ Dirichlet(m_·1, …, m_·K, γ)
-    γ, α             by auxiliary variables (Escobar & West 1995; Teh et al., appendix A)
+    α                given the tables, by auxiliary variables (Teh et al., appendix A)
 
 A part that loses its last member gives its weight back to β_u: it is one of those not in use then. What p(x_i | members
 of k) is, an `Emission` says: a ratio of counts for words of topics, of normalisers for rows of components. Members are
@@ -15,6 +16,7 @@ visited one by one in the order of the units; draws are by inversion with unifor
 float64.
 """
 
+from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -66,8 +68,8 @@ class Emission(Protocol):
         """Places without members."""
         ...
 
-    def widened(self, emitted: Emitted, places: int) -> Emitted:
-        """With more places, those added without members."""
+    def gathered(self, labels: Int32[Array, " member"], places: int) -> Emitted:
+        """What all members say, each at the place of its label."""
         ...
 
     def densities(self, emitted: Emitted, member: Array, total: Int32[Array, " place"]) -> Float[Array, " place"]:
@@ -82,10 +84,12 @@ class Emission(Protocol):
         """With the member at a place."""
         ...
 
+    def log_density(self, emitted: Emitted, total: Int32[Array, " place"]) -> Float[Array, ""]:
+        """log p(all members | which parts they have), up to Σ log h(x), nats."""
+        ...
 
-def empty_state(
-    n_members: int, n_units: int, emission: Emission, places: int, gamma: float | Array, alpha: float | Array
-) -> Franchise:
+
+def empty_state(n_members: int, n_units: int, emission: Emission, places: int, gamma: Any, alpha: Any) -> Franchise:
     """No member yet: everything is left for new parts. In the session's floating type."""
     return Franchise(
         jnp.zeros(n_members, jnp.int32),
@@ -99,18 +103,6 @@ def empty_state(
         jnp.asarray(alpha, float),
         jnp.asarray(False),
     )
-
-
-def widened(state: Franchise, emission: Emission, places: int) -> Franchise:
-    """The same state with more places for parts."""
-    more = places - len(state.beta)
-
-    def wide(leaf: Array) -> Array:
-        return jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 1) + [(0, more)])
-
-    names = ("in_unit", "total", "beta", "tables")
-    padded = {name: wide(getattr(state, name)) for name in names}
-    return state._replace(emitted=emission.widened(state.emitted, places), **padded)
 
 
 # ── one sweep ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -180,12 +172,13 @@ def draw_tables(
 def draw_weights(
     key: Key[Array, ""], tables: Int32[Array, " place"], gamma: Float[Array, ""]
 ) -> tuple[Float[Array, " place"], Float[Array, ""]]:
-    """(β, β_u) ~ Dirichlet(m_·1, …, γ); 0 in places without tables."""
-    shapes = jnp.append(jnp.maximum(tables, 1).astype(gamma.dtype), gamma)
-    used = jnp.append(tables > 0, True)
-    log_values = jnp.where(used, jax.random.loggamma(key, shapes), -jnp.inf)
-    shares = jax.nn.softmax(log_values)
-    return shares[:-1], shares[-1]
+    """(β, β_u) ~ Dirichlet(m_·1, …, γ); 0 in places without tables. The same bits with more places."""
+    shapes = jnp.append(gamma, jnp.maximum(tables, 1).astype(gamma.dtype))
+    keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(len(shapes)))
+    log_values = jnp.where(jnp.append(True, tables > 0), jax.vmap(jax.random.loggamma)(keys, shapes), -jnp.inf)
+    values = jnp.exp(log_values - log_values.max())
+    total = jax.lax.fori_loop(0, len(values), lambda i, found: found + values[i], jnp.zeros_like(gamma))  # in order
+    return values[1:] / total, values[0] / total
 
 
 def draw_concentration(
@@ -219,15 +212,16 @@ def sweep(
     *,
     adding: bool,
 ) -> Franchise:
-    """Members, tables, weights, γ, α: each once, in this order."""
+    """Members, tables, γ, weights, α: each once, in this order. γ is drawn given the tables alone, before the weights:
+    drawn after them it would belong to others than those that the next sweep begins with."""
     keys = jax.random.split(key, 5)
     n_members, dtype = len(unit_of), state.beta.dtype
     uniforms = jax.random.uniform(keys[0], (n_members, 2), dtype)
     state = seat_members(state, unit_of, emission, uniforms, adding=adding)
     tables = draw_tables(state, unit_of, jax.random.uniform(keys[1], (n_members,), dtype))
-    beta, left = draw_weights(keys[2], tables, state.gamma)
     total, used = tables.sum(), (tables > 0).sum()
     upper, lower = (model.given(level) for level in model.levels)
     gamma = draw_concentration(keys[3], upper, state.gamma, used, total[None])
+    beta, left = draw_weights(keys[2], tables, gamma)
     alpha = draw_concentration(keys[4], lower, state.alpha, total, state.in_unit.sum(1))
     return state._replace(beta=beta, left=left, tables=tables, gamma=gamma, alpha=alpha)

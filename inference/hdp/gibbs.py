@@ -2,21 +2,21 @@
 
     p(w_i | words of k) = (n_k,w_i + η) / (n_k + Vη).
 
-Slow beside `estimator.py`, and exact as the chain grows. In float32.
+Slow beside `estimator.py`, and exact as the chain grows.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Float64, Int, Int32, Key
 
 from lvsearch.inference.collapsed_topics import Tokens, expand
 from lvsearch.inference.data import Dataset
-from lvsearch.inference.hdp.chain import begun, by_size, next_state, resumed
-from lvsearch.inference.hdp.franchise import Franchise
+from lvsearch.inference.hdp.sampler import Members, one_chain
+from lvsearch.inference.sampling import Trace
 from lvsearch.models.hdp import HDP
 
 FIRST_CAPACITY = 32
@@ -33,8 +33,8 @@ class WordCounts(NamedTuple):
     def empty(self, places: int) -> Array:
         return jnp.zeros((len(self.eta), places), jnp.int32)
 
-    def widened(self, emitted: Array, places: int) -> Array:
-        return jnp.pad(emitted, [(0, 0), (0, places - emitted.shape[1])])
+    def gathered(self, labels: Array, places: int) -> Array:
+        return self.empty(places).at[jnp.asarray(self.word), labels].add(1)
 
     def densities(self, emitted: Array, member: Array, total: Array) -> Array:
         word = jnp.asarray(self.word)[member]
@@ -46,6 +46,12 @@ class WordCounts(NamedTuple):
 
     def given(self, emitted: Array, member: Array, place: Array) -> Array:
         return emitted.at[jnp.asarray(self.word)[member], place].add(1)
+
+    def log_density(self, emitted: Array, total: Array) -> Array:
+        eta = jnp.asarray(self.eta)[0]
+        mass = len(self.eta) * eta
+        of_words = jnp.where(emitted > 0, gammaln(eta + emitted) - gammaln(eta), 0.0).sum()
+        return of_words - (gammaln(mass + total) - gammaln(mass)).sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +67,7 @@ class HDPSample:
     | `beta` | (topic,) | β of the topics in use; 1 − Σβ is left for others |
     | `eta` | | η |
     | `occupied`, `gammas`, `alphas` | (sweep,) | topics in use, γ and α after every sweep of the chain so far |
+    | `trace` | | the chain as `lv.sample` gives it: one chain, a draw for every sweep |
     """
 
     tokens: Tokens
@@ -72,6 +79,7 @@ class HDPSample:
     occupied: Int[np.ndarray, " sweep"]
     gammas: Float64[np.ndarray, " sweep"]
     alphas: Float64[np.ndarray, " sweep"]
+    trace: Trace
 
     @property
     def alpha(self) -> Float64[np.ndarray, " topic"]:
@@ -88,60 +96,30 @@ def direct_assignment(
     model: HDP, data: Dataset, *, sweeps: int, key: Key[Array, ""], start: HDPSample | None = None
 ) -> HDPSample:
     """`sweeps` more sweeps of the chain of `key`, from `start` or from nothing: then the tokens are first added one at
-    a time, each drawn given those before it, which is not counted as a sweep.
+    a time, each drawn given those before it, which is not counted as a sweep. A chain continued is the chain, bit for
+    bit.
 
-    Raises ValueError for a number of sweeps below 1, counts that are not whole numbers, and a `start` from other data.
+    Raises ValueError for a number of sweeps below 1, counts that are not whole numbers, and a `start` of another chain.
     """
-    if sweeps < 1:
-        raise ValueError(f"got sweeps={sweeps}, expected at least 1")
-    tokens, n_words = expand(data), data.extents["word"]
-    emission = word_counts(model, tokens, n_words)
-    if start is None:
-        places = FIRST_CAPACITY
-        state = begun(model, tokens.document, data.n_units, emission, jax.random.fold_in(key, 0), places)
-        occupied, gammas, alphas = [], [], []
-    else:
-        if not all(np.array_equal(a, b) for a, b in zip(start.tokens, tokens, strict=True)):
-            raise ValueError("got a start from other documents, expected a sample of the chain to continue")
-        state = _continued(start, emission)
-        occupied, gammas, alphas = (x.tolist() for x in (start.occupied, start.gammas, start.alphas))
-    for number in range(len(occupied) + 1, len(occupied) + sweeps + 1):
-        state = next_state(model, state, tokens.document, emission, jax.random.fold_in(key, number))
-        occupied.append(int((np.asarray(state.total) > 0).sum()))
-        gammas.append(float(state.gamma))
-        alphas.append(float(state.alpha))
-    return _sample(state, tokens, float(model.topic_concentration), occupied, gammas, alphas)
+    tokens, members = expand(data), words_of(model, data)
+    if start is not None and not all(np.array_equal(a, b) for a, b in zip(start.tokens, tokens, strict=True)):
+        raise ValueError("got a start from other documents, expected a sample of the chain to continue")
+    after = None if start is None else start.trace
+    chain = one_chain(model, members, key, sweeps=sweeps, units=False, after=after)
+    z, in_unit, beta = chain.seating
+    topic_word = np.zeros((len(beta), data.extents["word"]), np.int32)
+    np.add.at(topic_word, (z, np.asarray(tokens.word)), 1)
+    eta = float(model.topic_concentration)
+    return HDPSample(tokens, z, topic_word, in_unit, beta, eta, *chain.history, chain.trace)
+
+
+def words_of(model: HDP, data: Dataset) -> Members:
+    """The tokens of documents. Raises ValueError for counts that are not whole numbers."""
+    tokens = expand(data)
+    emission = word_counts(model, tokens, data.extents["word"])
+    return Members(np.asarray(tokens.document), data.n_units, emission, 0.0, FIRST_CAPACITY)
 
 
 def word_counts(model: HDP, tokens: Tokens, n_words: int) -> WordCounts:
     """Words of the model's topics."""
-    return WordCounts(tokens.word, np.full(n_words, model.topic_concentration, np.float32))
-
-
-def _continued(start: HDPSample, emission: WordCounts) -> Franchise:
-    return resumed(
-        start.assignments,
-        start.document_topic,
-        jnp.asarray(start.topic_word.T),
-        start.beta,
-        (float(start.gammas[-1]), float(start.alphas[-1])),
-        emission,
-        FIRST_CAPACITY,
-    )
-
-
-def _sample(
-    state: Franchise, tokens: Tokens, eta: float, occupied: list[int], gammas: list[float], alphas: list[float]
-) -> HDPSample:
-    order, assignments = by_size(state)
-    return HDPSample(
-        tokens,
-        assignments,
-        np.asarray(state.emitted).T[order],
-        np.asarray(state.in_unit)[:, order],
-        np.asarray(state.beta, np.float64)[order],
-        eta,
-        np.array(occupied, np.int64),
-        np.array(gammas, np.float64),
-        np.array(alphas, np.float64),
-    )
+    return WordCounts(tokens.word, np.full(n_words, model.topic_concentration, np.float64))

@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Int, Int32, Key
 
 from lvsearch.inference.data import Dataset
-from lvsearch.inference.hdp.chain import begun, by_size, next_state, resumed
 from lvsearch.inference.hdp.contents import contents_of
-from lvsearch.inference.hdp.franchise import Franchise
+from lvsearch.inference.hdp.sampler import Members, one_chain
 from lvsearch.inference.mixtures.partitions import by_appearance
+from lvsearch.inference.sampling import Trace
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.hdp_mixture import HDPMixture, Rows
 
@@ -44,9 +44,9 @@ class RowEmission(NamedTuple):
         natural = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (places, *jnp.shape(leaf))), self.prior)
         return RowSums(natural, jnp.broadcast_to(self._normaliser(self.prior), (places,)))
 
-    def widened(self, emitted: RowSums, places: int) -> RowSums:
-        more = self.empty(places - len(emitted.normaliser))
-        return jax.tree.map(lambda old, new: jnp.concatenate([old, new]), emitted, more)
+    def gathered(self, labels: Array, places: int) -> RowSums:
+        natural = jax.tree.map(lambda s, p: p + jax.ops.segment_sum(s, labels, places), self.increments, self.prior)
+        return RowSums(natural, log_normalisers(self.component, natural))
 
     def densities(self, emitted: RowSums, member: Array, total: Array) -> Array:
         after = jax.tree.map(jnp.add, emitted.natural, self._increment(member))
@@ -62,6 +62,9 @@ class RowEmission(NamedTuple):
     def given(self, emitted: RowSums, member: Array, place: Array) -> RowSums:
         more = jax.tree.map(lambda t, s: t[place] + s, emitted.natural, self._increment(member))
         return self._put(emitted, place, more)
+
+    def log_density(self, emitted: RowSums, total: Array) -> Array:
+        return jnp.where(total > 0, emitted.normaliser - self._normaliser(self.prior), 0.0).sum()
 
     def _put(self, emitted: RowSums, place: Array, one: Any) -> RowSums:
         natural = jax.tree.map(lambda t, new: t.at[place].set(new), emitted.natural, one)
@@ -86,6 +89,7 @@ class GroupsSample:
     | `natural` | (component, …) | natural parameters of each one's posterior |
     | `occupied`, `gammas`, `alphas` | (sweep,) | components in use, γ and α after every sweep of the chain so far |
     | `kept` | (kept, row) | labels after every `keep`-th sweep, numbered in order of appearance |
+    | `trace` | | the chain as `lv.sample` gives it: one chain, a draw for every sweep |
     """
 
     assignments: Int32[np.ndarray, " row"]
@@ -96,6 +100,7 @@ class GroupsSample:
     gammas: Float64[np.ndarray, " sweep"]
     alphas: Float64[np.ndarray, " sweep"]
     kept: Int[np.ndarray, "kept row"]
+    trace: Trace
 
 
 def group_direct_assignment(
@@ -110,33 +115,34 @@ def group_direct_assignment(
     """`sweeps` more sweeps of the chain of `key`, from `start` or from nothing: then the rows are first added one at a
     time, each drawn given those before it, which is not counted as a sweep.
 
-    keep: keep the labels after every keep-th sweep, 0 for none. Raises ValueError for a number of sweeps below 1, rows
-    without a density, and a `start` from other data.
+    A chain continued is the chain, bit for bit.
+
+    keep: keep the labels after every keep-th sweep, 0 for none; with a `start`, that keeps some or none as this does.
+    Raises ValueError for a number of sweeps below 1, rows without a density, and a `start` of another chain.
     """
-    if sweeps < 1 or keep < 0:
-        raise ValueError(f"got sweeps={sweeps}, keep={keep}; expected at least 1 sweep, and keep ≥ 0 (0 keeps nothing)")
-    contents = contents_of(model, data)
-    sizes = np.diff(contents.counts.indptr)
-    unit_of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    trace: dict[str, list[Any]] = {"occupied": [], "gammas": [], "alphas": [], "kept": []}
+    if keep < 0:
+        raise ValueError(f"got keep={keep}, expected keep ≥ 0 (0 keeps nothing)")
+    sizes, members = groups_of(model, data)
+    if start is not None and not np.array_equal(start.group_component.sum(1), sizes):
+        raise ValueError("got a start from other groups, expected a sample of the chain to continue")
+    after = None if start is None else start.trace
+    chain = one_chain(model, members, key, sweeps=sweeps, units=keep > 0, after=after)
+    z, in_unit, beta = chain.seating
     with jax.enable_x64(True):
-        emission = row_emission(model, contents.members)
-        if start is None:
-            state = begun(model, unit_of, len(sizes), emission, jax.random.fold_in(key, 0), FIRST_CAPACITY)
-        else:
-            if len(start.assignments) != len(unit_of) or not np.array_equal(start.group_component.sum(1), sizes):
-                raise ValueError("got a start from other groups, expected a sample of the chain to continue")
-            state = _continued(start, emission)
-            trace = {name: list(getattr(start, name)) for name in trace}
-        before = len(trace["occupied"])
-        for number in range(before + 1, before + sweeps + 1):
-            state = next_state(model, state, unit_of, emission, jax.random.fold_in(key, number))
-            trace["occupied"].append(int((np.asarray(state.total) > 0).sum()))
-            trace["gammas"].append(float(state.gamma))
-            trace["alphas"].append(float(state.alpha))
-            if keep and number % keep == 0:
-                trace["kept"].append(by_appearance(np.asarray(state.assignments)))
-    return _sample(state, trace)
+        natural = jax.tree.map(np.asarray, members.emission.gathered(jnp.asarray(z), len(beta)).natural)
+    chosen = chain.trace["component"][0, keep - 1 :: keep] if keep else np.zeros((0, len(z)), np.int64)
+    kept = np.array([by_appearance(labels) for labels in chosen], np.int64).reshape(-1, len(z))
+    return GroupsSample(z, in_unit, beta, natural, *chain.history, kept, chain.trace)
+
+
+def groups_of(model: HDPMixture, data: Dataset) -> tuple[Int[np.ndarray, " group"], Members]:
+    """(rows of each group, all rows in the order of the groups). Raises ValueError for rows without a density."""
+    counts, rows = contents_of(model, data)
+    sizes = np.diff(counts.indptr)
+    unit_of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    with jax.enable_x64(True):
+        emission = row_emission(model, rows)
+    return sizes, Members(unit_of, len(sizes), emission, float(rows.log_carrier.sum()), FIRST_CAPACITY)
 
 
 def row_emission(model: HDPMixture, members: Rows) -> RowEmission:
@@ -144,30 +150,3 @@ def row_emission(model: HDPMixture, members: Rows) -> RowEmission:
     y, observed, _ = map(jnp.asarray, members)
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, y.dtype), model.components.prior(y.shape[1]))
     return RowEmission(model.components, jax.vmap(model.components.increment)(y, observed), prior)
-
-
-def _continued(start: GroupsSample, emission: RowEmission) -> Franchise:
-    natural = jax.tree.map(jnp.asarray, start.natural)
-    return resumed(
-        start.assignments,
-        start.group_component,
-        RowSums(natural, log_normalisers(emission.component, natural)),
-        start.beta,
-        (float(start.gammas[-1]), float(start.alphas[-1])),
-        emission,
-        FIRST_CAPACITY,
-    )
-
-
-def _sample(state: Franchise, trace: dict[str, list[Any]]) -> GroupsSample:
-    order, assignments = by_size(state)
-    return GroupsSample(
-        assignments,
-        np.asarray(state.in_unit)[:, order],
-        np.asarray(state.beta, np.float64)[order],
-        jax.tree.map(lambda leaf: np.asarray(leaf)[order], state.emitted.natural),
-        np.array(trace["occupied"], np.int64),
-        np.array(trace["gammas"], np.float64),
-        np.array(trace["alphas"], np.float64),
-        np.array(trace["kept"], np.int64).reshape(-1, len(assignments)),
-    )

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array
 
 
@@ -14,14 +15,19 @@ class Quantity(NamedTuple):
     |---|---|
     | `name` | such as "occupied" |
     | `axes` | names of its own axes, those that follow chain and draw; () for a number |
-    | `shape` | their lengths: what exists, padding left out |
+    | `shape` | their lengths, padding left out; None: that of the longest draw, to which others are padded with 0 |
     | `labelled` | whether it changes when components are renamed, so that neither draws nor chains need agree on it |
     """
 
     name: str
     axes: tuple[str, ...]
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
     labelled: bool
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether a draw of this shape is one of the quantity."""
+        pairs = zip(shape, self.shape, strict=True) if len(shape) == len(self.shape) else [(0, 1)]
+        return all(expected in (None, length) for length, expected in pairs)
 
 
 class Recorder(eqx.Module):
@@ -30,7 +36,7 @@ class Recorder(eqx.Module):
     quantities: eqx.AbstractVar[tuple[Quantity, ...]]
 
     @abstractmethod
-    def values(self, chain: Any, state: Any) -> tuple[Array, ...]:
+    def values(self, chain: Any, state: Any) -> tuple[Array | np.ndarray, ...]:
         """An array for each quantity of the states of `chain`, particles first, each axis at least as long as the
         quantity's: what is beyond is cut off."""
 

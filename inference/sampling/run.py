@@ -5,7 +5,7 @@ not depend on where a run was cut: a continued run has the bits of one that was 
 many chains stand side by side. A draw is recorded after every `thin`-th sweep that follows the warm-up.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from lvsearch.inference.chains import Growing, Sampler, State
+from lvsearch.inference.chains import Growing, Hosted, Sampler, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.sampling.recording import Nothing, Recorder
 from lvsearch.inference.sampling.trace import Trace
@@ -55,22 +55,27 @@ def run(
     In float64. An interruption by the keyboard ends the run early and keeps what was drawn. Raises ValueError for
     counts that are too small and for an `after` of another run.
     """
-    if chains < 1 or draws < 1 or thin < 1 or warmup < 0:
+    if chains < 1 or draws < 0 or thin < 1 or warmup < 0:
         raise ValueError(
-            f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 of the first three "
-            "and a warm-up of at least 0 sweeps"
+            f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 chain and sweep "
+            "from draw to draw, and at least 0 draws and sweeps before them"
         )
     record = Nothing() if recorder is None else recorder
     key_init, key_sweeps = jax.random.split(key)
     last, length = warmup + draws * thin, 1
     with jax.enable_x64(True):
-        fresh = jax.eval_shape(partial(_init, chains=chains), chain, key_init)
+        hosted = isinstance(chain, Hosted)
+        advance = _advance_hosted if hosted else _advance
+        fresh = (
+            chain.init(key_init, chains) if hosted else jax.eval_shape(partial(_init, chains=chains), chain, key_init)
+        )
         if after is None:
-            position = _Position(jax.tree.map(np.asarray, _init(chain, key_init, chains=chains)), 0)
-            empty = jax.eval_shape(_observed, chain, record, fresh)
-            parts = [tuple(np.zeros((0, *one.shape), one.dtype) for one in empty)]
+            state = fresh if hosted else jax.tree.map(np.asarray, _init(chain, key_init, chains=chains))
+            position = _Position(state, 0)
+            observed = _observed(chain, record, fresh) if hosted else jax.eval_shape(_observed, chain, record, fresh)
+            parts = [tuple(np.zeros((0, *one.shape), one.dtype) for one in observed)]
         else:
-            _check_same_run(after, fresh, record, key, warmup, thin, last)
+            _check_same_run(after, fresh, record, key, warmup, thin, last, any_shape=hosted)
             position = _Position(jax.tree.unflatten(jax.tree.structure(fresh), after.state), after.sweep)
             while isinstance(chain, Growing) and bool(chain.outgrown(position.state)):
                 chain, before = chain.grown(position.state)
@@ -80,21 +85,22 @@ def run(
         try:
             while position.sweep < last:
                 begun, n = perf_counter(), min(length, last - position.sweep)
-                state, seen = _advance(chain, record, key_sweeps, position.state, position.sweep, n, warmup, thin)
+                state, seen = advance(chain, record, key_sweeps, position.state, position.sweep, n, warmup, thin)
                 jax.block_until_ready(state)
                 if isinstance(chain, Growing) and bool(chain.outgrown(state)):
                     chain, before = chain.grown(position.state)
                     position = position._replace(state=before)
                     continue
                 more = _taken(position.sweep + n, warmup, thin) - _taken(position.sweep, warmup, thin)
-                parts.append(tuple(np.asarray(values)[:more] for values in seen))
+                if more:
+                    parts.append(tuple(np.asarray(values)[:more] for values in seen))
                 position = _Position(state, position.sweep + n)
                 length = _next_length(length, perf_counter() - begun)
                 done(n)
         except KeyboardInterrupt:
             pass
         kept = _taken(position.sweep, warmup, thin)  # a part whose sweeps an interruption made void is left out
-        log_density, *values = (np.moveaxis(np.concatenate(each)[:kept], 0, 1) for each in zip(*parts, strict=True))
+        log_density, *values = (np.moveaxis(_end_to_end(each)[:kept], 0, 1) for each in zip(*parts, strict=True))
         return Trace(
             quantities=record.quantities,
             values=tuple(values),
@@ -120,10 +126,10 @@ def _taken(sweep: Any, warmup: Any, thin: Any) -> Any:
     return (sweep - warmup) // thin * (sweep >= warmup)
 
 
-def _observed(chain: Sampler, record: Recorder, state: State) -> tuple[Array, ...]:
+def _observed(chain: Sampler, record: Recorder, state: State) -> tuple[Array | np.ndarray, ...]:
     """log p(state, data) and what is recorded, particles first, padding cut off."""
     pairs = zip(record.values(chain, state), record.quantities, strict=True)
-    cut = (values[(slice(None), *map(slice, quantity.shape))] for values, quantity in pairs)
+    cut = [values[(slice(None), *map(slice, quantity.shape))] for values, quantity in pairs]
     return (chain.log_density(state).astype(jnp.float64), *cut)
 
 
@@ -160,6 +166,30 @@ def _advance(
     return jax.lax.fori_loop(0, n, one, (state, rows))
 
 
+def _advance_hosted(
+    chain: Sampler, record: Recorder, key: Array, state: State, sweep: int, n: int, warmup: int, thin: int
+) -> tuple[State, tuple[np.ndarray, ...]]:
+    """As `_advance`, sweep by sweep."""
+    rows, posterior = [], jnp.ones(())
+    for number in range(sweep + 1, sweep + n + 1):
+        state = chain.step(_fold_in(key, number), state, posterior, backward=False)
+        if _taken(number, warmup, thin) > _taken(number - 1, warmup, thin):
+            rows.append(_observed(chain, record, state))
+    return state, tuple(_end_to_end([np.asarray(row)[None] for row in each]) for each in zip(*rows, strict=True))
+
+
+def _end_to_end(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Draws first; other axes padded with 0 to the longest, where their length was not known beforehand."""
+    longest = np.max([part.shape[1:] for part in parts], axis=0).tolist()
+
+    def wide(part: np.ndarray) -> np.ndarray:
+        more = [(0, length - now) for length, now in zip(longest, part.shape[1:], strict=True)]
+        return np.pad(part, [(0, 0), *more]) if any(m for _, m in more) else part
+
+    return np.concatenate([wide(part) for part in parts])
+
+
+_fold_in = jax.jit(jax.random.fold_in)
 _log_density = jax.jit(lambda chain, state: chain.log_density(state))
 
 
@@ -170,18 +200,21 @@ ANOTHER = (
 
 
 def _check_same_run(
-    trace: Trace, fresh: State, record: Recorder, key: Array, warmup: int, thin: int, last: int
+    trace: Trace, fresh: State, record: Recorder, key: Array, warmup: int, thin: int, last: int, *, any_shape: bool
 ) -> None:
-    """ValueError for a trace of another key, schedule, number of chains or shape."""
+    """ValueError for a trace of another key, schedule, number of chains or shape. any_shape: states differ in that."""
     if (trace.warmup, trace.thin) != (warmup, thin) or trace.sweep > last:
         raise ValueError(
             f"got a trace of warmup={trace.warmup}, thin={trace.thin} and {trace.draws} draws to go on with, and "
             f"warmup={warmup}, thin={thin} and {(last - warmup) // thin} draws in all; expected the same warm-up and "
             "thinning, and no fewer draws"
         )
-    shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(fresh)]
+
+    def kind(leaf: Any) -> tuple[Any, ...]:
+        return leaf.dtype, leaf.ndim, leaf.shape[: 1 if any_shape else None]
+
     same_key = np.array_equal(trace.key, jax.random.key_data(key))
-    same_shapes = shapes == [(leaf.shape, leaf.dtype) for leaf in trace.state]
+    same_shapes = [*map(kind, jax.tree.leaves(fresh))] == [*map(kind, trace.state)]
     if not (same_key and same_shapes and trace.quantities == record.quantities):
         raise ValueError(ANOTHER)
 
@@ -190,6 +223,7 @@ def _check_same_density(trace: Trace, chain: Sampler, state: State) -> None:
     """ValueError where the last draw has another density here than it had: the model or the data are others."""
     if not trace.draws or trace.sweep != trace.warmup + trace.draws * trace.thin:
         return
-    again = np.asarray(_log_density(chain, state))
+    density = chain.log_density(state) if isinstance(chain, Hosted) else _log_density(chain, state)
+    again = np.asarray(density)
     if not np.allclose(again, trace.log_density[:, -1], rtol=1e-6, atol=1e-6, equal_nan=True):
         raise ValueError(ANOTHER)

@@ -158,7 +158,7 @@ class Trace:
         draws, position = arrays["draws"], arrays["position"]
         values = tuple(draws[str(i)] for i in range(len(quantities)))
         found = draws[LOG_DENSITY].shape
-        if any(v.shape != (*found, *q.shape) for q, v in zip(quantities, values, strict=True)):
+        if any(v.shape[:2] != found or not q.fits(v.shape[2:]) for q, v in zip(quantities, values, strict=True)):
             raise ValueError("got draws whose shapes are not those of their quantities; restore the folder from a copy")
         return cls(
             quantities,

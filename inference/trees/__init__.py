@@ -4,6 +4,8 @@
 |---|---|
 | `tree_hyper`, `hyper_of` | checked hyper-parameters: γ, level prior, η; those of a model |
 | `sample_tree`, `run_chain` | chains over trees and allocations of the given counts |
+| `TreeSampler` | these chains as the one run loop (`lvsearch.inference.sampling`) takes them, several side by side |
+| `TreeCorpus`, `swept` | counts at hand for sweeps; one sweep |
 | `log_joint` | log p(w, z, c) of anybody's allocation |
 | `occupied_nodes` | how many nodes each level has, from chains of several starts |
 | `agglomerated_start` | a start without sampling, from a dendrogram of the documents |
@@ -16,7 +18,6 @@
 
 from lvsearch.inference.trees.agglomerate import MOST_DOCUMENTS, agglomerated_start
 from lvsearch.inference.trees.chain import (
-    TreeSampler,
     TreeTrace,
     draw_paths,
     draw_start,
@@ -25,11 +26,13 @@ from lvsearch.inference.trees.chain import (
     settle_levels,
 )
 from lvsearch.inference.trees.climb import climb
+from lvsearch.inference.trees.corpus import TreeCorpus, swept
 from lvsearch.inference.trees.density import Allocation, LogJoint, log_joint
 from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper, tree_hyper
 from lvsearch.inference.trees.merge import merge_siblings
 from lvsearch.inference.trees.occupied import hyper_of, level_names, occupied_nodes
 from lvsearch.inference.trees.predict import NEW, DocumentPaths, TreeTopics, describe_documents, tree_topics
+from lvsearch.inference.trees.sampler import TreeSampler
 from lvsearch.inference.trees.simulate import draw_corpus
 from lvsearch.inference.trees.updates import TreePriors
 
@@ -41,6 +44,7 @@ __all__ = [
     "DocumentPaths",
     "GEMLevels",
     "LogJoint",
+    "TreeCorpus",
     "TreeHyper",
     "TreePriors",
     "TreeSampler",
@@ -60,6 +64,7 @@ __all__ = [
     "run_chain",
     "sample_tree",
     "settle_levels",
+    "swept",
     "tree_hyper",
     "tree_topics",
 ]

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from lvsearch.inference.trees.chain import canonical
+from lvsearch.inference.trees.corpus import canonical
 from lvsearch.inference.trees.density import Allocation, log_joint
 from lvsearch.inference.trees.hyper import TreeHyper
 from lvsearch.inference.trees.relevel import levels_by_share

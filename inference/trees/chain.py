@@ -1,4 +1,4 @@
-"""Chains of sweeps: starts, growth of the layout, hyper-parameters, temperatures, restarts; the best state kept."""
+"""Chains over trees from beginning to end: starts, temperatures, the best state kept; and what they visited."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,24 +10,15 @@ import scipy.sparse
 from jaxtyping import Array, Float
 
 from lvsearch.inference.generators import generator
+from lvsearch.inference.sampling import Trace, run
 from lvsearch.inference.trees.books import TreeBooks
+from lvsearch.inference.trees.corpus import TreeCorpus, swept
 from lvsearch.inference.trees.density import Allocation, check_allocation, log_joint
 from lvsearch.inference.trees.hyper import GEMLevels, TreeHyper
-from lvsearch.inference.trees.merge import merge_siblings
 from lvsearch.inference.trees.relevel import relevel, relevel_anew
-from lvsearch.inference.trees.state import (
-    Layout,
-    TreeState,
-    allocation_of,
-    levels_of,
-    room,
-    state_of,
-    tokens_of,
-)
-from lvsearch.inference.trees.sweep import tables_of, tree_sweep
-from lvsearch.inference.trees.updates import FIXED, TreePriors, draw_hyper, log_hyper_prior
+from lvsearch.inference.trees.sampler import TreeRecorder, Trees, TreeSampler, apart
+from lvsearch.inference.trees.updates import FIXED, TreePriors
 
-CELLS_STEP = 1024
 SETTLED_SHARE = 0.05
 """A word in this share of the documents starts at the root with probability 1/2."""
 
@@ -41,11 +32,12 @@ class TreeTrace:
     | `sweep` | sweeps before each scored state |
     | `log_joint` | log p(w, z, c) at the state's hyper-parameters, plus their log prior where drawn, nats |
     | `nodes` | (scored, level): nodes in use |
-    | `seconds` | of sampling up to each scored state; scoring is not counted |
+    | `seconds` | of sampling, and of the scores in between, up to each scored state |
     | `best`, `best_hyper`, `best_log_joint` | the scored state of the highest `log_joint` |
     | `last`, `last_hyper` | where the chain ended |
     | `nodes_each` | (sweep, level): nodes in use after *every* sweep |
     | `kept` | (allocation, hyper) after every `keep`-th sweep; empty unless asked for |
+    | `trace` | the chain as the one run loop gives it: one chain, a draw for every sweep |
     """
 
     sweep: np.ndarray
@@ -59,102 +51,7 @@ class TreeTrace:
     last_hyper: TreeHyper
     nodes_each: np.ndarray
     kept: tuple[tuple[Allocation, TreeHyper], ...]
-
-
-class TreeSampler:
-    """A corpus at hand for sweeps: its tokens, the current state and layout.
-
-    `step` is one sweep; `allocation` is where it stands. `run_chain` and `sample_tree` are what most callers want.
-    """
-
-    def __init__(self, counts: scipy.sparse.csr_array, hyper: TreeHyper, start: Allocation):
-        self.counts = canonical(counts)
-        check_allocation(self.counts, start, hyper.depth)
-        self.tokens = tokens_of(self.counts)
-        self.state, self.layout = state_of(
-            self.tokens, self.counts.shape[1], levels_of(self.counts, start.level_counts), start.paths
-        )
-        word_totals = np.bincount(self.tokens.word, minlength=1)
-        # lengths that the corpus decides are rounded up, so that similar corpora share a program
-        self._word_total, self._n_tokens = 1 << int(word_totals.max()).bit_length(), len(self.tokens.word)
-        spare = -len(self.tokens.cell_word) % CELLS_STEP
-        self._padded = self.tokens._replace(cell_word=np.pad(self.tokens.cell_word, (0, spare)))
-        self._longest = _padded(np.diff(self.counts.indptr))
-        self._most_tokens = _padded(np.diff(self.tokens.doc_tokens))
-        self.set_hyper(hyper)
-
-    def set_hyper(self, hyper: TreeHyper, inverse_temperature: float = 1.0) -> None:
-        """Sweeps from here on are at these values."""
-        self.hyper, self._tempered = hyper, inverse_temperature != 1.0
-        n_docs, n_words = self.counts.shape[0], self.counts.shape[1]
-        with jax.enable_x64(True):
-            tables = tables_of(hyper, n_words, n_docs, self._word_total, self._n_tokens, inverse_temperature)
-            self._tables = jax.tree.map(jax.numpy.asarray, tables)
-
-    def step(self, key: Array, *, paths_fixed: bool = False) -> None:
-        """One sweep over all documents (of their levels alone, if so); the layout grows where places run out, and
-        shrinks where half of them would do.
-        """
-        first, n_docs = 0, self.counts.shape[0]
-        with jax.enable_x64(True):
-            while first < n_docs:
-                state, stopped = tree_sweep(
-                    key,
-                    self._padded,
-                    self.state,
-                    self._tables,
-                    np.int32(first),
-                    layout=self.layout,
-                    longest=self._longest,
-                    most_tokens=self._most_tokens,
-                    sticks=isinstance(self.hyper.levels, GEMLevels),
-                    tempered=self._tempered,
-                    paths_fixed=paths_fixed,
-                )
-                self.state, first = state, int(stopped)
-                if first < n_docs:
-                    self.state, self.layout = self._laid_out(self.layout)
-        lengths = [b - a for a, b in zip(self.layout[:-1], self.layout[1:], strict=True)]
-        if any(2 * room(n, level) <= lengths[level] for level, n in enumerate(self.nodes)):
-            self.state, self.layout = self._laid_out(None)
-
-    def restart(self, allocation: Allocation) -> None:
-        """Go on from another allocation of the same corpus."""
-        levels = levels_of(self.counts, allocation.level_counts)
-        self.state, self.layout = state_of(
-            self.tokens, self.counts.shape[1], levels, allocation.paths, least=self.layout
-        )
-
-    def _laid_out(self, least: Layout | None) -> tuple[TreeState, Layout]:
-        levels, paths = np.asarray(self.state.levels), np.asarray(self.state.paths)
-        return state_of(self.tokens, self.counts.shape[1], levels, paths, least=least)
-
-    @property
-    def allocation(self) -> Allocation:
-        return allocation_of(self.tokens, self.state)
-
-    @property
-    def nodes(self) -> list[int]:
-        """Nodes in use at each level."""
-        used = np.asarray(self.state.documents) > 0
-        return [int(used[a:b].sum()) for a, b in zip(self.layout[:-1], self.layout[1:], strict=True)]
-
-
-def _padded(lengths: np.ndarray) -> int:
-    return max(16, -(-int(lengths.max(initial=0)) // 16) * 16)
-
-
-def canonical(counts: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    """Counts as every function here reads them: sorted indices, no stored zeros, whole numbers ≥ 0."""
-    matrix = scipy.sparse.csr_array(scipy.sparse.csr_array(counts).astype(np.int64))
-    if matrix.shape[0] < 1 or matrix.shape[1] < 1:
-        raise ValueError(f"got counts of shape {matrix.shape}, expected at least one document and one word")
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    if np.any(matrix.data < 0):
-        raise ValueError("got negative counts, expected whole numbers ≥ 0")
-    matrix.sort_indices()
-    return matrix
+    trace: Trace
 
 
 def draw_paths(rng: np.random.Generator, n_docs: int, depth: int, branching: float) -> np.ndarray:
@@ -227,58 +124,55 @@ def run_chain(
         raise ValueError(f"got sweeps={sweeps}, score_every={score_every}, keep={keep}; expected ≥ 0, ≥ 1, ≥ 0")
     if any(not temperature > 0 for temperature in temperatures):
         raise ValueError(f"got temperatures {list(temperatures)}, expected positive numbers")
-    counts = canonical(counts)
-    key_start, key_sweeps, key_hyper = jax.random.split(key, 3)
-    rng = generator(key_hyper)
+    corpus = TreeCorpus.of(counts)
+    key_start, key_sweeps = jax.random.split(key)
     if start is None:
-        start = draw_start(generator(key_start), counts, hyper, start_branching)
-    sampler = TreeSampler(counts, hyper, start)
-    score = log_posterior(counts, start, hyper, priors)
-    visited = [(0, score, sampler.nodes, 0.0)]
-    best, nodes_each, kept, seconds = (score, start, hyper), [], [], 0.0
-    for number in range(1, sweeps + 1):
-        begun = perf_counter()
-        hot = number <= len(temperatures)
-        if hot or number == len(temperatures) + 1:
-            sampler.set_hyper(sampler.hyper, 1 / float(temperatures[number - 1]) if hot else 1.0)
-        sampler.step(jax.random.fold_in(key_sweeps, number))
-        if priors != FIXED:
-            inverse = 1 / float(temperatures[number - 1]) if hot else 1.0
-            sampler.set_hyper(draw_hyper(rng, counts, sampler.allocation, sampler.hyper, priors), inverse)
-        if merge_every and number % merge_every == 0:
-            sampler.restart(merge_siblings(counts, sampler.allocation, sampler.hyper))
-        seconds += perf_counter() - begun
-        nodes_each.append(sampler.nodes)
-        if number % score_every == 0 or number == sweeps:
-            allocation = sampler.allocation
-            score = log_posterior(counts, allocation, sampler.hyper, priors)
-            visited.append((number, score, sampler.nodes, seconds))
-            if score > best[0]:
-                best = (score, allocation, sampler.hyper)
-        if keep and number % keep == 0:
-            kept.append((sampler.allocation, sampler.hyper))
-    columns = list(zip(*visited, strict=True))
+        start = draw_start(generator(key_start), corpus.counts, hyper, start_branching)
+    check_allocation(corpus.counts, start, hyper.depth)
+    sampler = TreeSampler(
+        corpus, hyper, (start,), priors, tuple(float(t) for t in temperatures), merge_every, score_every
+    )
+    seconds, begun = [0.0], perf_counter()
+
+    def done(n: int) -> None:
+        nonlocal begun
+        now = perf_counter()
+        seconds.extend([(now - begun) / n] * n)
+        begun = now
+
+    record = TreeRecorder.of(sampler, units=keep > 0)
+    trace = run(sampler, key_sweeps, chains=1, draws=sweeps, warmup=0, recorder=record, done=done)
+    if trace.draws < sweeps:
+        raise KeyboardInterrupt  # who asked for a whole chain cannot go on with a part of it
+    (begin,) = apart(sampler.init(key, 1))
+    (end,) = apart(jax.tree.unflatten(jax.tree.structure(begin), trace.state))
+    scores = np.concatenate([sampler.log_density(sampler.init(key, 1)), trace.log_density[0]])
+    scored = np.unique([*range(0, sweeps, score_every), sweeps])
+    best, best_score = (end.now, scores[-1]) if scores[-1] > end.best_log_joint else (end.best, end.best_log_joint)
+    allocation, best_hyper = sampler.read(best)
+    last, last_hyper = sampler.read(end.now)
+    nodes = trace["nodes"][0].astype(np.int64)
+    first = [len(np.unique(column)) for column in start.paths.T]
     return TreeTrace(
-        *(np.array(column) for column in columns),
-        best=best[1],
-        best_hyper=best[2],
-        best_log_joint=best[0],
-        last=sampler.allocation,
-        last_hyper=sampler.hyper,
-        nodes_each=np.array(nodes_each, np.int64).reshape(sweeps, hyper.depth),
-        kept=tuple(kept),
+        scored,
+        scores[scored],
+        np.concatenate([[first], nodes])[scored],
+        np.cumsum(seconds)[scored],
+        allocation,
+        best_hyper,
+        float(best_score),
+        last,
+        last_hyper,
+        nodes,
+        tuple(sampler.read(one) for one in _kept(trace, end.now, keep)) if keep else (),
+        trace,
     )
 
 
-def log_posterior(
-    counts: scipy.sparse.csr_array, allocation: Allocation, hyper: TreeHyper, priors: TreePriors
-) -> float:
-    """log p(w, z, c | hyper-parameters) + log of the prior density of those that are drawn, nats.
-
-    Without the second term the best of states with different hyper-parameters is the one whose hyper-parameters fit it
-    best, however improbable they are.
-    """
-    return log_joint(counts, allocation, hyper).total + log_hyper_prior(hyper, priors)
+def _kept(trace: Trace, end: Trees, keep: int) -> list[Trees]:
+    """The states after every `keep`-th sweep of one chain."""
+    drawn = {name: trace[name][0, keep - 1 :: keep] for name in Trees._fields if name in trace.names}
+    return [end._replace(**{name: values[i] for name, values in drawn.items()}) for i in range(trace.draws // keep)]
 
 
 COOLING = (*np.linspace(1.0, 0.1, 10).tolist(), *(0.05,) * 5)
@@ -293,17 +187,18 @@ def settle_levels(
     Blocks of levels first (`relevel_anew`); then, `passes` times, sweeps of levels alone, cooled to almost no
     temperature, and blocks again.
     """
-    counts = canonical(counts)
-    books = TreeBooks(counts, hyper, allocation)
+    corpus = TreeCorpus.of(counts)
+    books = TreeBooks(corpus.counts, hyper, allocation)
     relevel_anew(books)
-    best = max([allocation, books.allocation], key=lambda each: log_joint(counts, each, hyper).total)
-    score = log_joint(counts, best, hyper).total
-    sampler = TreeSampler(counts, hyper, best)
+    best = max([allocation, books.allocation], key=lambda each: log_joint(corpus.counts, each, hyper).total)
+    score = log_joint(corpus.counts, best, hyper).total
+    levels, paths, sticks = corpus.levels(best), best.paths, isinstance(hyper.levels, GEMLevels)
+    cooled = [corpus.tables(hyper, 1 / temperature) for temperature in COOLING]
     for number in range(passes):
-        for position, temperature in enumerate(COOLING):
-            sampler.set_hyper(hyper, 1 / temperature)
-            sampler.step(jax.random.fold_in(key, number * len(COOLING) + position), paths_fixed=True)
-        books.load(sampler.allocation)
+        for position, tables in enumerate(cooled):
+            one = jax.random.fold_in(key, number * len(COOLING) + position)
+            levels, paths = swept(corpus, levels, paths, tables, one, sticks=sticks, paths_fixed=True)
+        books.load(corpus.allocation(levels, paths))
         relevel(books)
         if books.score() > score:
             best, score = books.allocation, books.score()

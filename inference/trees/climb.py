@@ -18,7 +18,7 @@ from jaxtyping import Array
 
 from lvsearch.inference.generators import generator
 from lvsearch.inference.trees.books import Options, TreeBooks
-from lvsearch.inference.trees.chain import canonical
+from lvsearch.inference.trees.corpus import canonical
 from lvsearch.inference.trees.density import Allocation
 from lvsearch.inference.trees.hyper import TreeHyper
 from lvsearch.inference.trees.relevel import LEAST_GAIN, relevel, relevel_anew

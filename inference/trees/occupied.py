@@ -1,15 +1,22 @@
-"""Nodes of a tree of topics that some document passes, level by level, by collapsed Gibbs sampling."""
+"""Nodes of a tree of topics that some document passes, level by level, and draws of trees, by collapsed Gibbs
+sampling."""
 
+import jax
 import numpy as np
 from jaxtyping import Array, Int
 
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.documents import counts_of
+from lvsearch.inference.generators import generator
 from lvsearch.inference.mixtures.partitions import log_block_count_prior
-from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler
+from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler, process_sampler
+from lvsearch.inference.sampling import run
 from lvsearch.inference.trees.agglomerate import MOST_DOCUMENTS, agglomerated_start
-from lvsearch.inference.trees.chain import canonical, run_chain
+from lvsearch.inference.trees.chain import draw_start
+from lvsearch.inference.trees.corpus import TreeCorpus
+from lvsearch.inference.trees.density import Allocation
 from lvsearch.inference.trees.hyper import TreeHyper, tree_hyper
+from lvsearch.inference.trees.sampler import TreeRecorder, TreeSampler
 from lvsearch.models.hlda import HLDA
 
 
@@ -33,23 +40,39 @@ def level_names(depth: int) -> tuple[str, ...]:
 def occupied_nodes(model: HLDA, data: Dataset) -> OccupiedSampler:
     """Levels are numbered from the root, 0. Chains begin with a dendrogram's tree, one path for all, many branches, and
     a tree drawn from the prior. Raises ValueError for a tree of one level, and as `hyper_of` does."""
-    hyper, counts = hyper_of(model), canonical(counts_of(data))
+    hyper, corpus = hyper_of(model), TreeCorpus.of(counts_of(data))
     if hyper.depth < 2:
         raise ValueError("got a tree of depth 1, expected at least 2: the root alone has no branches to count")
-    branchings = (None, 1e-9, max(10.0, 10 * hyper.branching), None)  # few, and γ log(documents / γ) at first
 
     def chain(key: Array, number: int, sweeps: int) -> Int[np.ndarray, "sweep name"]:
-        dendrogram = number == 0 and counts.shape[0] <= MOST_DOCUMENTS
-        start = agglomerated_start(counts, hyper) if dendrogram else None
-        branching = branchings[number % len(branchings)]
-        trace = run_chain(
-            counts, hyper, key, sweeps=sweeps, start=start, start_branching=branching, score_every=max(sweeps, 1)
-        )
-        return trace.nodes_each[:, 1:]
+        key_start, key_sweeps = jax.random.split(key)
+        sampler = TreeSampler(corpus, hyper, (_start(corpus, hyper, key_start, number),))
+        record = TreeRecorder.of(sampler, units=False)
+        trace = run(sampler, key_sweeps, chains=1, draws=sweeps, warmup=0, recorder=record)
+        if trace.draws < sweeps:
+            raise KeyboardInterrupt  # who asked for a whole chain cannot go on with a part of it
+        return trace["nodes"][0, :, 1:].astype(np.int64)
 
     def log_prior(most: int) -> tuple[LogPrior, ...]:
         """Of branches below the root, one table each; deeper levels have no closed form."""
-        first = log_block_count_prior(counts.shape[0], hyper.branching, most)
+        first = log_block_count_prior(corpus.counts.shape[0], hyper.branching, most)
         return (first, *[None] * (hyper.depth - 2))
 
     return OccupiedSampler(level_names(hyper.depth), chain, log_prior)
+
+
+@process_sampler.register
+def trees(model: HLDA, data: Dataset, key: Array, *, chains: int, units: bool) -> tuple[TreeSampler, TreeRecorder]:
+    """Collapsed Gibbs sampling from the same starts. Raises ValueError as `hyper_of` does."""
+    hyper, corpus = hyper_of(model), TreeCorpus.of(counts_of(data))
+    starts = (_start(corpus, hyper, jax.random.fold_in(key, number), number) for number in range(chains))
+    sampler = TreeSampler(corpus, hyper, tuple(starts))
+    return sampler, TreeRecorder.of(sampler, units=units)
+
+
+def _start(corpus: TreeCorpus, hyper: TreeHyper, key: Array, number: int) -> Allocation:
+    """Of chain `number`."""
+    if number == 0 and corpus.counts.shape[0] <= MOST_DOCUMENTS:
+        return agglomerated_start(corpus.counts, hyper)
+    branchings = (None, 1e-9, max(10.0, 10 * hyper.branching), None)  # few, and γ log(documents / γ) at first
+    return draw_start(generator(key), corpus.counts, hyper, branchings[number % len(branchings)])

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from scipy.special import digamma, gammaln
 
 from lvsearch.inference.generators import generator
-from lvsearch.inference.trees.chain import canonical
+from lvsearch.inference.trees.corpus import canonical
 from lvsearch.inference.trees.density import Allocation
 from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper
 

@@ -20,8 +20,17 @@ import numpy as np
 import tomotopy
 
 import lvsearch as lv
-from lvsearch.inference.trees import Allocation, TreeHyper, TreeSampler, agglomerated_start, log_joint, tree_hyper
-from lvsearch.inference.trees.chain import canonical
+from lvsearch.inference.trees import (
+    Allocation,
+    GEMLevels,
+    TreeCorpus,
+    TreeHyper,
+    agglomerated_start,
+    log_joint,
+    swept,
+    tree_hyper,
+)
+from lvsearch.inference.trees.corpus import canonical
 
 START_CUTS = 3
 
@@ -95,21 +104,24 @@ def run_tomotopy(corpus: lv.Corpus, hyper: TreeHyper, seed: int, sweeps: list[in
 
 def run_ours(corpus: lv.Corpus, hyper: TreeHyper, seed: int, sweeps: list[int]) -> list[tuple[int, float, float]]:
     """The same for ours, its start first; every layout is compiled beforehand, by the same chain."""
-    counts = canonical(corpus.counts)
+    texts = TreeCorpus.of(corpus.counts)
+    counts = texts.counts
 
     def chain() -> list[tuple[int, float, float]]:
         key = jax.random.key(seed)
         begun = time.perf_counter()
         start = agglomerated_start(counts, hyper, cuts=START_CUTS)
-        sampler, out = TreeSampler(counts, hyper, start), []
+        levels, paths, out = texts.levels(start), start.paths, []
+        tables, sticks = texts.tables(hyper), isinstance(hyper.levels, GEMLevels)
         seconds = time.perf_counter() - begun
         out.append((0, seconds, log_joint(counts, start, hyper).total))
         for number in range(1, sweeps[-1] + 1):
             begun = time.perf_counter()
-            sampler.step(jax.random.fold_in(key, number))
+            one = jax.random.fold_in(key, number)
+            levels, paths = swept(texts, levels, paths, tables, one, sticks=sticks)
             seconds += time.perf_counter() - begun
             if number in sweeps:
-                out.append((number, seconds, log_joint(counts, sampler.allocation, hyper).total))
+                out.append((number, seconds, log_joint(counts, texts.allocation(levels, paths), hyper).total))
         return out
 
     chain()

@@ -1,0 +1,86 @@
+"""A chain over feature matrices from beginning to end, and what it visited."""
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array
+
+from lvsearch.inference.feature_samplers.chain import Hyperparameters, Hyperpriors, Sweep, start_state
+from lvsearch.inference.feature_samplers.loadings import read_cells
+from lvsearch.inference.feature_samplers.sampler import FeatureRecorder, FeatureSampler, FeatureStates
+from lvsearch.inference.features import left_ordered
+from lvsearch.inference.features.marginal import positive
+from lvsearch.inference.sampling import Trace, run
+
+
+@dataclass(frozen=True)
+class FeatureTrace:
+    """What a chain visited. Arrays have one entry per state: the start first, then one after each sweep.
+
+    | field | meaning |
+    |---|---|
+    | `log_joint` | log p(X, [Z]) on left-ordered classes, loadings integrated out, in nats, at the state's own α, σ_x, σ_A: the score of `map_features`, for every sampler |
+    | `n_features` | K₊, features that some row has |
+    | `alpha`, `sigma_x`, `sigma_a` | hyper-parameters |
+    | `seconds` | of each sweep and its score, averaged over those of one call of the loop; the start 0 |
+    | `features` | the last Z (N, K₊), left-ordered |
+    | `best` | the Z of the highest `log_joint`, left-ordered |
+    | `kept` | Z after every `keep`-th sweep, left-ordered; empty unless asked for |
+    | `trace` | the chain as the one run loop gives it: one chain, a draw for every sweep, with R̂ and effective draws |
+    """  # noqa: E501 — a table row is one line
+
+    log_joint: np.ndarray
+    n_features: np.ndarray
+    alpha: np.ndarray
+    sigma_x: np.ndarray
+    sigma_a: np.ndarray
+    seconds: np.ndarray
+    features: np.ndarray
+    best: np.ndarray
+    kept: tuple[np.ndarray, ...]
+    trace: Trace
+
+
+def run_chain(
+    sweep: Sweep,
+    X: Any,
+    observed: Any,
+    hyper: Hyperparameters,
+    key: Array,
+    start: Any,
+    sweeps: int,
+    priors: Hyperpriors,
+    keep: int,
+) -> FeatureTrace:
+    """`sweeps` full sweeps from `start`. Raises ValueError as the samplers say."""
+    cells = read_cells(X, observed)
+    hyper = Hyperparameters(*(positive(name, value) for name, value in zip(hyper._fields, hyper, strict=True)))
+    if sweeps < 0 or keep < 0:
+        raise ValueError(f"got sweeps={sweeps}, keep={keep}; expected whole numbers ≥ 0 (keep=0 keeps no features)")
+    sampler = FeatureSampler(sweep, cells, priors, (start_state(cells, start, hyper),))
+    seconds, begun = [0.0], perf_counter()
+
+    def done(n: int) -> None:
+        nonlocal begun
+        now = perf_counter()
+        seconds.extend([(now - begun) / n] * n)
+        begun = now
+
+    record = FeatureRecorder.of(len(cells.values), units=keep > 0)
+    trace = run(sampler, key, chains=1, draws=sweeps, warmup=0, recorder=record, done=done)
+    if trace.draws < sweeps:
+        raise KeyboardInterrupt  # who asked for a whole chain cannot go on with a part of it
+    begin, end = sampler.init(key, 1), FeatureStates(*trace.state)
+    first = sampler.log_density(begin), begin.features.any(1).sum(1), begin.alpha, begin.sigma_x, begin.sigma_a
+    then = (trace[name][0] for name in ("log_density", "occupied", "alpha", "sigma_x", "sigma_a"))
+    kept = trace["features"][0, keep - 1 :: keep] if keep else ()
+    return FeatureTrace(
+        *(np.concatenate(pair) for pair in zip(first, then, strict=True)),
+        seconds=np.array(seconds),
+        features=left_ordered(end.features[0]),
+        best=left_ordered(end.best[0]),
+        kept=tuple(left_ordered(z) for z in kept),
+        trace=trace,
+    )

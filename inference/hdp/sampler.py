@@ -1,0 +1,312 @@
+"""Two-level processes as the one run loop takes them: what lasts from sweep to sweep, chains side by side."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float, Float64, Int, Int32
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.hdp import franchise
+from lvsearch.inference.hdp.franchise import Emission, Franchise
+from lvsearch.inference.hdp.weights import prior_mean
+from lvsearch.inference.mixtures.partitions import by_appearance
+from lvsearch.inference.sampling import Quantity, Recorder, Trace, run
+from lvsearch.models.hierarchical_process import HierarchicalProcess
+from lvsearch.models.hyperpriors import GammaPrior
+
+
+class Members(NamedTuple):
+    """`unit_of` each member; `n_units`; what members say of parts; Σ log h(x) of all of them, nats; `places` for parts
+    to begin with, doubled whenever a sweep needs more."""
+
+    unit_of: Int32[np.ndarray, " member"]
+    n_units: int
+    emission: Emission
+    log_carrier: float
+    places: int
+
+
+class FranchiseStates(NamedTuple):
+    """Several chains side by side, in float64.
+
+    | field | letter | shape | meaning |
+    |---|---|---|---|
+    | `labels` | z | (particle, member) | which place each member's part has |
+    | `weight` | β_z | (particle, member) | the shared weight of that part |
+    | `left` | β_u | (particle,) | what is left for parts without members |
+    | `gamma`, `alpha` | γ, α | (particle,) | concentrations |
+    | `outgrown` | | (particle,) | whether a sweep needed more places than there are |
+    """
+
+    labels: Int32[Array | np.ndarray, "particle member"]
+    weight: Float[Array | np.ndarray, "particle member"]
+    left: Float[Array | np.ndarray, " particle"]
+    gamma: Float[Array | np.ndarray, " particle"]
+    alpha: Float[Array | np.ndarray, " particle"]
+    outgrown: Bool[Array | np.ndarray, " particle"]
+
+
+class FranchiseSampler(eqx.Module):
+    """Direct assignment (`lvsearch.inference.hdp.franchise`) as a `Growing` sampler, from given states."""
+
+    model: HierarchicalProcess
+    unit_of: Int32[Array | np.ndarray, " member"]
+    emission: Emission
+    log_carrier: Float[Array, ""] | float
+    begin: FranchiseStates
+    n_units: int = eqx.field(static=True)
+    capacity: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, model: HierarchicalProcess, members: Members, begin: FranchiseStates) -> "FranchiseSampler":
+        """With places for one part more than `begin` has."""
+        unit_of, n_units, emission, log_carrier, places = members
+        while places <= begin.labels.max(initial=0) + 1:
+            places *= 2
+        return cls(model, unit_of, emission, log_carrier, begin, n_units, places)
+
+    def init(self, key: Array, particles: int) -> FranchiseStates:
+        """As given. ValueError for another number of chains."""
+        if particles != len(self.begin.left):
+            raise ValueError(f"got {particles} chains, expected one for each of {len(self.begin.left)} starts")
+        return jax.tree.map(jnp.asarray, self.begin)
+
+    def step(
+        self, key: Array, state: FranchiseStates, temperature: Float[Array, ""], *, backward: bool
+    ) -> FranchiseStates:
+        """Members, tables, weights and concentrations of each chain, once."""
+
+        def one(k: Array, old: FranchiseStates) -> FranchiseStates:
+            unit_of = jnp.asarray(self.unit_of)
+            new = franchise.sweep(self.model, self.seated(old), unit_of, self.emission, k, adding=False)
+            return lasting(new)._replace(outgrown=old.outgrown | new.overflow)
+
+        return jax.vmap(one)(jax.random.split(key, len(state.left)), state)
+
+    def seated(self, state: FranchiseStates) -> Franchise:
+        """All that a sweep knows of one chain."""
+        labels = jnp.asarray(state.labels)
+        empty = franchise.empty_state(
+            len(self.unit_of), self.n_units, self.emission, self.capacity, state.gamma, state.alpha
+        )
+        return empty._replace(
+            assignments=labels,
+            in_unit=empty.in_unit.at[jnp.asarray(self.unit_of), labels].add(1),
+            total=empty.total.at[labels].add(1),
+            emitted=self.emission.gathered(labels, self.capacity),
+            beta=empty.beta.at[labels].set(state.weight),
+            left=state.left,
+        )
+
+    def log_density(self, state: FranchiseStates) -> Float[Array, " particle"]:
+        """log p(members, their partition into parts, weights of these, γ, α), parts and weights of units integrated
+        out; given a concentration where that is given.
+
+        Weights of K parts in use, in no order, and what is left have the density γ^K β_u^(γ − 1) / Π β_k. It is given
+        in the coordinates log β_u and β_k / (1 − β_u), in which it stays bounded as γ becomes small.
+        """
+        priors = [self.model.given(level) for level in self.model.levels]
+
+        def one(state: FranchiseStates) -> Array:
+            seats = self.seated(state)
+            used = seats.total > 0
+            beta, in_use = jnp.where(used, seats.beta, 1.0), seats.beta.sum()
+            weights = jnp.where(used, jnp.log(state.gamma) - jnp.log(beta / in_use), 0.0).sum() - jnp.log(in_use)
+            weights = weights + state.gamma * jnp.log(jnp.maximum(state.left, jnp.finfo(beta.dtype).tiny))
+            mass = state.alpha * beta
+            of_parts = jnp.where(seats.in_unit > 0, gammaln(mass + seats.in_unit) - gammaln(mass), 0.0).sum()
+            of_units = (gammaln(state.alpha) - gammaln(state.alpha + seats.in_unit.sum(1))).sum()
+            members = self.emission.log_density(seats.emitted, seats.total) + self.log_carrier
+            pairs = zip(priors, (state.gamma, state.alpha), strict=True)
+            return weights + of_parts + of_units + members + sum(_log_hyper(prior, value) for prior, value in pairs)
+
+        return jax.vmap(one)(state)
+
+    def outgrown(self, state: FranchiseStates) -> Bool[Array, ""]:
+        """Of any chain."""
+        return jnp.any(state.outgrown) | jnp.any(state.labels >= self.capacity)
+
+    def grown(self, state: FranchiseStates) -> tuple["FranchiseSampler", FranchiseStates]:
+        """Twice as many places."""
+        return replace(self, capacity=2 * self.capacity), state
+
+
+def lasting(state: Franchise) -> FranchiseStates:
+    """What is left of one chain when its sweep is over."""
+    weight = state.beta[state.assignments]
+    return FranchiseStates(state.assignments, weight, state.left, state.gamma, state.alpha, state.overflow)
+
+
+def _log_hyper(prior: Any, value: Any) -> Array:
+    """log density of a concentration, nats; 0 where it is given."""
+    if not isinstance(prior, GammaPrior):
+        return jnp.zeros(())
+    shape, rate = (jnp.asarray(number, value.dtype) for number in prior)
+    return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * jnp.log(value) - rate * value
+
+
+class FranchiseRecorder(Recorder):
+    """`occupied` parts, members of the `largest`, concentrations where they are drawn, and where asked for the part of
+    each member, under the name of the parts."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, model: HierarchicalProcess, n_members: int, *, units: bool) -> "FranchiseRecorder":
+        """units: record the members' parts too."""
+        varies = tuple(level.concentration for level in model.levels if model.has_prior(level))
+        numbers = tuple(Quantity(name, (), (), False) for name in ("occupied", "largest", *varies))
+        each = Quantity(model.axes.part, (model.axes.member,), (n_members,), True)
+        return cls((*numbers, each) if units else numbers)
+
+    def values(self, chain: FranchiseSampler, state: FranchiseStates) -> tuple[Array, ...]:
+        """In the order of the quantities."""
+        counts = jax.vmap(lambda labels: jnp.bincount(labels, length=chain.capacity))(state.labels)
+        upper, lower = chain.model.levels
+        found = {
+            "occupied": (counts > 0).sum(1),
+            "largest": counts.max(1),
+            upper.concentration: state.gamma,
+            lower.concentration: state.alpha,
+            chain.model.axes.part: jnp.asarray(state.labels),
+        }
+        return tuple(found[quantity.name] for quantity in self.quantities)
+
+
+# ── where chains begin ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def added(model: HierarchicalProcess, members: Members, key: Array) -> FranchiseStates:
+    """One chain whose members were added one at a time, each drawn given those before it."""
+    unit_of, n_units, emission, _, places = members
+    means = _prior_means(model)
+    with jax.enable_x64(True):
+        while True:
+            state = _added(model, unit_of, emission, means, key, n_units=n_units, places=places)
+            if not bool(state.outgrown):
+                return jax.tree.map(lambda leaf: np.asarray(leaf)[None], state)
+            places *= 2
+
+
+@partial(jax.jit, static_argnames=("n_units", "places"))
+@counted
+def _added(
+    model: HierarchicalProcess, unit_of: Any, emission: Emission, means: Any, key: Array, *, n_units: int, places: int
+) -> FranchiseStates:
+    empty = franchise.empty_state(len(unit_of), n_units, emission, places, *means)
+    return lasting(franchise.sweep(model, empty, jnp.asarray(unit_of), emission, key, adding=True))
+
+
+def grouped(model: HierarchicalProcess, labels: Int[np.ndarray, "particle member"]) -> FranchiseStates:
+    """Chains of given partitions: concentrations at their prior means, weights as if every member were a table."""
+    labels = np.stack([by_appearance(one) for one in labels]).astype(np.int32)
+    gamma, alpha = _prior_means(model)
+    size = np.stack([np.bincount(one, minlength=1)[one] for one in labels])
+    n_chains, n_members = labels.shape
+    of_each = partial(np.full, n_chains)
+    return FranchiseStates(
+        labels,
+        size / (n_members + gamma),
+        of_each(gamma / (n_members + gamma)),
+        of_each(gamma),
+        of_each(alpha),
+        np.zeros(n_chains, bool),
+    )
+
+
+def _prior_means(model: HierarchicalProcess) -> tuple[float, float]:
+    """Of (γ, α)."""
+    upper, lower = model.levels
+    return prior_mean(model.given(upper)), prior_mean(model.given(lower))
+
+
+# ── where they end ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Seating(NamedTuple):
+    """One state, its parts numbered from 0, most members first.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `assignments` | (member,) | z, int32 |
+    | `in_unit` | (unit, part) | members of each part in each unit, int32 |
+    | `beta` | (part,) | shared weights; 1 − Σβ is left for others |
+    """
+
+    assignments: Int32[np.ndarray, " member"]
+    in_unit: Int32[np.ndarray, "unit part"]
+    beta: Float64[np.ndarray, " part"]
+
+
+def seating(leaves: tuple[np.ndarray, ...], members: Members) -> Seating:
+    """Of the first chain of a trace's state."""
+    state = FranchiseStates(*(leaf[0] for leaf in leaves))
+    total = np.bincount(state.labels)
+    order = np.argsort(-total, kind="stable")[: (total > 0).sum()]
+    rank = np.zeros(len(total), np.int32)
+    rank[order] = np.arange(len(order))
+    assignments = rank[np.asarray(state.labels)]
+    in_unit = np.zeros((members.n_units, len(order)), np.int32)
+    np.add.at(in_unit, (members.unit_of, assignments), 1)
+    beta = np.zeros(len(order))
+    beta[assignments] = state.weight
+    return Seating(assignments, in_unit, beta)
+
+
+class OneChain(NamedTuple):
+    """Where a chain ended; `history`: parts in use, γ and α after every sweep, (sweep,) each; and its trace."""
+
+    seating: Seating
+    history: tuple[Int[np.ndarray, " sweep"], Float64[np.ndarray, " sweep"], Float64[np.ndarray, " sweep"]]
+    trace: Trace
+
+
+def one_chain(
+    model: HierarchicalProcess, members: Members, key: Array, *, sweeps: int, units: bool, after: Trace | None
+) -> OneChain:
+    """`sweeps` more sweeps of the chain of `key`, after those of a trace or from nothing. Raises ValueError for a
+    number of sweeps below 1 and the trace of another chain."""
+    if sweeps < 1:
+        raise ValueError(f"got sweeps={sweeps}, expected at least 1")
+    key_start, key_sweeps = jax.random.split(key)
+    begin = added(model, members, key_start) if after is None else FranchiseStates(*after.state)
+    trace = whole_run(model, members, begin, key_sweeps, sweeps=sweeps, units=units, after=after)
+    history = [trace["occupied"][0]]
+    for level in model.levels:
+        varies = model.has_prior(level)
+        given = np.full(trace.draws, prior_mean(model.given(level)))
+        history.append(trace[level.concentration][0] if varies else given)
+    return OneChain(seating(trace.state, members), tuple(history), trace)
+
+
+def whole_run(
+    model: HierarchicalProcess,
+    members: Members,
+    begin: FranchiseStates,
+    key: Array,
+    *,
+    sweeps: int,
+    units: bool,
+    after: Trace | None = None,
+) -> Trace:
+    """A draw after each of `sweeps` more sweeps of every chain. Raises KeyboardInterrupt where it was interrupted: who
+    asked for all cannot go on with a part."""
+    draws = sweeps if after is None else after.draws + sweeps
+    trace = run(
+        FranchiseSampler.of(model, members, begin),
+        key,
+        chains=len(begin.left),
+        draws=draws,
+        warmup=0,
+        recorder=FranchiseRecorder.of(model, len(members.unit_of), units=units),
+        after=after,
+    )
+    if trace.draws < draws:
+        raise KeyboardInterrupt
+    return trace
