@@ -6,9 +6,10 @@
    middle is tried. So the ladder 1, 2, 4, … ends where neither the prior nor the data go on, and not before. This finds
    the mode of any curve that rises and then falls, and others that stand above both ends of their gap by no more than
    the slack.
-2. Race. Of the sizes that may still hold a thousandth of the probability under their standard errors, none may be told
-   apart by fewer trials than its rivals had; and as long as errors move the posterior by more than `TOLERANCE`, and
-   those of sizes with trials left by more than a quarter of it, the size that moves it most is tried again, for longer.
+2. Race. Of the sizes that may still hold a thousandth of the probability under their standard errors, or do on average
+   over these, none may be told apart by fewer trials than its rivals had; and as long as errors move the posterior by
+   more than `TOLERANCE`, and those of sizes with trials left by more than a quarter of it, the size that moves it most
+   is tried again, for longer.
 
 Plain functions of what was found: a search that was cut off goes on as if it had not been.
 """
@@ -188,7 +189,7 @@ def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) ->
     runs = {size: len(visits[size].trials) for size in found.sizes}
     errors = np.array([standard_error(visits[size], 0.0, 1) / scale for size in found.sizes])
     open_ = np.array([runs[size] < trials and errors[row] > 0 for row, size in enumerate(found.sizes)])
-    contends = (found.probability_upper >= NEGLIGIBLE) & open_
+    contends = (np.maximum(found.probability, found.probability_upper) >= NEGLIGIBLE) & open_
     if not contends.any():
         return None
     behind = [
