@@ -137,6 +137,6 @@ def test_a_size_that_moves_the_posterior_little_is_left_alone_once_those_that_mo
 
 def test_a_size_whose_error_alone_gives_it_probability_is_tried_again():
     # 97 of 100 draws of its error leave it nothing, and the other three most of what there is
-    wide = visit(4, (-35.0, 100.0))
+    wide = visit(4, (-35.0, 110.0))
     sharp = [visit(size, *[(0.0, 1.0)] * 2) for size in (1, 2, 3)]
     assert next_size([*sharp, wide], lv.sizes.Table([0.25] * 4), 3, (4,)) == (4,)
