@@ -223,7 +223,8 @@ def _search_facts(result: "SearchResult") -> tuple[Fact, ...]:
     most = "no largest size" if settings.max_size is None else f"largest size allowed {_short(settings.max_size)}"
     stopped = result.state.stopped or "not finished"
     which = "of each size" if result.evaluator.nested else "of each size near the best"
-    starts = f"{settings.starts} fit{'s' if settings.starts != 1 else ''} {which}"
+    each = settings.starts if result.evaluator.repeatable else 1
+    starts = f"{each} fit{'s' if each != 1 else ''} {which}"
     return (
         *_model(result),
         *_data(result),

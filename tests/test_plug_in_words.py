@@ -94,6 +94,8 @@ def test_the_card_says_how_far_fits_ended_apart():
     assert "a better one may have been missed" in summary(searched())
     assert "may have been missed" not in summary(searched(1))  # nothing is known of that
     assert "may have been missed" not in summary(settled())  # a function gives what it gives
+    assert "3 fits of each size" in summary(searched())
+    assert "1 fit of each size" in summary(settled())
 
 
 @pytest.mark.parametrize("kind", ["certified", "diminishing"])
