@@ -52,6 +52,9 @@ class TopicSettings:
     documents_per_added_topic: int = 5  # the same for topics that join those of a smaller fit, which are to stay
     added_weight: float = 0.1
     expectation_maximisation_passes: int = 12  # plug-in: variational EM, α refitted in each
+    # little data: α settles slowly, and passes cost nothing. On 2,400 tokens of three kinds 12 ended 5 to 10 nats lower
+    little_data_passes: int = 50
+    little_data: int = 20_000  # tokens
 
 
 class TopicEstimator:
@@ -174,24 +177,26 @@ class TopicEstimator:
         else:
             state, passes = kernels.start_state(self.packed, pseudo_counts, alpha), 0
         gamma, total = state.proportions, np.asarray(state.total, np.float64)
-        found = total
-        for em_pass in range(self.settings.expectation_maximisation_passes):
+        found, settings = total, self.settings
+        little = self.n_tokens <= settings.little_data
+        em_passes = settings.little_data_passes if little else settings.expectation_maximisation_passes
+        for em_pass in range(em_passes):
             gamma, counts = kernels.document_pass(
                 self.packed.tiles,
                 _point_topics(total, smoothing, n_topics, capacity).astype(np.float32),
                 gamma,
                 alpha,
-                sweeps=self.settings.final_sweeps if em_pass == 0 else self.settings.mean_field_sweeps,
+                sweeps=settings.final_sweeps if em_pass == 0 else settings.mean_field_sweeps,
                 tolerance=np.float32(0),
             )
             before, found = found, np.asarray(counts, np.float64)
             # moved ahead as in `memoized_passes`; the first step may be from pseudo-counts, the last ones settle
-            moving = 0 < em_pass < self.settings.expectation_maximisation_passes - 2
-            total = np.maximum(found + self.settings.momentum * (found - before), 0.0) if moving else found
+            moving = 0 < em_pass < em_passes - 2
+            total = np.maximum(found + settings.momentum * (found - before), 0.0) if moving else found
             alpha[:n_topics] = newton_dirichlet(
                 alpha[:n_topics].astype(np.float64), self._mean_log_proportions(gamma, n_topics)
             )
-        passes += self.settings.expectation_maximisation_passes
+        passes += em_passes
         natural = total[:, :n_topics].T.astype(np.float32)
         topics = _point_topics(natural.T.astype(np.float64), smoothing, n_topics, n_topics).T
         model = LDA(alpha[:n_topics], self.model.topic_concentration, self.model.topics)

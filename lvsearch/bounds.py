@@ -6,9 +6,14 @@ A sum over the generated sizes G, each term an interval, plus one term for all t
     diminishing    the others: at most what a printed assumption allows; never above `certified`
 
 The two are distinct types. Comparing one with the other, for order or equality, is a TypeError.
+
+Where models are nested, the evidence of a size is that of its fit, p(y | s, θ_s), and every sum here is over *these*
+parameters: nothing is said of the best parameters of a size, which an optimiser may have missed by any number of nats
+without a sign. `basis` puts that into words, and all who show an interval show it.
 """
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -23,9 +28,12 @@ from lvsearch.logspace import log_sum, log_times
 from lvsearch.regions import Region
 from lvsearch.sizes import Size, SizePrior
 
+OF_FITS = "of these fits"
+NOT_OF_SIZES = "not of the best parameters of a size"
+
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
+class Bounds(ABC):
     """Everything known of log p(y), in nats; rows follow `sizes`, which are in increasing (lexicographic) order."""
 
     sizes: tuple[Size, ...]
@@ -35,11 +43,17 @@ class Bounds:
     log_unvisited_prior: float  # log H, the prior mass outside `sizes`
     unvisited_lower: float  # ≤ log Σ_{t ∉ sizes} p(t) p(y | t)
     unvisited_upper: float  # ≥ the same
+    of_fits: bool  # evidence is p(y | s, θ_s) at fitted parameters θ_s: nothing is proved of better ones
 
     @property
     def kind(self) -> str:
         """The name of the type, in lower case: what the interval rests on."""
         return type(self).__name__.lower()
+
+    @property
+    @abstractmethod
+    def basis(self) -> str:
+        """What the interval rests on, for people: of which parameters too."""
 
     @property
     def weights_lower(self) -> Float[np.ndarray, " sizes"]:
@@ -85,9 +99,14 @@ class Bounds:
 class Certified(Bounds):
     """No assumption: unvisited sizes lie between their best witness (if models are nested) and the ceiling."""
 
+    @property
+    def basis(self) -> str:
+        return f"proved {OF_FITS}" if self.of_fits else "certified"
+
     def describe(self) -> str:
         unvisited = math.exp(self.log_unvisited_prior)
-        return f"certified: {self._interval()}; unvisited sizes hold {unvisited:.2g} of the prior. No assumption."
+        no = f"No assumption, but {NOT_OF_SIZES}." if self.of_fits else "No assumption."
+        return f"{self.basis}: {self._interval()}; unvisited sizes hold {unvisited:.2g} of the prior. {no}"
 
 
 class Violation(NamedTuple):
@@ -110,6 +129,10 @@ class Diminishing(Bounds):
     still_rising: bool  # the assumption gives no useful upper end: the certified one stands in
     violations: tuple[Violation, ...]
 
+    @property
+    def basis(self) -> str:
+        return f"{OF_FITS}, if gains diminish" if self.of_fits else "diminishing"
+
     def assumption(self) -> str:
         return (
             f"beyond size {self.largest}, the largest tried, each added unit raises log p(data | size) by at most "
@@ -121,7 +144,7 @@ class Diminishing(Bounds):
         if self.still_rising:
             text = f"still rising: no upper bound yet. log p(data) at least {self.log_lower:,.2f} nats"
         else:
-            text = f"diminishing: {self._interval()}, assuming that {self.assumption()}"
+            text = f"{self.basis}: {self._interval()}, assuming that {self.assumption()}"
         seen = "".join(f" The assumption failed: {violation.describe()}." for violation in self.violations)
         return f"{text}.{seen}"
 
@@ -143,6 +166,7 @@ def certified(
         log_unvisited_prior=log_sum([region.log_mass for region in regions]),
         unvisited_lower=log_sum(witnessed),
         unvisited_upper=log_sum([log_times(region.log_mass, ceiling) for region in regions]),
+        of_fits=nested,
     )
 
 
@@ -184,6 +208,7 @@ def diminishing(
         log_unvisited_prior=base.log_unvisited_prior,
         unvisited_lower=base.unvisited_lower,
         unvisited_upper=upper,
+        of_fits=base.of_fits,
         largest=trend.largest,
         gain=trend.gain,
         still_rising=still_rising,

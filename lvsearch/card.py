@@ -151,10 +151,24 @@ def _evidence(result: "SearchResult") -> tuple[Fact, ...]:
             Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
         )
     plug_in = "plug-in (at estimated parameters)" if result.settings.evidence == "plug-in" else "nested"
-    kinds = [Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: "))]
+    kinds = [Fact("proved", bounds_in_words(result, "certified").removeprefix("proved "))]
     if result.prior.dimension == 1:
-        kinds.append(Fact("diminishing", bounds_in_words(result, "diminishing").removeprefix("diminishing: ")))
-    return (Fact("evidence", f"{plug_in}{scale}"), *kinds)
+        kinds.append(Fact("diminishing", bounds_in_words(result, "diminishing")))
+    return (Fact("evidence", f"{plug_in}{scale}{_optimiser(result)}"), *kinds)
+
+
+def _optimiser(result: "SearchResult") -> str:
+    """How far the fits of one size ended apart, in words; nothing where all agree, or no size has two."""
+    if not result.evaluator.repeatable:
+        return ""
+    ends = [[t.estimate for t in visit.trials if t.failure is None] for visit in result.visits]
+    apart = max((max(each) - min(each) for each in ends if each), default=0.0) / result.evaluator.scale
+    if not apart > 0:
+        return ""
+    return (
+        f"; every size keeps the best of its fits, which ended up to {apart:,.3g} nats apart: a better one may have "
+        "been missed"
+    )
 
 
 def _annealed_error(result: "SearchResult") -> str:
@@ -209,7 +223,8 @@ def _search_facts(result: "SearchResult") -> tuple[Fact, ...]:
     most = "no largest size" if settings.max_size is None else f"largest size allowed {_short(settings.max_size)}"
     stopped = result.state.stopped or "not finished"
     which = "of each size" if result.evaluator.nested else "of each size near the best"
-    starts = f"{settings.starts} fit{'s' if settings.starts != 1 else ''} {which}"
+    each = settings.starts if result.evaluator.repeatable else 1
+    starts = f"{each} fit{'s' if each != 1 else ''} {which}"
     return (
         *_model(result),
         *_data(result),

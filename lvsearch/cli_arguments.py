@@ -124,8 +124,8 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
         choices=("marginal", "bound", "plug-in"),
         default="marginal",
         help="marginal: parameters integrated out, annealed, answers how many; bound: a mean-field bound in its place, "
-        "quick and no answer; plug-in: at estimated parameters, with bounds that need no assumption (default: "
-        "%(default)s)",
+        "quick and no answer; plug-in: at estimated parameters, with bounds proved of these fits, not of a size "
+        "(default: %(default)s)",
     )
     model.add_argument(
         "--per-token",
@@ -136,7 +136,9 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
     stop.add_argument("--max-size", type=int, metavar="N", help="the largest number of topics to try")
     _add_budget(stop)
     stop.add_argument("--exhaustive", action="store_true", help="visit every size up to --max-size")
-    stop.add_argument("--starts", type=int, metavar="N", help="fits of each size near the best (default: 3; plug-in 1)")
+    stop.add_argument(
+        "--starts", type=int, metavar="N", help="fits of each size near the best; plug-in: of every size (default: 3)"
+    )
     _add_seed(search)
     search.add_argument("--out", type=Path, required=True, help="a new folder for the search and its report")
     _add_running(search)
@@ -184,7 +186,7 @@ def _add_seed(command: argparse.ArgumentParser) -> None:
 
 def _add_budget(command: argparse._ActionsContainer) -> None:
     command.add_argument("--seconds", type=float, metavar="S", help="stop after so many seconds")
-    command.add_argument("--width", type=float, metavar="NATS", help="stop when the certified bounds are so close")
+    command.add_argument("--width", type=float, metavar="NATS", help="stop when the proved bounds are so close")
 
 
 def _add_running(command: argparse.ArgumentParser) -> None:

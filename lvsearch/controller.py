@@ -72,7 +72,7 @@ class SearchState:
 
 @dataclass(frozen=True)
 class Budget:
-    """When to stop early: after `seconds`, or when the certified bounds are within `width` nats."""
+    """When to stop early: after `seconds`, or when the proved bounds are within `width` nats."""
 
     seconds: float | None = None
     width: float | None = None
@@ -172,7 +172,7 @@ def run(
             if budget.seconds is not None and state.visits and time.monotonic() - began > budget.seconds:
                 return _stopped(state, f"stopped after {budget.seconds:g} seconds", save)
             if budget.width is not None and state.visits and search.bounds().width <= budget.width:
-                return _stopped(state, f"certified bounds within {budget.width:g} nats", save)
+                return _stopped(state, f"proved bounds within {budget.width:g} nats", save)
             state, search = step(evaluator, prior, settings, state, search, task)
             save(state)
             bar.update(task.trials)

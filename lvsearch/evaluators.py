@@ -18,7 +18,7 @@ from lvsearch.fit import Fit, FitInfo
 from lvsearch.inference.chains import Chain
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.estimator import Estimate, Estimator, estimator
-from lvsearch.inference.evidence import Effort, Profile, anneal, effort, evidence_chain, pace, path_needs_fit
+from lvsearch.inference.evidence import Effort, Profile, TwoSided, anneal, effort, evidence_chain, pace, path_needs_fit
 from lvsearch.inference.memory import Chunks, MemoryPlan, out_of_memory
 from lvsearch.models.contract import Model
 from lvsearch.sizes import Size
@@ -108,6 +108,7 @@ class ModelEvaluator:
         chain = evidence_chain(self.model, self._data, fit.size, fit.state)
         work = effort(chain, trial)
         key = jax.random.fold_in(self._key_of(fit.size, trial), ANNEALING)
+        found = anneal(chain, key, work, self._pace(chain, fit.size, trial, work))
         brackets = tuple(
             Bracket(
                 tuple(ends.forward.tolist()),
@@ -116,11 +117,11 @@ class ModelEvaluator:
                 work.islands * work.particles,
                 ends.anchor_error,
             )
-            for ends in anneal(chain, key, work, self._pace(chain, fit.size, trial, work))
+            for ends in found
         )
         seconds = fit.info.seconds + time.perf_counter() - began
-        if not all(bracket.finite for bracket in brackets):
-            failure = f"the annealed evidence of size {fit.size} is not a number; it is reported, not ranked"
+        failure = _annealing_failure(fit.size, found, brackets)
+        if failure is not None:
             return replace(fit, info=replace(fit.info, seconds=seconds, failure=failure))
         return replace(fit, info=replace(fit.info, seconds=seconds), brackets=brackets, log_symmetry=0.0)
 
@@ -167,6 +168,18 @@ class ModelEvaluator:
 
     def _log_symmetry(self, estimate: Estimate) -> float:
         return 0.0 if self.plug_in else estimate.model.log_symmetry(estimate.size, estimate.natural)
+
+
+def _annealing_failure(size: Size, found: tuple[TwoSided, ...], brackets: tuple[Bracket, ...]) -> str | None:
+    """Why an annealing says nothing; None where it says something."""
+    if not all(bracket.finite for bracket in brackets):
+        return f"the annealed evidence of size {size} is not a number; it is reported, not ranked"
+    if not all(ends.moved for ends in found):
+        return (
+            f"the chain of size {size} never moved: its two ends would agree far below the evidence; it is reported, "
+            "not ranked"
+        )
+    return None
 
 
 def _origin(size: Size, start: Fit | None) -> str:

@@ -43,8 +43,8 @@ class Trial:
 class Visit:
     """A size and its trials. `evidence` is the best trial's, or the witness's named in `replaced_by`.
 
-    `log_lower`, `log_upper` are the certified bounds on log p(data) when the size was first recorded (on the scale of
-    the search: per token if so asked).
+    `log_lower`, `log_upper` are the proved bounds on log p(data) (nested evidence: of these fits) when the size was
+    first recorded (on the scale of the search: per token if so asked).
     """
 
     size: Size

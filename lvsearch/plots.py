@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.bounds import OF_FITS
 from lvsearch.posterior import Posterior, format_probability, posterior
 from lvsearch.sizes import Size
 from lvsearch.wording import (
@@ -44,7 +45,8 @@ def plot_posterior(result: "SearchResult", ax: "Axes | None" = None, kind: str |
     kind: as for `SearchResult.posterior`; by default what suits the evidence. Under "estimate" a dot is the mean over
     the standard errors of the evidence and its bar the 5 % to 95 % range; sizes that cannot be told from the best are
     shaded. Under "certified" and "diminishing" a bar is the whole interval, and the last one stands for all unvisited
-    sizes together. Returns the axes. Raises ValueError for a kind the result does not have.
+    sizes together; of nested evidence both are of the fits that were made, and say so. Returns the axes. Raises
+    ValueError for a kind the result does not have.
     """
     kind = kind_of(result, kind)
     axes = _axes(ax)
@@ -57,8 +59,9 @@ def plot_bounds(result: "SearchResult", ax: "Axes | None" = None) -> "Axes":
     """What the search knows of the evidence, in nats.
 
     Marginal evidence: the estimate of log p(data | size) relative to the best, against size: every fit a faint dot, the
-    best of each size with an error bar of one standard error. Plug-in evidence: the certified bounds on log p(data)
-    after every expansion, and the interval of log p(data | size, θ) of each size as it was expanded. Returns the axes.
+    best of each size with an error bar of one standard error. Plug-in evidence: the bounds on log p(data), proved of
+    these fits, after every expansion, and the interval of log p(data | size, θ) of each size as it was expanded.
+    Returns the axes.
     """
     axes = _axes(ax)
     return _expansions(result, axes) if result.evaluator.nested else _evidence(result, axes)
@@ -205,7 +208,7 @@ def _intervals(result: "SearchResult", table: Posterior, axes: "Axes") -> "Axes"
         )
     _titles(
         axes,
-        f"Probability of each size: {table.kind} intervals{scale_in_words(result)}",
+        f"Probability of each size: intervals {table.basis}{scale_in_words(result)}",
         f"{result.settings.evidence} evidence; {bounds_in_words(result, table.kind)}",
     )
     return axes
@@ -284,9 +287,11 @@ def _expansions(result: "SearchResult", axes: "Axes") -> "Axes":
     steps = np.arange(1, len(visits) + 1)
     lower, upper = table["log_lower"].to_numpy(), table["log_upper"].to_numpy()
     known = np.isfinite(upper)
-    axes.plot(steps, lower, color=MAIN, linewidth=2.0, label="lower bound, certified", zorder=4)
+    axes.plot(steps, lower, color=MAIN, linewidth=2.0, label="lower bound, proved of these fits", zorder=4)
     if known.any():
-        axes.plot(steps[known], upper[known], color=ACCENT, linewidth=2.0, label="upper bound, certified", zorder=4)
+        axes.plot(
+            steps[known], upper[known], color=ACCENT, linewidth=2.0, label="upper bound, proved of these fits", zorder=4
+        )
         axes.fill_between(steps[known], lower[known], upper[known], color=BAND, linewidth=0, zorder=0)
     ends = np.array([[visit.evidence.lower, visit.evidence.upper] for visit in visits]) / scale
     drawn = np.isfinite(ends).all(axis=1)
@@ -298,7 +303,7 @@ def _expansions(result: "SearchResult", axes: "Axes") -> "Axes":
         color=FAINT,
         linewidth=5.0,
         alpha=0.8,
-        label="log p(data | size, θ): interval",
+        label="log p(data | size, θ) of the fit: interval",
         zorder=2,
     )
     if result.prior.dimension == 1 and not result.diminishing().still_rising:
@@ -316,7 +321,7 @@ def _expansions(result: "SearchResult", axes: "Axes") -> "Axes":
     axes.legend(facecolor="white", framealpha=0.85, edgecolor="none", fontsize=9, loc="center right")
     kind = result.default_kind
     second = "" if kind == "certified" else f"\n{bounds_in_words(result, kind)}"
-    _titles(axes, "Bounds on log p(data), plug-in evidence", bounds_in_words(result, "certified") + second)
+    _titles(axes, f"Bounds on log p(data), {OF_FITS}", bounds_in_words(result, "certified") + second)
     return axes
 
 

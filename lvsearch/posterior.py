@@ -32,9 +32,10 @@ class PosteriorRow:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Rows by increasing size, then the unvisited sizes; `kind` says what the intervals rest on."""
+    """Rows by increasing size, then the unvisited sizes; `kind` says what the intervals rest on, `basis` for people."""
 
     kind: str
+    basis: str
     rows: tuple[PosteriorRow, ...]
 
     @property
@@ -51,14 +52,16 @@ class Posterior:
             most = format_probability(max(row.probability_upper for row in self.rows[:-1]))
             rest = format_probability(self.unvisited.probability_upper)
             return (
-                f"{self.kind}: says nothing about single sizes, whose intervals reach from 0 to as much as {most}; "
+                f"{self.basis}: says nothing about single sizes, whose intervals reach from 0 to as much as {most}; "
                 f"all unvisited sizes together may hold {rest}."
             )
         best = max(self.rows[:-1], key=lambda row: row.probability_lower)
         low, high = format_probability(best.probability_lower), format_probability(best.probability_upper)
         rest = format_probability(self.unvisited.probability_upper)
         name = _name(best.size or ())
-        return f"{self.kind}: size {name} has probability {low} to {high}; all unvisited sizes together at most {rest}."
+        return (
+            f"{self.basis}: size {name} has probability {low} to {high}; all unvisited sizes together at most {rest}."
+        )
 
 
 def posterior(bounds: Bounds) -> Posterior:
@@ -81,7 +84,7 @@ def posterior(bounds: Bounds) -> Posterior:
         probability_upper.tolist(),
         strict=True,
     )
-    return Posterior(bounds.kind, tuple(PosteriorRow(*row) for row in columns))
+    return Posterior(bounds.kind, bounds.basis, tuple(PosteriorRow(*row) for row in columns))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Every weight p(s) p(y | s) lies in an interval, the unvisited sizes have one in 
 0 and e^ceiling(y′). The ratio is optimised jointly over all of these (a linear-fractional program): a weighted average
 is highest with the weights of the best predictions at their upper ends and the others at their lower ends, so only
 the thresholds between the two need trying. (Eq. 13 of Chiang & Poole, A₁ + B₁ ≤ p ≤ A₂ + B₂, counts everything twice
-and is not used.)
+and is not used.) All of it is proved at the parameters of these fits, θ_s, and says nothing of better ones.
 
 Averages over sizes are taken in two ways, which are different questions:
 
@@ -23,17 +23,20 @@ from lvsearch.bounds import Bounds
 
 @dataclass(frozen=True)
 class PredictionInterval:
-    """log_lower ≤ log p(y′ | y) ≤ log_upper, nats; `form`: "whole set", "per document"…; `kind`: the bounds'."""
+    """log_lower ≤ log p(y′ | y) ≤ log_upper, nats. `form`: "whole set", "per document"…; `kind`, `basis`: the bounds'.
+
+    `basis` says it for people, and of which parameters: those of the fits.
+    """
 
     form: str
     kind: str
+    basis: str
     log_lower: float
     log_upper: float
 
     def describe(self) -> str:
-        return (
-            f"{self.kind}, {self.form}: log p(test | data) between {self.log_lower:,.2f} and {self.log_upper:,.2f} nats"
-        )
+        between = f"between {self.log_lower:,.2f} and {self.log_upper:,.2f} nats"
+        return f"{self.basis}, {self.form}: log p(test | data) {between}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def predict_whole_set(
     lower, upper = _ends(
         bounds, log_predictive_lower[:, None], log_predictive_upper[:, None], np.array([float(ceiling)])
     )
-    return PredictionInterval("whole set", bounds.kind, float(lower[0]), float(upper[0]))
+    return PredictionInterval("whole set", bounds.kind, bounds.basis, float(lower[0]), float(upper[0]))
 
 
 def predict_per_unit(
@@ -80,7 +83,7 @@ def predict_per_unit(
     unit: what people call one.
     """
     lower, upper = _ends(bounds, log_predictive_lower, log_predictive_upper, ceilings)
-    return PredictionInterval(f"per {unit}", bounds.kind, float(lower.sum()), float(upper.sum()))
+    return PredictionInterval(f"per {unit}", bounds.kind, bounds.basis, float(lower.sum()), float(upper.sum()))
 
 
 def estimate_prediction(

@@ -127,7 +127,8 @@ class SearchResult:
         return prior_influence(*self._estimates())
 
     def certified(self) -> bounds_of.Certified:
-        """Bounds on log p(data) that rest on no assumption."""
+        """Bounds on log p(data) that rest on no assumption; plug-in evidence: of these fits, not of the best parameters
+        of a size."""
         return self.search.bounds()
 
     def diminishing(self) -> bounds_of.Diminishing:
@@ -141,7 +142,9 @@ class SearchResult:
         variable, log_prior, log_evidence_lower, log_evidence_upper, standard_error, probability (estimate only),
         probability_lower, probability_upper. Under "estimate" the two evidence columns are the stochastic ends of
         annealing (of bounds: the estimate ± one standard error), log_evidence stands between them, and the
-        probabilities are its 5 % and 95 % points. Nats; on the scale of the search.
+        probabilities are its 5 % and 95 % points. Under "certified" (no assumption) and "diminishing" (a printed one)
+        all ends of plug-in evidence are proved of these fits, not of the best parameters of a size. Nats; on the scale
+        of the search.
 
         Raises ValueError for an unknown kind, and for "certified" under marginal evidence, where it would say nothing.
         """
@@ -173,7 +176,8 @@ class SearchResult:
         return pd.DataFrame(rows)
 
     def bounds(self) -> pd.DataFrame:
-        """A row per expansion: size, the certified log_lower and log_upper on log p(data) just after it, seconds."""
+        """A row per expansion: size, the proved log_lower and log_upper on log p(data) just after it (plug-in evidence:
+        of these fits), seconds."""
         rows = [
             {
                 **self._size_columns(visit.size),
@@ -274,7 +278,8 @@ class SearchResult:
     def predict(self, test: Any) -> Prediction:
         """log p(test | train), averaging over sizes (nats).
 
-        Plug-in evidence: intervals. A size whose fit was not kept (`keep`) predicts anything between 0 and the ceiling.
+        Plug-in evidence: intervals, of these fits. A size whose fit was not kept (`keep`) predicts anything between 0
+        and the ceiling.
         Marginal evidence: an estimate over the kept sizes.
         """
         training = self._training()

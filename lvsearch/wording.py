@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lvsearch.bounds import NOT_OF_SIZES, OF_FITS
 from lvsearch.posterior import format_probability, posterior
 from lvsearch.sizes import Size
 
@@ -99,9 +100,9 @@ def answer(result: "SearchResult") -> str:
     if not table.is_vacuous:
         row = max(table.rows[:-1], key=lambda row: row.probability_lower)
         low, high = format_probability(row.probability_lower), format_probability(row.probability_upper)
-        return f"{size_in_words(result, row.size or ())} has probability {low} to {high} ({kind})."
+        return f"{size_in_words(result, row.size or ())} has probability {low} to {high} ({table.basis})."
     return (
-        f"No size can be singled out under {kind} bounds; {size_in_words(result, best)} has the largest "
+        f"No size can be singled out under {kind} bounds {OF_FITS}; {size_in_words(result, best)} has the largest "
         f"prior × {result.settings.evidence} evidence of the sizes tried."
     )
 
@@ -137,16 +138,16 @@ def bounds_in_words(result: "SearchResult", kind: str) -> str:
         found = result.diminishing()
         if found.still_rising:
             seen = "".join(f". The assumption failed: {violation.describe()}" for violation in found.violations)
-            return f"diminishing: gains are still rising, so there is no upper end yet but the certified one{seen}"
+            proved = f"that proved {OF_FITS}" if found.of_fits else "the certified one"
+            return f"{found.basis}: gains are still rising, so there is no upper end yet but {proved}{seen}"
         return found.describe().rstrip(".")
     found = result.certified()
     low, high = (_nats(end) for end in (found.log_lower, found.log_upper))
-    text = f"certified, no assumption: log p(data) between {low} and {high} nats"
-    if not result.evaluator.nested:
-        return f"{text}, too far apart to prove anything about a size"
-    return (
-        f"{text}; unvisited sizes hold {format_probability(math.exp(min(found.log_unvisited_prior, 0.0)))} of the prior"
-    )
+    between = f"log p(data) between {low} and {high} nats"
+    if not found.of_fits:
+        return f"certified, no assumption: {between}, too far apart to prove anything about a size"
+    outside = format_probability(math.exp(min(found.log_unvisited_prior, 0.0)))
+    return f"{found.basis}, {NOT_OF_SIZES}: {between}; unvisited sizes hold {outside} of the prior"
 
 
 def _nats(value: float) -> str:

@@ -135,7 +135,8 @@ def test_one_kind_is_not_compared_with_the_other():
             compare(diminishing, certified)
     with pytest.raises(TypeError):
         max([certified, search.bounds()])  # pyright: ignore
-    assert certified.describe().startswith("certified: log p(data) between")
+    assert certified.describe().startswith("proved of these fits: log p(data) between")
+    assert "not of the best parameters of a size" in certified.describe()
     with pytest.raises(AttributeError):
         certified.log_lower = 0.0  # pyright: ignore
 

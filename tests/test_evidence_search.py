@@ -1,6 +1,7 @@
 """A search over annealed evidence: right on what can be enumerated, honest where cut off, the same after a stop."""
 
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,24 @@ def test_an_interruption_in_the_middle_of_an_annealing_keeps_what_was_done(tmp_p
     assert_same(lv.resume(tmp_path / "run", progress=False), searched())
 
 
+@pytest.mark.slow
+def test_an_interruption_half_way_along_a_path_keeps_what_was_done(tmp_path: Path, monkeypatch):
+    """In one of the two threads, after its forward path."""
+    backward, calls = dispatch.backward, count()
+
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        if next(calls) == 5:
+            raise KeyboardInterrupt
+        return backward(*arguments, **named)
+
+    monkeypatch.setattr(dispatch, "backward", interrupted)
+    stopped = lv.search(MODEL, COUNTS, **SETTINGS, out=tmp_path / "run")
+    monkeypatch.setattr(dispatch, "backward", backward)
+    assert stopped.state.stopped == "interrupted"
+    assert sum(len(visit.trials) for visit in stopped.visits) == 2  # two calls each; the third was under way
+    assert_same(lv.resume(tmp_path / "run", progress=False), searched())
+
+
 @pytest.mark.parametrize("value", [np.nan, pytest.param(-np.inf, marks=pytest.mark.slow)])
 def test_an_annealing_that_is_not_a_number_is_reported_and_not_ranked(monkeypatch, value):
     anneal = evaluators.anneal
@@ -132,6 +151,18 @@ def test_little_data_leaves_the_prior(counts):
     """One token, one document, an empty document beside one; more topics than tokens."""
     result = lv.search(MODEL, counts, **SETTINGS)
     prior = np.exp([PRIOR.log_pmf((size,)) for size in range(1, MAX_SIZE + 1)])
+    assert result.posterior()["probability"].to_numpy() == pytest.approx(prior / prior.sum(), abs=0.06)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rows", [[[1.0, 0.0]], [[1.0, 0.0], [np.nan, np.nan]]], ids=["one row", "and one without cells"]
+)
+def test_one_row_leaves_the_prior(rows):
+    """More components than rows, and a row of which nothing was observed."""
+    points = lv.Points.from_array(np.array(rows), missing="nan")
+    result = lv.search(lv.models.FiniteMixture(lv.models.BernoulliComponents()), points, **{**SETTINGS, "max_size": 3})
+    prior = np.exp([PRIOR.log_pmf((size,)) for size in range(1, 4)])
     assert result.posterior()["probability"].to_numpy() == pytest.approx(prior / prior.sum(), abs=0.06)
 
 

@@ -96,7 +96,8 @@ def test_intervals_reach_from_end_to_end_and_include_the_unvisited(rising, kind)
     np.testing.assert_allclose(bottoms, table["probability_lower"])
     np.testing.assert_allclose(tops, table["probability_upper"])
     text = words(ax)
-    assert f"{kind} intervals" in text
+    assert {"certified": "intervals proved of these fits", "diminishing": "if gains diminish"}[kind] in text
+    assert "certified" not in text  # of a size nothing is
     assert "visited" in text
 
 
@@ -134,9 +135,14 @@ def test_bounds_of_nested_evidence_follow_the_expansions(rising):
     intervals = np.array([segment[:, 1] for collection in ax.collections[1:] for segment in collection.get_segments()])
     np.testing.assert_allclose(intervals[:, 1] - intervals[:, 0], 0.5)
     text = words(ax)
-    assert "certified, no assumption" in text
-    assert "diminishing" in text
+    assert "proved of these fits, not of the best parameters of a size" in text
+    assert "certified" not in text
+    assert "gains diminish" in text
     assert "in the order of expansion" in text
+    assert [line.get_text() for line in ax.get_legend().get_texts()][:2] == [
+        "lower bound, proved of these fits",
+        "upper bound, proved of these fits",
+    ]
 
 
 @pytest.mark.parametrize("nested", [True, False])

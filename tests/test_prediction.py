@@ -105,7 +105,7 @@ def test_the_diminishing_kind_is_named_and_tighter():
     diminishing = predict_whole_set(search.diminishing(), rows, rows, -3.0)
     assert diminishing.kind == "diminishing"
     assert certified.log_lower <= diminishing.log_lower <= diminishing.log_upper <= certified.log_upper
-    assert diminishing.describe().startswith("diminishing, whole set: ")
+    assert diminishing.describe().startswith("of these fits, if gains diminish, whole set: ")
 
 
 def test_a_plain_estimate_is_labelled():

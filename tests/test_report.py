@@ -76,7 +76,9 @@ def test_summary_answers_first_and_says_what_it_rests_on(result):
 
 def test_plug_in_evidence_is_described_by_its_kinds():
     text = summary(nested())
-    assert "certified:" in text
+    assert "proved:" in text
+    assert "of these fits, not of the best parameters of a size" in text
+    assert "certified" not in text
     assert "diminishing:" in text
     assert "a function of the size" in text
     assert "most probable" not in text  # under bounds that leave everything open

@@ -291,7 +291,8 @@ def test_marginal_prediction_is_an_estimate_and_says_so():
     assert prediction.estimate is not None
     assert prediction.estimate.log_per_unit == pytest.approx(by_hand, rel=1e-9)
     texts = searched("plug-in").predict(docs).describe().splitlines()
-    assert [line.split(":")[0] for line in texts] == ["certified, whole set", "certified, per document"]
+    forms = ("whole set", "per document")
+    assert [line.split(":")[0] for line in texts] == [f"proved of these fits, {form}" for form in forms]
 
 
 def test_the_fields_of_a_prediction_are_documented():

@@ -14,6 +14,9 @@ above log p(data) by more than c nats with probability at most e^−c. Backward,
 1/p(data), so −log p̂ is high on average (Grosse, Ghahramani & Adams 2015).
 What is assumed. Backward paths of simulated data may begin at the true latents, which *are* a draw of the posterior. On
 real data they begin where the forward ones ended, which is one only as far as these have converged.
+What is seen. A chain that never moves is plain importance sampling from q: forward paths end in the best draws of q,
+and backward ones, beginning there, agree with them but for log(particles), however far below log p(data) both are.
+Nothing in the two ends tells, so each path says whether any state changed on it (`Annealed.moved`).
 """
 
 from functools import partial
@@ -34,6 +37,8 @@ CHUNK = 16
 CONDITIONAL_ESS = 0.5
 """What a pilot's step leaves of the effective sample size: about one nat of standard deviation a step."""
 MOST_PILOT_STEPS = 400
+CONSTANT = 1e-6
+"""Nats of standard deviation below which log p − log q is one number: any chain is right then."""
 
 
 class Population(NamedTuple):
@@ -68,12 +73,14 @@ class Annealed(NamedTuple):
     | `state` | | of all particles, equally weighted (resampled inside islands) |
     | `profile` | | along the way |
     | `labelled` | | whether q knows one labelling |
+    | `moved` | | whether any state changed; forward also where log p − log q is one number under q: nothing needs to |
     """
 
     log_evidence: Float64[np.ndarray, " island"]
     state: State
     profile: Profile
     labelled: bool
+    moved: bool
 
 
 def forward(
@@ -89,14 +96,16 @@ def forward(
     with jax.enable_x64(True):
         population = _started(_init(chain, key_init, particles=islands * particles), islands, particles)
         before = np.concatenate([[0.0], temperatures])
-        population, profile = _along(
+        population, profile, moved = _along(
             chain, key_path, population, before, np.append(np.diff(before), 0.0), islands=islands, backward=False
         )
+        moved = moved or bool(profile.deviation[0] <= CONSTANT)  # the first temperature is 0: draws of q
         scores = _label_scores(chain, population.state)
         if scores is not None:
             worth = log_labelling(np.asarray(scores))
             population = population._replace(log_weight=np.asarray(population.log_weight) + worth)
-        return _ended(chain, key_end, population, profile, islands=islands, sign=1.0, labelled=scores is not None)
+        ended = _ended(chain, key_end, population, islands=islands, sign=1.0)
+        return Annealed(*ended, profile, scores is not None, moved)
 
 
 def backward(
@@ -115,10 +124,11 @@ def backward(
         population = _started(state, islands, particles)
         population = population._replace(log_weight=population.log_weight + worth)
         before = np.concatenate([[0.0], temperatures])
-        population, profile = _along(
+        population, profile, moved = _along(
             chain, key_path, population, temperatures[::-1], np.diff(before[::-1]), islands=islands, backward=True
         )
-        return _ended(chain, key_end, population, profile, islands=islands, sign=-1.0, labelled=scores is not None)
+        ended = _ended(chain, key_end, population, islands=islands, sign=-1.0)
+        return Annealed(*ended, profile, scores is not None, moved)
 
 
 def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, most: int = MOST_PILOT_STEPS) -> Profile:
@@ -135,7 +145,7 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
         while t < 1.0 and len(visited) < most:
             visited.append((t, ratio.mean(), ratio.std()))
             after = 1.0 if len(visited) == most else _next_temperature(ratio, t)
-            population, _ = _along(
+            population, *_ = _along(
                 chain,
                 jax.random.fold_in(key_path, len(visited)),
                 population._replace(log_weight=np.asarray(population.log_weight) + (after - t) * ratio),
@@ -173,8 +183,8 @@ def _along(
     islands: int,
     backward: bool,
     always_resample: bool = False,
-) -> tuple[Population, Profile]:
-    """At each temperature: a sweep, then the weight of the way to the next one."""
+) -> tuple[Population, Profile, bool]:
+    """At each temperature a sweep, then the weight of the way to the next one; and whether any state changed."""
     visited = []
     for first in range(0, len(temperatures), CHUNK):
         n = min(CHUNK, len(temperatures) - first)
@@ -191,8 +201,8 @@ def _along(
             backward=backward and chain.directed,
         )
         visited.append(np.asarray(seen)[:, :n])
-    mean, deviation = np.concatenate(visited, axis=1)
-    return population, Profile(np.asarray(temperatures, np.float64), mean, deviation)
+    mean, deviation, moved = np.concatenate(visited, axis=1)
+    return population, Profile(np.asarray(temperatures, np.float64), mean, deviation), bool(moved.any())
 
 
 @partial(jax.jit, static_argnames=("islands", "backward"))
@@ -207,17 +217,19 @@ def _advance(
     *,
     islands: int,
     backward: bool,
-) -> tuple[Population, Float[Array, "two chunk"]]:
+) -> tuple[Population, Float[Array, "three chunk"]]:
     def one(index: Array, carry: tuple[Population, Array]) -> tuple[Population, Array]:
         population, seen = carry
         key_resample, key_step = jax.random.split(jax.random.fold_in(key, index))
         population = _resampled(chain, key_resample, population, islands, jnp.where(always_resample, jnp.inf, 0.5))
         state = chain.step(key_step, population.state, chunk[0, index], backward=backward)
         ratio = chain.log_ratio(state)
-        seen = seen.at[:, index].set(jnp.stack([ratio.mean(), ratio.std()]))
+        leaves = zip(jax.tree.leaves(population.state), jax.tree.leaves(state), strict=True)
+        moved = jnp.stack([jnp.any(before != after) for before, after in leaves]).any()
+        seen = seen.at[:, index].set(jnp.stack([ratio.mean(), ratio.std(), moved.astype(ratio.dtype)]))
         return Population(state, population.log_weight + chunk[1, index] * ratio, population.log_total), seen
 
-    return jax.lax.fori_loop(0, n, one, (population, jnp.zeros((2, CHUNK))))
+    return jax.lax.fori_loop(0, n, one, (population, jnp.zeros((3, CHUNK))))
 
 
 def _resampled(chain: Chain, key: Array, population: Population, islands: int, least: Any) -> Population:
@@ -245,10 +257,10 @@ _resample_all = partial(jax.jit, static_argnames=("islands",))(
 
 
 def _ended(
-    chain: Chain, key: Array, population: Population, profile: Profile, *, islands: int, sign: float, labelled: bool
-) -> Annealed:
+    chain: Chain, key: Array, population: Population, *, islands: int, sign: float
+) -> tuple[Float64[np.ndarray, " island"], State]:
     population = _resample_all(chain, key, population, islands=islands)
-    return Annealed(sign * np.asarray(population.log_total, np.float64), population.state, profile, labelled)
+    return sign * np.asarray(population.log_total, np.float64), population.state
 
 
 @partial(jax.jit, static_argnames=("particles",))

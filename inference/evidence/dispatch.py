@@ -12,7 +12,7 @@ from jaxtyping import Array, Float64, Key
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.estimator import Estimate, capacity_of
-from lvsearch.inference.evidence.annealing import Profile, backward, forward, pilot, schedule
+from lvsearch.inference.evidence.annealing import CONSTANT, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.evidence.generic import flat_chain
 from lvsearch.models.contract import Model
 
@@ -49,11 +49,12 @@ class Anchor(NamedTuple):
 
 class TwoSided(NamedTuple):
     """log p(data | size) annealed from q and back again, nats, per island; anchor_error: see `Anchor`, None where q
-    knows no labelling."""
+    knows no labelling; moved: whether all paths did (`Annealed.moved`): where not, the numbers say nothing."""
 
     forward: Float64[np.ndarray, " island"]
     backward: Float64[np.ndarray, " island"]
     anchor_error: float | None
+    moved: bool = True
 
 
 @singledispatch
@@ -127,9 +128,10 @@ def both_ways(
         back = backward(
             chain, key_backward, there.state if truth is None else truth, temperatures, islands=work.islands
         )
-        return TwoSided(there.log_evidence, back.log_evidence, 0.0 if there.labelled else None), there.state
+        moved = there.moved and (back.moved or bool(there.profile.deviation[0] <= CONSTANT))
+        return TwoSided(there.log_evidence, back.log_evidence, 0.0 if there.labelled else None, moved), there.state
 
     with ThreadPoolExecutor(HALVES) as pool:
         ends, states = zip(*pool.map(half, range(HALVES)), strict=True)
     there, back = (np.concatenate([end[way] for end in ends]) for way in (0, 1))
-    return TwoSided(there, back, ends[0].anchor_error), states
+    return TwoSided(there, back, ends[0].anchor_error, all(end.moved for end in ends)), states

@@ -32,8 +32,9 @@ from scipy.sparse import csr_array
 from scipy.stats import kstest
 
 import lvsearch as lv
+from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Model
-from lvsearch.models.units import BagOfWords, Row
+from lvsearch.models.units import AnnotatedImage, BagOfWords, Row
 
 LEVELS = (0.8, 0.9, 0.95)
 
@@ -84,6 +85,23 @@ def mixture(components: Any, n_rows: int, n_dims: int, whole: bool = False) -> R
     return rows(lv.models.FiniteMixture(components), n_rows, n_dims, 3.0, 8, whole)
 
 
+def annotated(model: AnnotatedModel, images: int, regions: int, words: int) -> Regime:
+    """Images with as many regions of two features, captions of as many words out of six."""
+    n_dims, n_words = 2, 6
+
+    def draw(key: Any, size: int) -> lv.PairedCorpus:
+        captions = np.zeros((images, words), np.int32)
+        features = np.zeros((images, regions, n_dims))
+        units = AnnotatedImage(features, np.ones((images, regions), bool), captions, np.ones((images, words)))
+        with jax.enable_x64(True):
+            drawn = model.simulate(key, (size,), units, {"word": n_words, "dim": n_dims})[2]
+        counts = np.zeros((images, n_words), np.int64)
+        np.add.at(counts, (np.arange(images)[:, None], np.asarray(drawn.words)), 1)
+        return lv.PairedCorpus.from_arrays(np.asarray(drawn.regions, np.float64), counts)
+
+    return Regime(model, truncated_poisson(2.0, 4), 4, draw)
+
+
 REGIMES: dict[str, Callable[[], Regime]] = {
     "topics-hard": lambda: topics(60, 30, 40, 0.3, 3.0, 5.0, 14),
     "topics-easy": lambda: topics(120, 50, 80, 0.1, 2.0, 5.0, 14),
@@ -97,6 +115,8 @@ REGIMES: dict[str, Callable[[], Regime]] = {
     "bernoulli-separated": lambda: mixture(lv.models.BernoulliComponents(0.2, 0.2), 80, 12),
     "multinomial-overlapping": lambda: mixture(lv.models.MultinomialComponents(1.0), 60, 6, whole=True),
     "multinomial-separated": lambda: mixture(lv.models.MultinomialComponents(0.2), 60, 10, whole=True),
+    "gm-mixture": lambda: annotated(lv.models.GMMixture(), 24, 2, 2),
+    "corr-lda": lambda: annotated(lv.models.CorrLDA(), 24, 2, 2),
     "features": lambda: rows(lv.models.IBP(), 12, 3, 2.0, 4),
 }
 
