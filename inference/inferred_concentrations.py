@@ -45,10 +45,9 @@ class Concentration(NamedTuple):
     log_sum: float
     share: int
 
-    def log_density(self, value: Float64[np.ndarray, "*n"] | np.ndarray) -> Float64[np.ndarray, "*n"]:
+    def log_density(self, value: float) -> float:
         """f, nats: what the bound at this value of x has in it."""
-        c = np.asarray(value, np.float64) / self.share
-        return self.draws * (gammaln(self.entries * c) - self.entries * gammaln(c)) + c * self.log_sum
+        return float(self._log_densities(np.array([value]))[0])
 
     def log_integral(self) -> float:
         """log ∫ p(x) e^f(x) dx, nats."""
@@ -72,8 +71,12 @@ class Concentration(NamedTuple):
         total = logsumexp(log_weight)
         return float(total), float(np.exp(logsumexp(log_weight + grid) - total))
 
+    def _log_densities(self, values: Float64[np.ndarray, " node"]) -> Float64[np.ndarray, " node"]:
+        c = values / self.share
+        return self.draws * (gammaln(self.entries * c) - self.entries * gammaln(c)) + c * self.log_sum
+
     def _log_integrand(self, log_value: Float64[np.ndarray, " node"]) -> Float64[np.ndarray, " node"]:
         """Of log x: log p(x) + f(x) + log x."""
         shape, rate = (float(each) for each in self.prior)
         log_prior = shape * np.log(rate) - gammaln(shape) + shape * log_value - rate * np.exp(log_value)
-        return log_prior + self.log_density(np.exp(log_value))
+        return log_prior + self._log_densities(np.exp(log_value))

@@ -150,8 +150,8 @@ class TopicEstimator:
             expected_log = scipy_digamma(natural.astype(np.float64).T + 1)
             expected_log -= scipy_digamma((natural.astype(np.float64).T + 1).sum(0))
             inferred = self._inferred(gamma, expected_log)
-            given = dict(zip(("concentration", "topic_concentration"), model.numbers(), strict=True))
-            lower += sum(each.log_integral() - each.log_density(given[name]) for name, each in inferred.items())
+            given = model.numbers_by_name()
+            lower += sum(each.log_integral() - each.log_density(float(given[name])) for name, each in inferred.items())
         return Estimate(model, size, {"topic_word": natural}, lower, np.inf, passes + wanted)
 
     def _marginal_bound(self, model: LDA, natural: np.ndarray, gamma: np.ndarray, capacity: int) -> float:

@@ -12,7 +12,7 @@ Source: Blei (2004), §3.2–3.4. The generative story, with the equations that 
 | field | letter | shape | support |
 |---|---|---|---|
 | `topic_concentration` | η (the thesis' λ of §3.4.3) | () or a `GammaPrior` | > 0; None where topics have no prior |
-| `concentration` | α: () is the total A = Σα, spread evenly over the topics; (K,) is one value per topic | () or (K,), or a `GammaPrior` of the total | > 0 |
+| `concentration` | α: () a total A, spread evenly, or a `GammaPrior` of it; (K,): one value per topic | | > 0 |
 | site `topic_word` | log β | (topic, word) | simplex |
 | site `proportions` | log θ_d | (topic,) | simplex |
 | site `assignment` | z_dn, one row for each *distinct* word of the document | (token, topic) | one-hot |
@@ -40,7 +40,6 @@ from lvsearch.models.hyperpriors import GammaPrior, given_or_prior, in_words
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.models.units import BagOfWords
-
 
 HYPER = 0xA1FA
 """What sets the keys of hyper-parameters apart from those that the same key is split into."""
@@ -107,6 +106,12 @@ class LDA(TopicModel):
             )
         return self.concentration, self.topic_concentration
 
+    def numbers_by_name(self) -> dict[str, np.ndarray]:
+        """Name of the field -> `numbers`; without topic_concentration where topics have no prior."""
+        concentration, topic_concentration = self.numbers()
+        found = {"concentration": concentration}
+        return found if topic_concentration is None else {**found, "topic_concentration": topic_concentration}
+
     def with_numbers(self, concentration: Any, topic_concentration: Any) -> "LDA":
         """The model with these in the place of priors; what is given stays as it is."""
         alpha = concentration if isinstance(self.concentration, GammaPrior) else self.concentration
@@ -120,7 +125,9 @@ class LDA(TopicModel):
 
     def describe(self) -> str:
         """Such as "LDA: topic_concentration 0.1; concentration 5 in total, spread evenly (α = 5/K)"."""
-        words = [] if self.topic_concentration is None else [f"topic_concentration {in_words(self.topic_concentration)}"]
+        words = (
+            [] if self.topic_concentration is None else [f"topic_concentration {in_words(self.topic_concentration)}"]
+        )
         if isinstance(self.concentration, GammaPrior):
             words.append(f"concentration {in_words(self.concentration)} in total, spread evenly")
             return f"LDA: {'; '.join(words)}"

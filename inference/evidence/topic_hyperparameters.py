@@ -22,7 +22,7 @@ many logarithms as the largest count.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -138,25 +138,14 @@ class HyperTopics(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: HyperTopicState, temperature: Float[Array, ""], *, backward: bool
     ) -> HyperTopicState:
-        """Every token in turn, then A, then η; in the reverse order where `backward`."""
-        key_topics, key_total, key_eta = jax.random.split(key, 3)
-
-        def sweep(state: HyperTopicState) -> HyperTopicState:
-            concentrations = self._concentrations(state.log_total, state.log_eta)
-            return state._replace(
-                topics=self.topics.swept(key_topics, state.topics, temperature, backward, concentrations)
-            )
-
-        def move_total(state: HyperTopicState) -> HyperTopicState:
-            return state._replace(log_total=self._moved_total(key_total, state, temperature))
-
-        def move_eta(state: HyperTopicState) -> HyperTopicState:
-            return state._replace(log_eta=self._moved_eta(key_eta, state, temperature))
-
-        order = (sweep, move_total, move_eta)
-        for move in order[::-1] if backward else order:
-            state = move(state)
-        return state
+        """Every token in turn, then the hyper-parameters; in the reverse order where `backward`."""
+        key_topics, key_hyper = jax.random.split(key)
+        if backward:
+            state = self._moved(key_hyper, state, temperature)
+        concentrations = self._concentrations(state.log_total, state.log_eta)
+        topics = self.topics.swept(key_topics, state.topics, temperature, backward, concentrations)
+        state = state._replace(topics=topics)
+        return state if backward else self._moved(key_hyper, state, temperature)
 
     def log_ratio(self, state: HyperTopicState) -> Float[Array, " particle"]:
         topics = self.topics
@@ -200,29 +189,29 @@ class HyperTopics(eqx.Module):
             alpha = jnp.where(exists, jnp.maximum(jnp.exp(log_total) / exists.sum(), LEAST), 0.0)
         return Concentrations(alpha, None if log_eta is None else jnp.maximum(jnp.exp(log_eta), LEAST))
 
-    def _moved_total(self, key: Array, state: HyperTopicState, temperature: Array) -> Array | None:
-        if self.total is None or state.log_total is None:
-            return None
-        shape, rate = self.total.at(temperature)
-        power = jnp.ones(()) if self.topics.log_q is None else temperature
-        beyond = self._beyond(state.topics.document_topic, self.topics.log_gamma_document.shape[1])
+    def _moved(self, key: Array, state: HyperTopicState, temperature: Array) -> HyperTopicState:
+        """A and η given the topics, independent of each other: each by a slice."""
+        start, densities = [], []
+        if self.total is not None and state.log_total is not None:
+            power = jnp.ones(()) if self.topics.log_q is None else temperature
+            start.append(state.log_total)
+            densities.append((*self.total.at(temperature), power, self._documents(state.topics)))
+        if self.eta is not None and state.log_eta is not None:
+            start.append(state.log_eta)
+            densities.append((*self.eta.at(temperature), temperature, self._words(state.topics)))
 
-        def density(log_total: Array) -> Array:
-            return shape * log_total - rate * jnp.exp(log_total) + power * self._documents(log_total, beyond)
+        def density(log_values: Array) -> Array:
+            return jnp.stack(
+                [
+                    shape * log_value - rate * jnp.exp(log_value) + power * likelihood(log_value)
+                    for log_value, (shape, rate, power, likelihood) in zip(log_values, densities, strict=True)
+                ]
+            )
 
-        return slice_moved(key, state.log_total, density)
-
-    def _moved_eta(self, key: Array, state: HyperTopicState, temperature: Array) -> Array | None:
-        if self.eta is None or state.log_eta is None:
-            return None
-        shape, rate = self.eta.at(temperature)
-        beyond = self._beyond(state.topics.word_topic, len(self.topics.log_gamma_word))
-
-        def density(log_eta: Array) -> Array:
-            words = self._words(log_eta, beyond, state.topics.topic_total)
-            return shape * log_eta - rate * jnp.exp(log_eta) + temperature * words
-
-        return slice_moved(key, state.log_eta, density)
+        moved = iter(slice_moved(key, jnp.stack(start), density))
+        return state._replace(
+            log_total=None if self.total is None else next(moved), log_eta=None if self.eta is None else next(moved)
+        )
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -230,35 +219,39 @@ class HyperTopics(eqx.Module):
         """log p(w | z, η)."""
         if state.log_eta is None:
             return self.topics.log_words(state.topics)
-        beyond = self._beyond(state.topics.word_topic, len(self.topics.log_gamma_word))
-        return self._words(state.log_eta, beyond, state.topics.topic_total)
+        return self._words(state.topics)(state.log_eta)
 
     def _log_documents(self, state: HyperTopicState) -> Float[Array, " particle"]:
         """log p(z | A)."""
         if state.log_total is None:
             return self.topics.log_documents(state.topics)
-        beyond = self._beyond(state.topics.document_topic, self.topics.log_gamma_document.shape[1])
-        return self._documents(state.log_total, beyond)
+        return self._documents(state.topics)(state.log_total)
 
-    def _words(self, log_eta: Array, beyond: Array, totals: Array) -> Array:
-        """Σ_m #{n_kw > m} log(η + m) − Σ_k log Γ(Vη + n_k) − log Γ(Vη)."""
-        eta = jnp.exp(log_eta)
-        base = eta * jnp.asarray(self.topics.vocabulary)
-        normaliser = log_gamma_positive(base + totals.astype(eta.dtype)) - log_gamma_positive(base)
-        return _log_rising(log_eta, beyond) - normaliser.sum(0)
+    def _words(self, topics: TopicState) -> Callable[[Array], Array]:
+        """log η -> Σ_m #{n_kw > m} log(η + m) − Σ_k [log Γ(Vη + n_k) − log Γ(Vη)]."""
+        beyond = _beyond(topics.word_topic, len(self.topics.log_gamma_word))
 
-    def _documents(self, log_total: Array, beyond: Array) -> Array:
-        """Σ_m #{n_dk > m} log(A/K + m) − Σ_m #{N_d > m} log(A + m)."""
-        n_topics = (jnp.asarray(self.topics.alpha) > 0).sum()
-        longer = jnp.asarray(self.longer, log_total.dtype)[:, None]
-        return _log_rising(log_total - jnp.log(n_topics), beyond) - _log_rising(log_total, longer)
+        def log_words(log_eta: Array) -> Array:
+            base = jnp.exp(log_eta) * jnp.asarray(self.topics.vocabulary)
+            rising = log_gamma_positive(base + topics.topic_total.astype(base.dtype)) - log_gamma_positive(base)
+            return _log_rising(log_eta, beyond) - rising.sum(0)
 
-    def _beyond(self, counts: Float[Array, "row topic particle"], length: int) -> Float[Array, "m particle"]:
-        """How many of the counts of each particle are greater than m, m = 0 … length − 1."""
-        particles = counts.shape[-1]
-        flat = counts.reshape(-1, particles).astype(jnp.int32)
-        of_size = jnp.zeros((length + 1, particles), jnp.float32).at[flat, jnp.arange(particles)].add(1.0)
-        return jnp.cumsum(of_size[:0:-1], axis=0)[::-1]
+        return log_words
+
+    def _documents(self, topics: TopicState) -> Callable[[Array], Array]:
+        """log A -> Σ_m #{n_dk > m} log(A/K + m) − Σ_m #{N_d > m} log(A + m)."""
+        beyond = _beyond(topics.document_topic, self.topics.log_gamma_document.shape[1])
+        log_topics = jnp.log((jnp.asarray(self.topics.alpha) > 0).sum())
+        longer = jnp.asarray(self.longer)[:, None]
+        return lambda log_total: _log_rising(log_total - log_topics, beyond) - _log_rising(log_total, longer)
+
+
+def _beyond(counts: Float[Array, "row topic particle"], length: int) -> Float[Array, "m particle"]:
+    """How many of the counts of each particle are greater than m, m = 0 … length − 1."""
+    particles = counts.shape[-1]
+    flat = counts.reshape(-1, particles).astype(jnp.int32)
+    of_size = jnp.zeros((length + 1, particles), jnp.float32).at[flat, jnp.arange(particles)].add(1.0)
+    return jnp.cumsum(of_size[:0:-1], axis=0)[::-1]
 
 
 def _log_rising(log_value: Float[Array, " particle"], beyond: Float[Array, "m #particle"]) -> Float[Array, " particle"]:
@@ -270,16 +263,19 @@ def _log_rising(log_value: Float[Array, " particle"], beyond: Float[Array, "m #p
 
 def slice_moved(
     key: Key[Array, ""],
-    start: Float[Array, " particle"],
-    log_density: Callable[[Float[Array, " particle"]], Float[Array, " particle"]],
-) -> Float[Array, " particle"]:
-    """One move of each particle that leaves its density as it is, and is reversible: a slice, an interval of `WIDTH`
-    placed over it at random, shrunk to the start wherever a draw falls outside of the slice (Neal 2003, §4, with no
-    stepping out). A density that is not a number stops the search for a draw: it is passed on to be reported.
+    start: Float[Array, "number particle"],
+    log_density: Callable[[Float[Array, "number particle"]], Float[Array, "number particle"]],
+) -> Float[Array, "number particle"]:
+    """One move of each number, which leaves its density as it is and is reversible: a slice, an interval of `WIDTH`
+    placed over it at random, shrunk towards the start wherever a draw falls outside of the slice (Neal 2003, §4, with
+    no stepping out). A density that is not a number ends the search for a draw: it is passed on, to be reported.
+
+    log_density: of each number, whatever the others are.
     """
-    key_level, key_place, key_draws = jax.random.split(key, 3)
-    level = log_density(start) - jax.random.exponential(key_level, start.shape, start.dtype)
-    low = start - WIDTH * jax.random.uniform(key_place, start.shape, start.dtype)
+    key_slice, key_draws = jax.random.split(key)
+    height, place = jax.random.uniform(key_slice, (2, *start.shape), start.dtype)
+    level = log_density(start) + jnp.log1p(-height)
+    low = start - WIDTH * place
 
     def searching(carry: tuple[Array, Array, Array, Array, Array]) -> Array:
         return ~carry[-1].all()
@@ -301,9 +297,7 @@ def slice_moved(
 
 
 @evidence_chain.register
-def _(
-    model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
-) -> CollapsedTopics | HyperTopics:
+def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics | HyperTopics:
     """From the prior where that is affordable or nothing was fitted; from the fit's responsibilities otherwise."""
     if not model.inferred:
         return topics_chain(model, data, size, estimate)
@@ -321,13 +315,13 @@ def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> Hyper
     """
     if not model.inferred:
         raise ValueError("got an LDA whose hyper-parameters are given, expected a GammaPrior of one at least")
-    centres = None if about is None else dict(zip(("concentration", "topic_concentration"), about.numbers(), strict=True))
+    centres = None if about is None else about.numbers_by_name()
 
     def course(name: str) -> Course | None:
         prior = model.inferred.get(name)
         if prior is None:
             return None
-        return Course(prior, prior if centres is None else GammaPrior(np.asarray(ABOUT), ABOUT / centres[name]))
+        return Course(prior, prior if centres is None else _about(centres[name]))
 
     document = chain.document[chain.document >= 0]
     lengths = np.bincount(document) if len(document) else np.zeros(1, np.int64)
@@ -352,12 +346,18 @@ def _(chain: HyperTopics, key: Key[Array, ""], states: Sequence[HyperTopicState]
     if total_course is not None and settled.log_total is not None:
         total = float(np.exp(settled.log_total[best]))
         alpha = np.full(n_topics, total / n_topics)
-        total_course = total_course._replace(start=GammaPrior(np.asarray(ABOUT), np.asarray(ABOUT / total)))
+        total_course = total_course._replace(start=_about(total))
     if eta_course is not None and settled.log_eta is not None:
         eta = float(np.exp(settled.log_eta[best]))
-        eta_course = eta_course._replace(start=GammaPrior(np.asarray(ABOUT), np.asarray(ABOUT / eta)))
+        eta_course = eta_course._replace(start=_about(eta))
     anchor = anchored_at(inner, alpha, eta, np.asarray(settled.topics[..., best], np.float64), key_start)
-    return anchor._replace(chain=HyperTopics(anchor.chain, total_course, eta_course, chain.longer))
+    begun = cast(CollapsedTopics, anchor.chain)
+    return anchor._replace(chain=HyperTopics(begun, total_course, eta_course, chain.longer))
+
+
+def _about(value: Any) -> GammaPrior:
+    """A Gamma with this mean."""
+    return GammaPrior(np.asarray(ABOUT), np.asarray(ABOUT / value))
 
 
 class _Settled(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -143,9 +143,7 @@ class HyperTopicRecorder(Recorder):
 
 @recorder.register
 def _(chain: HyperTopics, data: Dataset, *, units: bool) -> HyperTopicRecorder:
-    topics = recorder(chain.topics, data, units=units)
-    if not isinstance(topics, TopicRecorder):
-        raise TypeError(f"got a {type(topics).__name__}, expected the recorder of collapsed topics")
+    topics = cast(TopicRecorder, recorder(chain.topics, data, units=units))
     names = {"concentration": chain.total, "topic_concentration": chain.eta}
     free = tuple(Quantity(name, (), (), False) for name, course in names.items() if course is not None)
     return HyperTopicRecorder((*free, *topics.quantities), topics)
