@@ -300,11 +300,11 @@ def test_sharp_priors_are_given_numbers(float64):
     assert abs(found.estimate - exact) <= 4 * found.standard_error + 0.01
 
 
-def separated() -> csr_array:
-    """Three obvious topics."""
+def separated(n_documents: int = 30, length: int = 40, each: int = 10) -> csr_array:
+    """Three obvious topics, of so many words each."""
     rng = np.random.default_rng(0)
-    topics = np.kron(np.eye(3), np.full(10, 0.1))
-    return csr_array(np.stack([rng.multinomial(40, topics[document % 3]) for document in range(30)]))
+    topics = np.kron(np.eye(3), np.full(each, 1 / each))
+    return csr_array(np.stack([rng.multinomial(length, topics[document % 3]) for document in range(n_documents)]))
 
 
 def test_a_second_path_begins_where_the_first_one_ended():
@@ -328,8 +328,9 @@ def test_the_second_path_is_about_the_numbers_that_the_best_particle_settled_wit
     assert isinstance(begun, HyperTopics)
     assert begun.total is not None
     shape, rate = begun.total.start
-    assert begun.topics.alpha.sum() == pytest.approx(shape / rate)
-    assert begun.total.prior is tried.total.prior
+    assert 0 < shape / rate < 0.5  # documents of one topic each
+    assert begun.topics.alpha.sum() >= 1.5
+    assert begun.total.prior == tried.total.prior
 
 
 @pytest.mark.parametrize("model", [MODEL, LDA(0.9, MODEL.topic_concentration), LDA(MODEL.concentration, 0.3)])
@@ -358,24 +359,23 @@ def test_what_a_concentration_adds_to_the_bound():
     mild = Concentration(GammaPrior(2.0, 1.5), 5, 4, -30.0, 4)
 
     def integrand(x: float, power: float) -> float:
-        return x**power * np.exp(mild.log_density(x) + gamma.logpdf(x, 2.0, scale=1 / 1.5))
+        return x**power * np.exp(mild.log_density(x) + gamma.logpdf(x, 2.0, scale=1 / 1.5) + 23.0)
 
     (whole, _), (first, _) = (quad(integrand, 0, 60, args=(power,), points=[0.5, 2.0]) for power in (0.0, 1.0))
-    assert mild.log_integral() == pytest.approx(np.log(whole), abs=1e-7)
-    assert mild.mean() == pytest.approx(first / whole, rel=1e-7)
+    assert mild.log_integral() == pytest.approx(np.log(whole) - 23.0, abs=1e-6)
+    assert mild.mean() == pytest.approx(first / whole, rel=1e-6)
     sharp = Concentration(GammaPrior(2e8, 1e8), 5, 4, -30.0, 4)
     assert sharp.log_integral() == pytest.approx(sharp.log_density(2.0), abs=1e-5)
 
 
 def test_paths_may_begin_at_simulated_latents():
     """Both ends of a bracket that assumes nothing, on data drawn with hyper-parameters from their priors."""
-    data = documents(separated())
+    data = documents(separated(10, 8, 4))
     simulated = simulated_like(data, MODEL, (2,), jax.random.key(5))
     assert set(simulated.globals) == {"concentration", "topic_concentration", "topic_word"}
     tried = evidence_chain(MODEL, simulated.data, (2,), None)
-    ends = anneal_simulated(tried, jax.random.key(0), simulated, Effort(200, 2, 8))
-    assert np.mean(ends.backward) - np.mean(ends.forward) == pytest.approx(0.0, abs=6.0)
-    assert np.mean(ends.forward) < np.mean(ends.backward) + 2.0
+    ends = anneal_simulated(tried, jax.random.key(0), simulated, Effort(100, 2, 8))
+    assert -1.0 < np.mean(ends.backward) - np.mean(ends.forward) < 2.0
 
 
 def test_simulated_hyper_parameters_are_from_their_priors():
@@ -387,14 +387,14 @@ def test_simulated_hyper_parameters_are_from_their_priors():
 
 
 def test_a_search_integrates_them_out_and_is_kept(tmp_path):
-    corpus = lv.Corpus.from_matrix(separated())
+    corpus = lv.Corpus.from_matrix(separated(15, 12, 4))
     model = LDA(GammaPrior(2.0, 1.0), GammaPrior(1.0, 4.0))
     result = lv.search(model, corpus, prior=lv.sizes.Poisson(3), max_size=4, starts=1, seed=0, progress=False)
     assert result.best_size == (3,)
     assert "topic_concentration ~ Gamma(1, rate 4)" in str(result)
     fitted = result.best
     assert not fitted.model.inferred  # the means under the fit's q
-    assert fitted.transform(corpus).shape == (30, 3)
+    assert fitted.transform(corpus).shape == (15, 3)
     assert fitted.alpha.shape == (3,)
     result.save(tmp_path / "run")
     again = lv.load(tmp_path / "run")
@@ -406,11 +406,13 @@ def test_a_search_integrates_them_out_and_is_kept(tmp_path):
 
 def test_draws_of_hyper_parameters():
     """Their posterior at one size: a table of it with diagnostics."""
-    trace = lv.sample(MODEL, separated(), size=3, chains=2, draws=40, warmup=20, seed=0, progress=False)
+    trace = lv.sample(MODEL, separated(15, 12, 4), size=3, chains=2, draws=40, warmup=20, seed=0, progress=False)
     assert trace["concentration"].shape == trace["topic_concentration"].shape == (2, 40)
     assert np.all(trace["topic_concentration"] > 0)
     assert {"concentration", "topic_concentration"} <= set(trace.diagnostics().index)
-    given = lv.sample(LDA(1.0, MODEL.topic_concentration), separated(), size=3, chains=1, draws=3, progress=False)
+    given = lv.sample(
+        LDA(1.0, MODEL.topic_concentration), separated(15, 12, 4), size=3, chains=1, draws=3, progress=False
+    )
     assert "concentration" not in [quantity.name for quantity in given.quantities]
 
 
