@@ -97,8 +97,9 @@ class LDA(TopicModel):
         both = {"concentration": self.concentration, "topic_concentration": self.topic_concentration}
         return {name: value for name, value in both.items() if isinstance(value, GammaPrior)}
 
-    def numbers(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """(`concentration`, `topic_concentration`) where both are given. Raises ValueError where one has a prior."""
+    def numbers(self) -> tuple[Any, Any]:
+        """(`concentration`, `topic_concentration`) as arrays, the second None where topics have no prior; where both
+        are given. Raises ValueError where one has a `GammaPrior`."""
         if isinstance(self.concentration, GammaPrior) or isinstance(self.topic_concentration, GammaPrior):
             raise ValueError(
                 f"got an LDA whose {' and '.join(self.inferred)} has a GammaPrior, expected numbers: its log-joint is "
