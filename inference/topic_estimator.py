@@ -2,7 +2,7 @@
 
 Marginal (topics a Dirichlet): zeroth-order collapsed passes, then memoized mean-field passes (Eq. 3.9–3.13) that climb
 the evidence bound from there; the bound is computed in float64 at the result. Hyper-parameters with priors have a q of
-their own (`inferred_concentrations`), refitted after every pass; the bound is then one on the evidence with these
+their own (`inferred_concentrations`), refitted between passes; the bound is then one on the evidence with these
 integrated out, and the fit carries their means under q.
 Plug-in (topics a point): variational EM (§3.4.2), the vector α by Newton on the evidence bound in every pass, from
 collapsed topics or grown from a smaller fit; the evidence is then the certified interval of every document's
@@ -121,7 +121,10 @@ class TopicEstimator:
             model = self._refitted(model, state, n_topics)
             alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         wanted = self.settings.mean_field_passes
-        for each in [1] * wanted if refits else [wanted]:
+        blocks = [1] * wanted if self.empirical_bayes else [wanted]
+        if self.model.inferred:
+            blocks = [wanted - wanted // 2, wanted // 2]  # few: momentum begins anew with each
+        for each in blocks:
             state, _, _ = kernels.memoized_passes(
                 self.packed.tiles,
                 state,
