@@ -284,14 +284,15 @@ def _next(
 def _hyperparameters(model: LDA, size: int) -> tuple[Float64[np.ndarray, " topic"], float]:
     if size < 1:
         raise ValueError(f"got size={size}, expected at least 1 topic")
-    if model.topic_concentration is None:
+    concentration, eta = model.numbers()
+    if eta is None:
         raise ValueError("got an LDA whose topics are point estimates; expected topic_concentration, to integrate out")
-    total = np.asarray(model.concentration, np.float64)
+    total = np.asarray(concentration, np.float64)
     if total.ndim and len(total) != size:
         raise ValueError(
             f"got concentration with {len(total)} entries for {size} topics; expected one each, or a total"
         )
-    return np.broadcast_to(total if total.ndim else total / size, (size,)).copy(), float(model.topic_concentration)
+    return np.broadcast_to(total if total.ndim else total / size, (size,)).copy(), float(eta)
 
 
 def _check_start(start: CollapsedSample, tokens: Tokens, alpha: Float64[np.ndarray, " _"], eta: float) -> None:

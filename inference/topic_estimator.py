@@ -1,7 +1,9 @@
 """LDA's estimator: collapsed passes find good topics fast, then what the evidence needs; on the kernels of `topics.py`.
 
 Marginal (topics a Dirichlet): zeroth-order collapsed passes, then memoized mean-field passes (Eq. 3.9–3.13) that climb
-the evidence bound from there; the bound is computed in float64 at the result.
+the evidence bound from there; the bound is computed in float64 at the result. Hyper-parameters with priors have a q of
+their own (`inferred_concentrations`), refitted between passes; the bound is then one on the evidence with these
+integrated out, and the fit carries their means under q.
 Plug-in (topics a point): variational EM (§3.4.2), the vector α by Newton on the evidence bound in every pass, from
 collapsed topics or grown from a smaller fit; the evidence is then the certified interval of every document's
 likelihood at the estimated (α, β).
@@ -21,12 +23,14 @@ from lvsearch.inference.data import Dataset
 from lvsearch.inference.documents import counts_of
 from lvsearch.inference.empirical_bayes import newton_dirichlet, newton_symmetric
 from lvsearch.inference.estimator import Described, Estimate, bound_units, capacity_of, describe_units, estimator
+from lvsearch.inference.inferred_concentrations import Concentration
 from lvsearch.inference.likelihood.bounds import document_bounds
 from lvsearch.inference.memory import Chunks, MemoryPlan, machine_chunks
 from lvsearch.inference.packing import PackedDocuments, pack
 from lvsearch.inference.topic_memory import Layout, layout_within, packing_of, topic_plan
 from lvsearch.inference.topic_merging import merge_topics
 from lvsearch.models.families import PointSimplex
+from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.lda import LDA
 
 FLOOR = 1e-30
@@ -112,12 +116,18 @@ class TopicEstimator:
 
     def _fit_marginal(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         (n_topics,), (capacity,) = size, capacity_of(size)
-        model = _model_of(start) if start is not None and self.empirical_bayes else self.model
+        model, refits = self._first_model(start), self.empirical_bayes or bool(self.model.inferred)
         alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         warm = start is not None
         state, passes = self._collapsed(self._start_counts(n_topics, capacity, key, start, eta), alpha, eta, warm)
+        if self.model.inferred:
+            model = self._refitted(model, state, n_topics)
+            alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         wanted = self.settings.mean_field_passes
-        for each in [1] * wanted if self.empirical_bayes else [wanted]:
+        blocks = [1] * wanted if self.empirical_bayes else [wanted]
+        if self.model.inferred:
+            blocks = [wanted - wanted // 2, wanted // 2]  # few: momentum begins anew with each
+        for each in blocks:
             state, _, _ = kernels.memoized_passes(
                 self.packed.tiles,
                 state,
@@ -129,7 +139,7 @@ class TopicEstimator:
                 tolerance=np.float32(-np.inf),
                 momentum=np.float32(self.settings.momentum),
             )
-            if self.empirical_bayes:
+            if refits:
                 model = self._refitted(model, state, n_topics)
                 alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         natural = np.asarray(state.total)[:, :n_topics].T + np.float32(eta - 1)
@@ -142,6 +152,12 @@ class TopicEstimator:
             tolerance=np.float32(self.settings.final_tolerance),
         )
         lower = self._marginal_bound(model, natural, np.asarray(gamma), capacity)
+        if self.model.inferred:
+            expected_log = scipy_digamma(natural.astype(np.float64).T + 1)
+            expected_log -= scipy_digamma((natural.astype(np.float64).T + 1).sum(0))
+            inferred = self._inferred(gamma, expected_log)
+            given = model.numbers_by_name()
+            lower += sum(each.log_integral() - each.log_density(float(given[name])) for name, each in inferred.items())
         return Estimate(model, size, {"topic_word": natural}, lower, np.inf, passes + wanted)
 
     def _marginal_bound(self, model: LDA, natural: np.ndarray, gamma: np.ndarray, capacity: int) -> float:
@@ -155,14 +171,41 @@ class TopicEstimator:
             per_slot = kernels.document_bounds(self.packed.tiles, log_topics, gamma.astype(np.float64), alpha)
             return float(topics) + float(self.packed.gather(per_slot).sum())
 
+    def _first_model(self, start: Estimate | None) -> LDA:
+        """The model with the numbers that a fit begins with: a start's, where they are not given."""
+        if start is None:
+            return self.model.at_prior_means()
+        before = _model_of(start)
+        return before if self.empirical_bayes else self.model.with_numbers(*before.numbers())
+
     def _refitted(self, model: LDA, state: kernels.Counts, n_topics: int) -> LDA:
-        """Empirical Bayes on the bound: the total of α and η, each shared by all entries (§3.4.3)."""
-        mean_log = self._mean_log_proportions(state.proportions, n_topics)
-        alpha_total = newton_symmetric(float(model.concentration), n_topics, float(mean_log.sum()))
+        """The means of the hyper-parameters that have priors; of empirical Bayes the maxima of the bound: the total of
+        α and η, each shared by all entries (§3.4.3)."""
         counts = np.asarray(state.total, np.float64)[:, :n_topics] + _eta(model)
         expected_log = scipy_digamma(counts) - scipy_digamma(counts.sum(0))
+        if self.model.inferred:
+            means = {name: each.mean() for name, each in self._inferred(state.proportions, expected_log).items()}
+            return self.model.with_numbers(means.get("concentration"), means.get("topic_concentration"))
+        mean_log = self._mean_log_proportions(state.proportions, n_topics)
+        alpha_total = newton_symmetric(float(model.numbers()[0]), n_topics, float(mean_log.sum()))
         eta_total = newton_symmetric(_eta(model) * self.n_words, self.n_words, float(expected_log.sum(0).mean()))
         return LDA(alpha_total, eta_total / self.n_words, model.topics)
+
+    def _inferred(
+        self, gamma: Array | np.ndarray, expected_log: Float[np.ndarray, "word topic"]
+    ) -> dict[str, Concentration]:
+        """The hyper-parameters that have priors, with what the fit says of them. expected_log: E[log β]."""
+        n_topics = expected_log.shape[1]
+        found = {}
+        if isinstance(self.model.concentration, GammaPrior):
+            documents = int((self.packed.lengths > 0).sum())  # an empty one says nothing
+            log_sum = documents * float(self._mean_log_proportions(gamma, n_topics).sum())
+            found["concentration"] = Concentration(self.model.concentration, documents, n_topics, log_sum, n_topics)
+        if isinstance(self.model.topic_concentration, GammaPrior):
+            found["topic_concentration"] = Concentration(
+                self.model.topic_concentration, n_topics, self.n_words, float(expected_log.sum()), 1
+            )
+        return found
 
     # ── plug-in ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -310,9 +353,10 @@ def _model_of(estimate: Estimate) -> LDA:
 
 
 def _eta(model: LDA) -> float:
-    if model.topic_concentration is None:
+    eta = model.numbers()[1]
+    if eta is None:
         raise ValueError("marginal evidence integrates topics out: got no topic_concentration, expected their prior")
-    return float(model.topic_concentration)
+    return float(eta)
 
 
 def _alpha(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:
@@ -320,16 +364,17 @@ def _alpha(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topi
 
 
 def _alpha64(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:
-    alpha = np.zeros(capacity)
-    alpha[:n_topics] = model.concentration / n_topics if model.concentration.ndim == 0 else model.concentration
+    alpha, concentration = np.zeros(capacity), model.numbers()[0]
+    alpha[:n_topics] = concentration / n_topics if concentration.ndim == 0 else concentration
     return alpha
 
 
 def _plug_in_alpha(model: LDA, start: Estimate | None, n_topics: int) -> Float[np.ndarray, " topic"]:
     """Where Newton starts: the smaller fit's α with its mean for each new topic, or the model's total spread out."""
     if start is None:
-        return np.broadcast_to(model.concentration / (n_topics if model.concentration.ndim == 0 else 1), (n_topics,))
-    known = np.broadcast_to(_model_of(start).concentration, start.size)
+        concentration = model.numbers()[0]
+        return np.broadcast_to(concentration / (n_topics if concentration.ndim == 0 else 1), (n_topics,))
+    known = np.broadcast_to(_model_of(start).numbers()[0], start.size)
     return np.concatenate([known, np.full(n_topics - len(known), known.mean())])
 
 

@@ -7,16 +7,22 @@ Source: Blei (2004), §3.2–3.4. The generative story, with the equations that 
     3. assignment    z_dn ~ Categorical(θ_d)            n = 1…N_d    (Eq. 3.5)
     4. word          w_dn ~ Categorical(β_{z_dn})                    (Eq. 3.5)
 
+    0. α = A/K, A ~ Gamma and η ~ Gamma where these have priors; the thesis gives or estimates them (§3.4.3)
+
 | field | letter | shape | support |
 |---|---|---|---|
-| `topic_concentration` | η (the thesis' λ of §3.4.3) | () | > 0; None where topics have no prior |
-| `concentration` | α: () is the total, spread evenly over the topics; (K,) is one value per topic | | > 0 |
+| `topic_concentration` | η (the thesis' λ of §3.4.3) | () or a `GammaPrior` | > 0; None where topics have no prior |
+| `concentration` | α: () a total A, spread evenly, or a `GammaPrior` of it; (K,): one value per topic | | > 0 |
 | site `topic_word` | log β | (topic, word) | simplex |
 | site `proportions` | log θ_d | (topic,) | simplex |
 | site `assignment` | z_dn, one row for each *distinct* word of the document | (token, topic) | one-hot |
 
 Departure: the copies of one word in a document share their indicator's q. At the optimum of the bound they would be
 equal anyway (Eq. 3.9 depends on n only through w_n), so nothing is lost.
+
+A and η stand inside log Γ, so that the log-joint is linear in no statistic of theirs: they are no sites. What needs
+the log-joint as a function needs numbers (`numbers`, `with_numbers`); simulation, the annealed evidence and the fit
+know the priors.
 """
 
 from collections.abc import Mapping
@@ -29,19 +35,24 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.contract import Masks, Site, Statistics, first, hyperparameter
-from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
+from lvsearch.models.families import Categorical, Dirichlet, Family, Gamma, GammaStatistics, PointSimplex
+from lvsearch.models.hyperpriors import GammaPrior, given_or_prior, in_words
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.models.units import BagOfWords
+
+HYPER = 0xA1FA
+"""What sets the keys of hyper-parameters apart from those that the same key is split into."""
 
 
 class LDA(TopicModel):
     """Latent Dirichlet allocation with `size` topics.
 
     concentration: total mass of the Dirichlet on a document's proportions, spread evenly over the topics (so that the
-        prior on proportions does not sharpen as topics are added), or a vector with one value per topic.
-    topic_concentration: the symmetric Dirichlet on each topic's words; None for no prior on topics, which are then
-        parameters (`plug_in`): the log-joint is log p(data, locals | topics).
+        prior on proportions does not sharpen as topics are added), or a vector with one value per topic. A
+        `GammaPrior` of the total: it is inferred, and integrated out of the evidence.
+    topic_concentration: the symmetric Dirichlet on each topic's words, or a `GammaPrior` of it; None for no prior on
+        topics, which are then parameters (`plug_in`): the log-joint is log p(data, locals | topics).
 
     The default η was chosen on one training split of Cora, where of 0.03, 0.05, 0.1 and 0.2 it had, with 0.03, the
     highest evidence, and the size of highest evidence also predicted held-out documents best. Compare others with
@@ -54,8 +65,8 @@ class LDA(TopicModel):
     the prior then changes with K.
     """
 
-    concentration: np.ndarray
-    topic_concentration: np.ndarray | None
+    concentration: np.ndarray | GammaPrior
+    topic_concentration: np.ndarray | GammaPrior | None
     topics: Family
 
     size_names: ClassVar[tuple[str, ...]] = ("topics",)
@@ -66,19 +77,62 @@ class LDA(TopicModel):
 
     def __init__(self, concentration: Any = 5.0, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
-        self.concentration = _positive("concentration", concentration)
+        self.concentration = _positive_or_prior("concentration", concentration)
         if topic_concentration is None and not isinstance(self.topics, PointSimplex):
             raise ValueError(
                 "got topic_concentration=None, expected a positive number: topics that are integrated out need a prior"
             )
         self.topic_concentration = (
-            None if topic_concentration is None else _positive("topic_concentration", topic_concentration)
+            None if topic_concentration is None else _positive_or_prior("topic_concentration", topic_concentration)
         )
+        if isinstance(self.topics, PointSimplex) and self.inferred:
+            raise ValueError(
+                f"got a GammaPrior of {' and '.join(self.inferred)} and topics that are estimated; expected numbers: "
+                "nothing is integrated out there"
+            )
+
+    @property
+    def inferred(self) -> dict[str, GammaPrior]:
+        """Name of each field that has a prior -> that prior."""
+        both = {"concentration": self.concentration, "topic_concentration": self.topic_concentration}
+        return {name: value for name, value in both.items() if isinstance(value, GammaPrior)}
+
+    def numbers(self) -> tuple[Any, Any]:
+        """(`concentration`, `topic_concentration`) as arrays, the second None where topics have no prior; where both
+        are given. Raises ValueError where one has a `GammaPrior`."""
+        if isinstance(self.concentration, GammaPrior) or isinstance(self.topic_concentration, GammaPrior):
+            raise ValueError(
+                f"got an LDA whose {' and '.join(self.inferred)} has a GammaPrior, expected numbers: its log-joint is "
+                "no sum over statistics of these. Put numbers in their place with with_numbers(…)"
+            )
+        return self.concentration, self.topic_concentration
+
+    def numbers_by_name(self) -> dict[str, np.ndarray]:
+        """Name of the field -> `numbers`; without topic_concentration where topics have no prior."""
+        concentration, topic_concentration = self.numbers()
+        found = {"concentration": concentration}
+        return found if topic_concentration is None else {**found, "topic_concentration": topic_concentration}
+
+    def with_numbers(self, concentration: Any, topic_concentration: Any) -> "LDA":
+        """The model with these in the place of priors; what is given stays as it is."""
+        alpha = concentration if isinstance(self.concentration, GammaPrior) else self.concentration
+        eta = topic_concentration if isinstance(self.topic_concentration, GammaPrior) else self.topic_concentration
+        return LDA(alpha, eta, self.topics)
+
+    def at_prior_means(self) -> "LDA":
+        """The model with the means of its priors in their place; itself where it has none."""
+        means = {name: prior.shape / prior.rate for name, prior in self.inferred.items()}
+        return self.with_numbers(means.get("concentration"), means.get("topic_concentration")) if means else self
 
     def describe(self) -> str:
         """Such as "LDA: topic_concentration 0.1; concentration 5 in total, spread evenly (α = 5/K)"."""
+        words = (
+            [] if self.topic_concentration is None else [f"topic_concentration {in_words(self.topic_concentration)}"]
+        )
+        if isinstance(self.concentration, GammaPrior):
+            words.append(f"concentration {in_words(self.concentration)} in total, spread evenly")
+            return f"LDA: {'; '.join(words)}"
         total = float(self.concentration.sum())
-        words = [] if self.topic_concentration is None else [f"topic_concentration {float(self.topic_concentration):g}"]
         if isinstance(self.topics, PointSimplex):
             words.append(f"topics estimated, with {self.topics.smoothing:g} pseudo-counts per word")
             start = "" if self.concentration.ndim else "starting from "
@@ -106,24 +160,22 @@ class LDA(TopicModel):
 
     def alpha(self, on: Masks) -> Float[Array, " topic"]:
         """The Dirichlet parameter of a document's proportions; 0 for topics that do not exist."""
-        topic = on["topic"]
-        if self.concentration.ndim == 0:
-            return jnp.where(topic, self.concentration / topic.sum(), 0.0)
-        return jnp.where(topic, jnp.pad(self.concentration, (0, len(topic) - len(self.concentration))), 0.0)
+        return _spread(self.numbers()[0], on)
 
     def proportions_prior(
         self, size: tuple[int, ...], natural: Mapping[str, Statistics]
     ) -> Float[np.ndarray, " topic"]:
         """α as (K,) float64: a total is spread evenly."""
-        spread = self.concentration / size[0] if np.ndim(self.concentration) == 0 else self.concentration
+        total = self.numbers()[0]
+        spread = total / size[0] if np.ndim(total) == 0 else total
         return np.broadcast_to(np.asarray(spread, np.float64), (size[0],)).copy()
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        log_beta = g["topic_word"]
-        if self.topic_concentration is None:
+        log_beta, topic_concentration = g["topic_word"], self.numbers()[1]
+        if topic_concentration is None:
             return jnp.zeros((), log_beta.dtype)
         n_words = log_beta.shape[-1]
-        eta = jnp.asarray(self.topic_concentration, log_beta.dtype)
+        eta = jnp.asarray(topic_concentration, log_beta.dtype)
         constant = gammaln(n_words * eta) - n_words * gammaln(eta)
         per_topic = constant + ((eta - 1) * log_beta).sum(-1)
         return jnp.where(on["topic"], per_topic, 0.0).sum()
@@ -163,9 +215,15 @@ class LDA(TopicModel):
 
     def plug_in(self) -> "LDA":
         """Topics as point estimates: the posterior mean of Dirichlet(η) pseudo-counts, the prior on them dropped."""
-        if self.topic_concentration is None:
+        if self.inferred:
+            raise ValueError(
+                f"got a GammaPrior of {' and '.join(self.inferred)}, expected numbers for the plug-in form, in which "
+                'nothing is integrated out: give numbers, or use evidence="marginal"'
+            )
+        concentration, topic_concentration = self.numbers()
+        if topic_concentration is None:
             return self
-        return LDA(self.concentration, None, PointSimplex(smoothing=float(self.topic_concentration)))
+        return LDA(concentration, None, PointSimplex(smoothing=float(topic_concentration)))
 
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
@@ -177,24 +235,44 @@ class LDA(TopicModel):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}."""
+        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}.
+
+        Hyper-parameters that have priors are drawn first, and are among the globals: (log x, −x) by their names.
+        """
         key_topics, key_theta, key_z, key_words = jax.random.split(key, 4)
         n_docs, length = units.words.shape
         on = self.active(size, size)
         if self.topic_concentration is None:
             raise ValueError("cannot draw topics that have no prior: give topic_concentration")
         # drawn on the log scale: sparse draws underflow, and 0 · log 0 would make words NaN
-        eta = jnp.broadcast_to(jnp.asarray(self.topic_concentration), (size[0], extents["word"]))
+        g: dict[str, Statistics] = {}
+        value: dict[str, Any] = {"concentration": self.concentration, "topic_concentration": self.topic_concentration}
+        for position, (name, prior) in enumerate(self.inferred.items()):
+            natural = GammaStatistics(jnp.asarray(prior.shape) - 1, jnp.asarray(prior.rate))
+            g[name] = Gamma().sample(jax.random.fold_in(key, HYPER + position), natural)
+            value[name] = -g[name].negative_value
+        alpha = _spread(value["concentration"], on)
+        eta = jnp.broadcast_to(jnp.asarray(value["topic_concentration"]), (size[0], extents["word"]))
         log_beta = Dirichlet().sample(key_topics, eta - 1)
-        log_theta = Dirichlet().sample(key_theta, jnp.broadcast_to(self.alpha(on) - 1, (n_docs, size[0])))
+        log_theta = Dirichlet().sample(key_theta, jnp.broadcast_to(alpha - 1, (n_docs, size[0])))
         chosen = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_docs, length))
-        g = {"topic_word": log_beta}
+        g["topic_word"] = log_beta
         l = {"assignment": jax.nn.one_hot(chosen, size[0]), "proportions": log_theta}
         keys = jax.random.split(key_words, n_docs)
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
 
 
-def _positive(name: str, value: Any) -> np.ndarray:
+def _spread(concentration: Any, on: Masks) -> Float[Array, " topic"]:
+    """A total shared evenly by the topics that exist, or one value of each; 0 for the others."""
+    topic = on["topic"]
+    if concentration.ndim == 0:
+        return jnp.where(topic, concentration / topic.sum(), 0.0)
+    return jnp.where(topic, jnp.pad(concentration, (0, len(topic) - len(concentration))), 0.0)
+
+
+def _positive_or_prior(name: str, value: Any) -> np.ndarray | GammaPrior:
+    if isinstance(value, GammaPrior):
+        return given_or_prior(name, value)
     array = hyperparameter(value)
     if array.size == 0 or np.any(array <= 0):
         raise ValueError(f"{name} must be positive, got {value!r}; small values make sparse draws, 0 is not a prior")

@@ -158,8 +158,8 @@ def test_one_topic_is_exact_and_capacity_does_not_matter(float64):
     truth = oracles.lda_posterior(COUNTS, np.array([0.7]), ETA).log_evidence
     found = bracket(collapsed_topics(csr_array(COUNTS), np.array([0.7]), ETA, 3), 0)
     assert (found.lower, found.upper) == (pytest.approx(truth, abs=1e-6), pytest.approx(truth, abs=1e-6))
-    wide = np.asarray(chain("prior", 6)._log_words(chain("prior", 6)._state(every_state("prior").assignment)))
-    assert wide == pytest.approx(np.asarray(chain("prior")._log_words(every_state("prior"))), abs=1e-9)
+    wide = np.asarray(chain("prior", 6).log_words(chain("prior", 6)._state(every_state("prior").assignment)))
+    assert wide == pytest.approx(np.asarray(chain("prior").log_words(every_state("prior"))), abs=1e-9)
 
 
 def test_a_corpus_without_tokens_has_evidence_one():

@@ -16,6 +16,7 @@ from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.simulation import Simulated, simulated_like
+from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, hyper_topics
 from lvsearch.inference.evidence.topics import CollapsedTopics, collapsed_topics
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
 
@@ -25,6 +26,7 @@ __all__ = [
     "CollapsedTopics",
     "Effort",
     "GenericChain",
+    "HyperTopics",
     "IndependentNormalChain",
     "Profile",
     "Simulated",
@@ -40,6 +42,7 @@ __all__ = [
     "fitted_chain",
     "flat_chain",
     "forward",
+    "hyper_topics",
     "pace",
     "path_needs_fit",
     "pilot",

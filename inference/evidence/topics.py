@@ -34,7 +34,7 @@ from scipy.special import gammaln
 from lvsearch.inference.data import Dataset
 from lvsearch.inference.documents import counts_of
 from lvsearch.inference.estimator import Estimate, capacity_of, describe_units
-from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, evidence_chain, path_needs_fit
+from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, path_needs_fit
 from lvsearch.inference.evidence.independent_documents import log_independent
 from lvsearch.inference.topic_estimator import point_topics
 from lvsearch.models.lda import LDA
@@ -69,6 +69,22 @@ class TopicState(NamedTuple):
     document_topic: Float[Array, "document topic particle"]
     word_topic: Float[Array, "word topic particle"]
     topic_total: Float[Array, "topic particle"]
+
+
+class Concentrations(NamedTuple):
+    """Hyper-parameters of each particle in the place of the chain's own; None: the chain's own.
+
+    | field | letter | shape |
+    |---|---|---|
+    | `alpha` | α | (topic, particle), 0 for topics that do not exist |
+    | `eta` | η | (particle,) |
+    """
+
+    alpha: Float[Array, "topic particle"] | None = None
+    eta: Float[Array, " particle"] | None = None
+
+
+OWN = Concentrations()
 
 
 class CollapsedTopics(eqx.Module):
@@ -111,14 +127,20 @@ class CollapsedTopics(eqx.Module):
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:
         """Token after token; under given topics `SETTLING` sweeps follow, each document for itself."""
+        return self.drawn(key, particles)
+
+    def drawn(self, key: Key[Array, ""], particles: int, concentrations: Concentrations = OWN) -> TopicState:
+        """As `init`, each particle under hyper-parameters of its own."""
         key_first, key_sweeps = jax.random.split(key)
         start = jnp.zeros(())
-        state = self._swept(key_first, self._empty(particles), start, False)
+        state = self.swept(key_first, self._empty(particles), start, False, concentrations)
         if self.log_q is None or self.independent:
             return state
-        return jax.lax.fori_loop(
-            0, SETTLING, lambda i, s: self._swept(jax.random.fold_in(key_sweeps, i), s, start, False), state
-        )
+
+        def sweep(index: Array, state: TopicState) -> TopicState:
+            return self.swept(jax.random.fold_in(key_sweeps, index), state, start, False, concentrations)
+
+        return jax.lax.fori_loop(0, SETTLING, sweep, state)
 
     @property
     def lanes(self) -> int:
@@ -132,20 +154,23 @@ class CollapsedTopics(eqx.Module):
         self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], *, backward: bool
     ) -> TopicState:
         """Every token in turn, the last one first where `backward`."""
-        return self._swept(key, state, temperature, backward)
+        return self.swept(key, state, temperature, backward)
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
-        log_words = self._log_words(state)
+        log_words = self.log_words(state)
         if self.log_q is None:
             return log_words
+        ratio = log_words - self.log_chosen(state) + jnp.asarray(self.log_start, log_words.dtype)
+        return ratio + self.log_documents(state) if self.independent else ratio
+
+    def log_chosen(self, state: TopicState) -> Float[Array, " particle"]:
+        """Σ over the tokens of `log_q`, which is not None, at their topics."""
         chosen = jnp.take_along_axis(jnp.asarray(self.log_q), jnp.maximum(state.assignment, 0), axis=1)
-        log_q = jnp.where(self._real[:, None], chosen, 0.0).astype(log_words.dtype).sum(0)
-        ratio = log_words - log_q + jnp.asarray(self.log_start, log_words.dtype)
-        return ratio + self._log_documents(state) if self.independent else ratio
+        return jnp.where(self._real[:, None], chosen, 0.0).astype(jnp.result_type(float)).sum(0)
 
     def log_density(self, state: TopicState) -> Float[Array, " particle"]:
         """log p(w, z | α, η)."""
-        return self._log_words(state) + self._log_documents(state)
+        return self.log_words(state) + self.log_documents(state)
 
     def label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"] | None:
         """S[k, l] = sharpness · Σ over the tokens in topic l of log_q's k-th."""
@@ -205,13 +230,27 @@ class CollapsedTopics(eqx.Module):
         word_topic = counts(self.word, self.n_words)
         return TopicState(assignment, counts(self.document, self.n_documents), word_topic, word_topic.sum(0))
 
-    def _swept(self, key: Key[Array, ""], state: TopicState, temperature: Array, backward: bool) -> TopicState:
-        """Every token once, in order; tokens that are nowhere yet (−1) are added to the counts."""
+    def swept(
+        self,
+        key: Key[Array, ""],
+        state: TopicState,
+        temperature: Float[Array, ""],
+        backward: bool,
+        concentrations: Concentrations = OWN,
+    ) -> TopicState:
+        """Every token once, in order; tokens that are nowhere yet (−1) are added to the counts.
+
+        With an α of each particle, and q of given topics under the chain's own α₀, the document's factor is
+        (n_dk + α₀)^(1−t) (n_dk + α)^t.
+        """
         n_tokens, particles = state.assignment.shape
         n_topics = len(self.alpha)
         topic = jnp.arange(n_topics)[:, None]
-        alpha = jnp.asarray(self.alpha, jnp.float32)[:, None]
-        t, eta = temperature.astype(jnp.float32), jnp.asarray(self.eta, jnp.float32)
+        own_alpha = jnp.asarray(self.alpha, jnp.float32)[:, None]
+        alpha = own_alpha if concentrations.alpha is None else concentrations.alpha.astype(jnp.float32)
+        eta = jnp.asarray(self.eta if concentrations.eta is None else concentrations.eta, jnp.float32)
+        between = not (concentrations.alpha is None or self.log_q is None or self.independent)
+        t = temperature.astype(jnp.float32)
         total_eta = eta * jnp.asarray(self.vocabulary, jnp.float32)
         below = jnp.tril(jnp.ones((n_topics, n_topics), jnp.float32))
         document, word = jnp.maximum(jnp.asarray(self.document), 0), jnp.maximum(jnp.asarray(self.word), 0)
@@ -228,6 +267,9 @@ class CollapsedTopics(eqx.Module):
             weight = jnp.where(alpha > 0, in_document + alpha, 0.0)
             if self.independent:
                 weight = jnp.where(alpha > 0, jnp.exp(t * jnp.log(jnp.where(alpha > 0, weight, 1.0))), 0.0)
+            if between:
+                first, last = (jnp.log(in_document + jnp.where(alpha > 0, each, 1.0)) for each in (own_alpha, alpha))
+                weight = jnp.where(alpha > 0, jnp.exp((1 - t) * first + t * last), 0.0)
             weight = weight * jnp.exp(t * jnp.log((of_word + eta) / (total + total_eta)))
             if given is not None:
                 weight = weight * given[i][:, None]
@@ -246,12 +288,12 @@ class CollapsedTopics(eqx.Module):
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _log_words(self, state: TopicState) -> Float[Array, " particle"]:
+    def log_words(self, state: TopicState) -> Float[Array, " particle"]:
         """log p(w | z, η) = Σ_k [log Γ(Vη) − log Γ(Vη + n_k) + Σ_w log Γ(η + n_kw) − log Γ(η)]."""
         of_words = jnp.asarray(self.log_gamma_word)[state.word_topic.astype(jnp.int32)].sum((0, 1))
         return of_words + jnp.asarray(self.log_gamma_topic)[state.topic_total.astype(jnp.int32)].sum(0)
 
-    def _log_documents(self, state: TopicState) -> Float[Array, " particle"]:
+    def log_documents(self, state: TopicState) -> Float[Array, " particle"]:
         """log p(z | α) = Σ_d [log Γ(A) − log Γ(A + N_d) + Σ_k log Γ(α_k + n_dk) − log Γ(α_k)]."""
         topic = jnp.arange(len(self.alpha))[:, None]
         table = jnp.asarray(self.log_gamma_document)
@@ -269,7 +311,7 @@ def _settled(
     eta = jnp.asarray(chain.eta, jnp.float32)
 
     def one(index: Array, carry: tuple[TopicState, Array, Array]) -> tuple[TopicState, Array, Array]:
-        state = chain._swept(jax.random.fold_in(key, index), carry[0], jnp.ones(()), False)
+        state = chain.swept(jax.random.fold_in(key, index), carry[0], jnp.ones(()), False)
         share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
         means = (state.word_topic + eta) / (state.topic_total + eta * jnp.asarray(chain.vocabulary, jnp.float32))
         return state, carry[1] + share * means, carry[2] + share * chain.log_density(state)
@@ -329,11 +371,12 @@ def collapsed_topics(
     )
 
 
-@evidence_chain.register
-def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics:
-    """From the prior where that is affordable or nothing was fitted; from the fit's responsibilities otherwise."""
+def topics_chain(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics:
+    """From the prior where that is affordable or nothing was fitted; from the fit's responsibilities otherwise. The
+    model's hyper-parameters are numbers."""
     counts, (n_topics,), (capacity,) = counts_of(data), size, capacity_of(size)
-    total, eta = np.asarray(model.concentration, np.float64), model.topic_concentration
+    concentration, eta = model.numbers()
+    total = np.asarray(concentration, np.float64)
     alpha = np.broadcast_to(total if total.ndim else total / n_topics, (n_topics,))
     if eta is None:
         raise ValueError("got an LDA whose topics are point estimates; expected topic_concentration, to integrate out")
@@ -359,14 +402,26 @@ def _(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState])
         together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
         topics, log_density = _settled(chain, key_sweeps, together)
         best = int(np.argmax(log_density))
-    n_topics, n_words = int((chain.alpha > 0).sum()), int(chain.vocabulary)
-    topics = np.asarray(topics, np.float64)[:n_words, :n_topics, best].T
+    alpha = chain.alpha[chain.alpha > 0]
+    return anchored_at(chain, alpha, float(chain.eta), np.asarray(topics, np.float64)[..., best], key_start)
+
+
+def anchored_at(
+    chain: CollapsedTopics,
+    alpha: Float[np.ndarray, " topic"],
+    eta: float,
+    means: Float[np.ndarray, "padded_word padded_topic"],
+    key: Key[Array, ""],
+) -> Anchor:
+    """`from_topics` on the tokens of a chain, at these means of its topics, not normalised."""
+    n_topics, n_words = len(alpha), int(chain.vocabulary)
+    topics = means[:n_words, :n_topics].T
     topics = topics / topics.sum(1, keepdims=True)
     real = chain.word >= 0
     place = chain.document[real], chain.word[real]
     counts = csr_array((np.ones(real.sum(), np.int64), place), shape=(chain.n_documents, n_words))
     counts.sum_duplicates()
-    return from_topics(counts, chain.alpha[:n_topics], float(chain.eta), len(chain.alpha), topics, key_start)
+    return from_topics(counts, alpha, eta, len(chain.alpha), topics, key)
 
 
 def from_topics(

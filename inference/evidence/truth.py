@@ -23,6 +23,7 @@ from lvsearch.inference.evidence.generic import GenericChain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.simulation import Simulated
+from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
 from lvsearch.inference.gibbs import GibbsState
 from lvsearch.models.contract import Site, Statistics
@@ -68,6 +69,20 @@ def _(chain: CollapsedTopics, simulated: Simulated, particles: int) -> TopicStat
     assignment = np.full((len(chain.word), particles), -1, np.int32)
     assignment[: len(order)] = topic[order][:, None]
     return chain.of_topics(jnp.asarray(assignment))
+
+
+@true_state.register
+def _(chain: HyperTopics, simulated: Simulated, particles: int) -> HyperTopicState:
+    """The topic of every token, and the hyper-parameters that have priors."""
+
+    def log_value(name: str, course: Any) -> Array | None:
+        return None if course is None else jnp.full(particles, simulated.globals[name].log_value)
+
+    return HyperTopicState(
+        true_state(chain.topics, simulated, particles),
+        log_value("concentration", chain.total),
+        log_value("topic_concentration", chain.eta),
+    )
 
 
 @true_state.register

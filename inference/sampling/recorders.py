@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -12,9 +12,16 @@ from jaxtyping import Array, Int
 
 from lvsearch.inference.chains import Sampler
 from lvsearch.inference.data import Dataset
-from lvsearch.inference.evidence import CollapsedMixtureChain, CollapsedTopics, GenericChain, IndependentNormalChain
+from lvsearch.inference.evidence import (
+    CollapsedMixtureChain,
+    CollapsedTopics,
+    GenericChain,
+    HyperTopics,
+    IndependentNormalChain,
+)
 from lvsearch.inference.evidence.independent_normal import NormalState
 from lvsearch.inference.evidence.mixtures import CollapsedState
+from lvsearch.inference.evidence.topic_hyperparameters import HyperTopicState
 from lvsearch.inference.evidence.topics import TopicState
 from lvsearch.inference.gibbs import GibbsState
 from lvsearch.inference.sampling.recording import Nothing, Quantity, Recorder
@@ -120,6 +127,26 @@ def _(chain: CollapsedTopics, data: Dataset, *, units: bool) -> TopicRecorder:
     counted = Quantity(OCCUPIED, (), (), False), Quantity("tokens", ("topic",), (n_topics,), True)
     each = Quantity("document_tokens", ("unit", "topic"), (data.n_units, n_topics), True)
     return TopicRecorder((*counted, each) if units else counted)
+
+
+class HyperTopicRecorder(Recorder):
+    """As `TopicRecorder`, and first the hyper-parameters that have priors: `concentration`, `topic_concentration`."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+    topics: TopicRecorder
+
+    def values(self, chain: HyperTopics, state: HyperTopicState) -> tuple[Array, ...]:
+        """In the order of the quantities."""
+        free = [jnp.exp(each) for each in (state.log_total, state.log_eta) if each is not None]
+        return (*free, *self.topics.values(chain.topics, state.topics))
+
+
+@recorder.register
+def _(chain: HyperTopics, data: Dataset, *, units: bool) -> HyperTopicRecorder:
+    topics = cast(TopicRecorder, recorder(chain.topics, data, units=units))
+    names = {"concentration": chain.total, "topic_concentration": chain.eta}
+    free = tuple(Quantity(name, (), (), False) for name, course in names.items() if course is not None)
+    return HyperTopicRecorder((*free, *topics.quantities), topics)
 
 
 # ── any model ───────────────────────────────────────────────────────────────────────────────────────────────────────

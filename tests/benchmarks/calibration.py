@@ -56,7 +56,8 @@ def truncated_poisson(rate: float, most: int) -> lv.sizes.Table:
     return lv.sizes.Table(weights / weights.sum())
 
 
-def topics(documents: int, tokens: int, words: int, eta: float, total: float, rate: float, most: int) -> Regime:
+def topics(documents: int, tokens: int, words: int, eta: Any, total: Any, rate: float, most: int) -> Regime:
+    """eta, total: numbers, or `GammaPrior`s, from which every set draws its own."""
     model = lv.models.LDA(total, eta)
 
     def draw(key: Any, size: int) -> lv.Corpus:
@@ -105,6 +106,7 @@ def annotated(model: AnnotatedModel, images: int, regions: int, words: int) -> R
 REGIMES: dict[str, Callable[[], Regime]] = {
     "topics-hard": lambda: topics(60, 30, 40, 0.3, 3.0, 5.0, 14),
     "topics-easy": lambda: topics(120, 50, 80, 0.1, 2.0, 5.0, 14),
+    "topics-gamma": lambda: topics(30, 20, 20, lv.models.GammaPrior(4, 16), lv.models.GammaPrior(4, 2), 3.0, 6),
     "diagonal-overlapping": lambda: mixture(lv.models.DiagonalComponents(pseudo_count=0.5), 60, 2),
     "diagonal-separated": lambda: mixture(lv.models.DiagonalComponents(pseudo_count=0.01), 60, 2),
     "full-overlapping": lambda: mixture(lv.models.FullCovarianceComponents(pseudo_count=0.5), 60, 2),

@@ -1,0 +1,398 @@
+"""LDA whose hyper-parameters have Gamma priors: the collapsed chain with an A = Σα and an η of each particle.
+
+With h the hyper-parameters that have a prior, K topics, α_k = A/K and n the counts of the state (`topics`), a path is
+
+    π_t(h, z) ∝ [q(h) q(z | h)]^(1−t) [p(h) p(z | A) p(w | z, η)]^t
+
+    q(z | h) = p(z | A)                 q(h) = p(h): the prior of all latents
+    q(z | h) = Π_i q_i(z_i)             q(h) = Gamma about the numbers of the fit that has these responsibilities
+    q(z | h) = p(z | w, φ, α₀)          q(h) = Gamma about the numbers that the topics φ settled with, α₀ no smaller
+
+A product of powers of two Gammas is a Gamma, so that given z, on the scale of logarithms,
+
+    log π_t(log A | z) = a_t log A − b_t A + s log p(z | A)       s = 1 where q(z | h) = p(z | A), else s = t
+    log π_t(log η | z) = a_t log η − b_t η + t log p(w | z, η)    a_t, b_t: (1 − t) of q's shape and rate, t of p's
+
+A and η are independent given z. Each is moved by one slice (`slice_moved`), after the tokens, or where the sweep goes
+backward before them: a slice move is reversible, and with it the whole step is the time reversal of the other.
+
+log Γ(x + n) − log Γ(x) = Σ_{m<n} log(x + m) for whole n, so that a sum of them over many counts is a sum over m of
+log(x + m) times the number of counts beyond m. These numbers are taken once a move; a value of the density is then as
+many logarithms as the largest count.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from lvsearch.inference.data import Dataset
+from lvsearch.inference.estimator import Estimate
+from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, evidence_chain
+from lvsearch.inference.evidence.draws import log_gamma_draws
+from lvsearch.inference.evidence.topics import (
+    AVERAGED,
+    SETTLING,
+    CollapsedTopics,
+    Concentrations,
+    TopicState,
+    anchored_at,
+    topics_chain,
+)
+from lvsearch.models.exponential.digamma import log_gamma_positive
+from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.lda import LDA
+
+ABOUT = 4.0
+"""Shape of q's Gamma about a number: half the number is its standard deviation. A q ten times as wide as the posterior
+costs two nats of distance, one that is too narrow is mended on the way."""
+WIDTH = 4.0
+"""Of a slice's first interval, in log h."""
+BROAD = 0.5
+"""Least α₀ per topic of a q that begins with given topics. Draws of q are sweeps of each document, which stick where α
+is small and two topics alike: on a corpus of three obvious topics, K = 4 and A = 0.017, brackets about −2,932 nats
+ended between −2,690 and −2,897 with α₀ = A/K, the forward paths above the backward ones, and within a nat of each other
+with 0.2, 0.5 and 1."""
+LEAST = 1e-15
+"""Below it sweeps of tokens take a hyper-parameter for it: probabilities in float32 do not tell."""
+
+
+class Course(NamedTuple):
+    """Where a hyper-parameter comes from and goes to: `prior` p(h), `start` q(h)."""
+
+    prior: GammaPrior
+    start: GammaPrior
+
+    def at(self, temperature: Float[Array, ""]) -> tuple[Array, Array]:
+        """Shape and rate of the Gamma ∝ q(h)^(1−t) p(h)^t."""
+        (shape, rate), (first_shape, first_rate) = ((jnp.asarray(each) for each in prior) for prior in self)
+        t = temperature
+        return (1 - t) * first_shape + t * shape, (1 - t) * first_rate + t * rate
+
+    def log_prior(self, log_value: Float[Array, " particle"]) -> Float[Array, " particle"]:
+        """log p(h), a density of h."""
+        return _log_gamma_density(self.prior, log_value)
+
+    def log_ratio(self, log_value: Float[Array, " particle"]) -> Float[Array, " particle"]:
+        """log p(h) − log q(h)."""
+        return self.log_prior(log_value) - _log_gamma_density(self.start, log_value)
+
+
+def _log_gamma_density(prior: GammaPrior, log_value: Array) -> Array:
+    shape, rate = (jnp.asarray(each, log_value.dtype) for each in prior)
+    constant = shape * jnp.log(rate) - log_gamma_positive(shape)
+    return constant + (shape - 1) * log_value - rate * jnp.exp(log_value)
+
+
+class HyperTopicState(NamedTuple):
+    """Topics of all tokens and hyper-parameters, each particle's own; None where the hyper-parameter is given.
+
+    | field | letter | shape |
+    |---|---|---|
+    | `topics` | z and its counts | `TopicState` |
+    | `log_total` | log A | (particle,) |
+    | `log_eta` | log η | (particle,) |
+    """
+
+    topics: TopicState
+    log_total: Float[Array, " particle"] | None
+    log_eta: Float[Array, " particle"] | None
+
+
+class HyperTopics(eqx.Module):
+    """The chain of one corpus at one size, hyper-parameters annealed with the rest.
+
+    | field | meaning |
+    |---|---|
+    | `topics` | the chain at given numbers: what is given, and q's α₀; its tables serve what is given |
+    | `total`, `eta` | of A and η; None where given, not both |
+    | `longer` | (m,) how many documents have more than m tokens |
+    """
+
+    topics: CollapsedTopics
+    total: Course | None
+    eta: Course | None
+    longer: Float[np.ndarray, " m"]
+
+    @property
+    def elements(self) -> int:
+        return self.topics.elements
+
+    @property
+    def lanes(self) -> int:
+        return self.topics.lanes
+
+    @property
+    def directed(self) -> bool:
+        return True
+
+    def init(self, key: Key[Array, ""], particles: int) -> HyperTopicState:
+        """Hyper-parameters from q, then topics given these."""
+        key_total, key_eta, key_topics = jax.random.split(key, 3)
+
+        def drawn(course: Course | None, key: Array) -> Array | None:
+            if course is None:
+                return None
+            shape, rate = course.start
+            return log_gamma_draws(key, jnp.full(particles, shape, jnp.result_type(float))) - jnp.log(rate)
+
+        log_total, log_eta = drawn(self.total, key_total), drawn(self.eta, key_eta)
+        topics = self.topics.drawn(key_topics, particles, self._concentrations(log_total, log_eta))
+        return HyperTopicState(topics, log_total, log_eta)
+
+    def step(
+        self, key: Key[Array, ""], state: HyperTopicState, temperature: Float[Array, ""], *, backward: bool
+    ) -> HyperTopicState:
+        """Every token in turn, then the hyper-parameters; in the reverse order where `backward`."""
+        key_topics, key_hyper = jax.random.split(key)
+        if backward:
+            state = self._moved(key_hyper, state, temperature)
+        concentrations = self._concentrations(state.log_total, state.log_eta)
+        topics = self.topics.swept(key_topics, state.topics, temperature, backward, concentrations)
+        state = state._replace(topics=topics)
+        return state if backward else self._moved(key_hyper, state, temperature)
+
+    def log_ratio(self, state: HyperTopicState) -> Float[Array, " particle"]:
+        topics = self.topics
+        ratio = self._log_words(state)
+        if topics.log_q is not None:
+            ratio = ratio - topics.log_chosen(state.topics) + jnp.asarray(topics.log_start, ratio.dtype)
+            if topics.independent:
+                ratio = ratio + self._log_documents(state)
+            elif self.total is not None:
+                ratio = ratio + self._log_documents(state) - topics.log_documents(state.topics)
+        for course, log_value in ((self.total, state.log_total), (self.eta, state.log_eta)):
+            if course is not None and log_value is not None:
+                ratio = ratio + course.log_ratio(log_value)
+        return ratio
+
+    def log_density(self, state: HyperTopicState) -> Float[Array, " particle"]:
+        """log p(w, z, h), a density of the hyper-parameters that have priors."""
+        density = self._log_words(state) + self._log_documents(state)
+        for course, log_value in ((self.total, state.log_total), (self.eta, state.log_eta)):
+            if course is not None and log_value is not None:
+                density = density + course.log_prior(log_value)
+        return density
+
+    def label_scores(self, state: HyperTopicState) -> Float[Array, "particle topic topic"] | None:
+        """Those of the topics: hyper-parameters do not change under relabelling."""
+        return self.topics.label_scores(state.topics)
+
+    def relabel(self, state: HyperTopicState, order: Int[Array, "particle topic"]) -> HyperTopicState:
+        return state._replace(topics=self.topics.relabel(state.topics, order))
+
+    def take(self, state: HyperTopicState, particles: Int[Array, " chosen"]) -> HyperTopicState:
+        return jax.tree.map(lambda leaf: leaf[..., particles], state)
+
+    # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _concentrations(self, log_total: Array | None, log_eta: Array | None) -> Concentrations:
+        """α and η of each particle, for sweeps."""
+        alpha = None
+        if log_total is not None:
+            exists = jnp.asarray(self.topics.alpha)[:, None] > 0
+            alpha = jnp.where(exists, jnp.maximum(jnp.exp(log_total) / exists.sum(), LEAST), 0.0)
+        return Concentrations(alpha, None if log_eta is None else jnp.maximum(jnp.exp(log_eta), LEAST))
+
+    def _moved(self, key: Array, state: HyperTopicState, temperature: Array) -> HyperTopicState:
+        """A and η given the topics, independent of each other: each by a slice."""
+        start, densities = [], []
+        if self.total is not None and state.log_total is not None:
+            power = jnp.ones(()) if self.topics.log_q is None else temperature
+            start.append(state.log_total)
+            densities.append((*self.total.at(temperature), power, self._documents(state.topics)))
+        if self.eta is not None and state.log_eta is not None:
+            start.append(state.log_eta)
+            densities.append((*self.eta.at(temperature), temperature, self._words(state.topics)))
+
+        def density(log_values: Array) -> Array:
+            return jnp.stack(
+                [
+                    shape * log_value - rate * jnp.exp(log_value) + power * likelihood(log_value)
+                    for log_value, (shape, rate, power, likelihood) in zip(log_values, densities, strict=True)
+                ]
+            )
+
+        moved = iter(slice_moved(key, jnp.stack(start), density))
+        return state._replace(
+            log_total=None if self.total is None else next(moved), log_eta=None if self.eta is None else next(moved)
+        )
+
+    # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _log_words(self, state: HyperTopicState) -> Float[Array, " particle"]:
+        """log p(w | z, η)."""
+        if state.log_eta is None:
+            return self.topics.log_words(state.topics)
+        return self._words(state.topics)(state.log_eta)
+
+    def _log_documents(self, state: HyperTopicState) -> Float[Array, " particle"]:
+        """log p(z | A)."""
+        if state.log_total is None:
+            return self.topics.log_documents(state.topics)
+        return self._documents(state.topics)(state.log_total)
+
+    def _words(self, topics: TopicState) -> Callable[[Array], Array]:
+        """log η -> Σ_m #{n_kw > m} log(η + m) − Σ_k [log Γ(Vη + n_k) − log Γ(Vη)]."""
+        beyond = _beyond(topics.word_topic, len(self.topics.log_gamma_word))
+
+        def log_words(log_eta: Array) -> Array:
+            base = jnp.exp(log_eta) * jnp.asarray(self.topics.vocabulary)
+            rising = log_gamma_positive(base + topics.topic_total.astype(base.dtype)) - log_gamma_positive(base)
+            return _log_rising(log_eta, beyond) - rising.sum(0)
+
+        return log_words
+
+    def _documents(self, topics: TopicState) -> Callable[[Array], Array]:
+        """log A -> Σ_m #{n_dk > m} log(A/K + m) − Σ_m #{N_d > m} log(A + m)."""
+        beyond = _beyond(topics.document_topic, self.topics.log_gamma_document.shape[1])
+        log_topics = jnp.log((jnp.asarray(self.topics.alpha) > 0).sum())
+        longer = jnp.asarray(self.longer)[:, None]
+        return lambda log_total: _log_rising(log_total - log_topics, beyond) - _log_rising(log_total, longer)
+
+
+def _beyond(counts: Float[Array, "row topic particle"], length: int) -> Float[Array, "m particle"]:
+    """How many of the counts of each particle are greater than m, m = 0 … length − 1."""
+    particles = counts.shape[-1]
+    flat = counts.reshape(-1, particles).astype(jnp.int32)
+    of_size = jnp.zeros((length + 1, particles), jnp.float32).at[flat, jnp.arange(particles)].add(1.0)
+    return jnp.cumsum(of_size[:0:-1], axis=0)[::-1]
+
+
+def _log_rising(log_value: Float[Array, " particle"], beyond: Float[Array, "m #particle"]) -> Float[Array, " particle"]:
+    """Σ_m beyond_m log(x + m); at m = 0 the logarithm itself, so that no x underflows."""
+    m = jnp.arange(1, len(beyond), dtype=log_value.dtype)[:, None]
+    weights = beyond.astype(log_value.dtype)
+    return weights[0] * log_value + (weights[1:] * jnp.log(jnp.exp(log_value) + m)).sum(0)
+
+
+def slice_moved(
+    key: Key[Array, ""],
+    start: Float[Array, "number particle"],
+    log_density: Callable[[Float[Array, "number particle"]], Float[Array, "number particle"]],
+) -> Float[Array, "number particle"]:
+    """One move of each number, which leaves its density as it is and is reversible: a slice, an interval of `WIDTH`
+    placed over it at random, shrunk towards the start wherever a draw falls outside of the slice (Neal 2003, §4, with
+    no stepping out). A density that is not a number ends the search for a draw: it is passed on, to be reported.
+
+    log_density: of each number, whatever the others are.
+    """
+    key_slice, key_draws = jax.random.split(key)
+    height, place = jax.random.uniform(key_slice, (2, *start.shape), start.dtype)
+    level = log_density(start) + jnp.log1p(-height)
+    low = start - WIDTH * place
+
+    def searching(carry: tuple[Array, Array, Array, Array, Array]) -> Array:
+        return ~carry[-1].all()
+
+    def draw(carry: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
+        index, low, high, new, done = carry
+        share = jax.random.uniform(jax.random.fold_in(key_draws, index), start.shape, start.dtype)
+        proposed = jnp.where(done, new, low + share * (high - low))
+        inside = done | ~(log_density(proposed) < level)
+        low = jnp.where(~inside & (proposed < start), proposed, low)
+        high = jnp.where(~inside & (proposed >= start), proposed, high)
+        return index + 1, low, high, proposed, inside
+
+    begin = jnp.asarray(0), low, low + WIDTH, start, jnp.zeros(start.shape, bool)
+    return jax.lax.while_loop(searching, draw, begin)[3]
+
+
+# ── which path ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@evidence_chain.register
+def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics | HyperTopics:
+    """From the prior where that is affordable or nothing was fitted; from the fit's responsibilities otherwise."""
+    if not model.inferred:
+        return topics_chain(model, data, size, estimate)
+    numbers = model.at_prior_means()
+    if estimate is not None and isinstance(estimate.model, LDA):
+        numbers = model.with_numbers(*estimate.model.numbers())
+    chain = topics_chain(numbers, data, size, estimate)
+    return hyper_topics(model, chain, about=None if chain.log_q is None else numbers)
+
+
+def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> HyperTopics:
+    """The chain with the hyper-parameters of `model` that have priors free. about: q's numbers; None: q is the prior.
+
+    Raises ValueError for a model without priors.
+    """
+    if not model.inferred:
+        raise ValueError("got an LDA whose hyper-parameters are given, expected a GammaPrior of one at least")
+    centres = None if about is None else about.numbers_by_name()
+
+    def course(name: str) -> Course | None:
+        prior = model.inferred.get(name)
+        if prior is None:
+            return None
+        return Course(prior, prior if centres is None else _about(centres[name]))
+
+    document = chain.document[chain.document >= 0]
+    lengths = np.bincount(document) if len(document) else np.zeros(1, np.int64)
+    m = np.arange(chain.log_gamma_document.shape[1])
+    longer = np.bincount(lengths, minlength=len(m) + 1)[::-1].cumsum()[::-1][1:].astype(np.float64)
+    return HyperTopics(chain, course("concentration"), course("topic_concentration"), longer)
+
+
+@anchored_chain.register
+def _(chain: HyperTopics, key: Key[Array, ""], states: Sequence[HyperTopicState]) -> Anchor:
+    """From the topics of the particle that settles where the joint is highest, averaged over sweeps that it goes on,
+    as are the logarithms of its hyper-parameters."""
+    key_sweeps, key_start = jax.random.split(key)
+    with jax.enable_x64(True):
+        together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
+        settled = jax.tree.map(np.asarray, _settled(chain, key_sweeps, together))
+    best = int(np.argmax(settled.log_density))
+    inner = chain.topics
+    n_topics = int((inner.alpha > 0).sum())
+    alpha, eta = inner.alpha[:n_topics], float(inner.eta)
+    total_course, eta_course = chain.total, chain.eta
+    if total_course is not None and settled.log_total is not None:
+        total = float(np.exp(settled.log_total[best]))
+        alpha = np.full(n_topics, max(total / n_topics, BROAD))
+        total_course = total_course._replace(start=_about(total))
+    if eta_course is not None and settled.log_eta is not None:
+        eta = float(np.exp(settled.log_eta[best]))
+        eta_course = eta_course._replace(start=_about(eta))
+    anchor = anchored_at(inner, alpha, eta, np.asarray(settled.topics[..., best], np.float64), key_start)
+    begun = cast(CollapsedTopics, anchor.chain)
+    return anchor._replace(chain=HyperTopics(begun, total_course, eta_course, chain.longer))
+
+
+def _about(value: Any) -> GammaPrior:
+    """A Gamma with this mean."""
+    return GammaPrior(np.asarray(ABOUT), np.asarray(ABOUT / value))
+
+
+class _Settled(NamedTuple):
+    """Averages over sweeps: (word, topic, particle), and (particle,) each."""
+
+    topics: Array
+    log_density: Array
+    log_total: Array | None
+    log_eta: Array | None
+
+
+@jax.jit
+def _settled(chain: HyperTopics, key: Key[Array, ""], state: HyperTopicState) -> _Settled:
+    """Means of the topics, (n_kw + η) / (n_k + Vη), of log p(w, z, h) and of log h, after `SETTLING` sweeps, over
+    `AVERAGED` more."""
+
+    def observed(state: HyperTopicState) -> _Settled:
+        eta = jnp.asarray(chain.topics.eta) if state.log_eta is None else jnp.exp(state.log_eta)
+        base = state.topics.topic_total + eta * jnp.asarray(chain.topics.vocabulary)
+        means = (state.topics.word_topic + eta) / base
+        return _Settled(means, chain.log_density(state), state.log_total, state.log_eta)
+
+    def one(index: Array, carry: tuple[HyperTopicState, _Settled]) -> tuple[HyperTopicState, _Settled]:
+        state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
+        share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
+        return state, jax.tree.map(lambda mean, now: mean + share * now, carry[1], observed(state))
+
+    begin = state, jax.tree.map(jnp.zeros_like, observed(state))
+    return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)[1]
