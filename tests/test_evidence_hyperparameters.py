@@ -387,19 +387,26 @@ def test_simulated_hyper_parameters_are_from_their_priors():
 
 
 def test_a_search_integrates_them_out_and_is_kept(tmp_path):
-    corpus = lv.Corpus.from_matrix(separated(15, 12, 4))
+    corpus = lv.Corpus.from_matrix(separated(6, 4, 2))
     model = LDA(GammaPrior(2.0, 1.0), GammaPrior(1.0, 4.0))
-    result = lv.search(model, corpus, prior=lv.sizes.Poisson(3), max_size=4, starts=1, seed=0, progress=False)
-    assert result.best_size == (3,)
+    result = lv.search(model, corpus, prior=lv.sizes.Poisson(3), max_size=2, starts=1, seed=0, progress=False)
     assert "topic_concentration ~ Gamma(1, rate 4)" in str(result)
-    fitted = result.best
+    fitted = result.fit(2)
     assert not fitted.model.inferred  # the means under the fit's q
-    assert fitted.transform(corpus).shape == (15, 3)
-    assert fitted.alpha.shape == (3,)
+    assert fitted.transform(corpus).shape == (6, 2)
+    assert fitted.alpha.shape == (2,)
     result.save(tmp_path / "run")
     again = lv.load(tmp_path / "run")
     assert again.evaluator.base_model.describe() == model.describe()
     assert again.posterior().equals(result.posterior())
+
+
+@pytest.mark.slow
+def test_a_search_finds_obvious_topics_without_numbers_and_is_audited():
+    corpus = lv.Corpus.from_matrix(separated(15, 12, 4))
+    model = LDA(GammaPrior(2.0, 1.0), GammaPrior(1.0, 4.0))
+    result = lv.search(model, corpus, prior=lv.sizes.Poisson(3), max_size=4, starts=1, seed=0, progress=False)
+    assert result.best_size == (3,)
     audit = result.audit([3], progress=False)
     assert np.isfinite(audit.rows[0].off_by)
 
