@@ -66,7 +66,7 @@ def search(
     When it stops: max_size, the largest size to try; seconds, of this call; width, of the proved bounds in nats;
     Ctrl-C, which keeps everything done. Without any, a marginal search stops when the sizes near the mode are settled.
 
-    starts: marginal: annealings of a size at most, each four times as long as the last. bound: fits of each size near
+    starts: marginal: annealings of a size at most, each three times as long as the last. bound: fits of each size near
     the mode. plug-in: fits of every size, of which the best counts. Default 3. grow: begin the first fit of a size
     from a smaller one's. exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh
     evidence per token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a
