@@ -200,3 +200,13 @@ def test_topics_to_begin_with_are_those_of_the_best_particle(float64):
     assert 0 <= anchor.error < 1
     assert anchor.chain.label_scores(every_state("prior")) is not None
     assert float(anchor.chain.log_start) < 0
+
+
+@pytest.mark.parametrize(("concentration", "taken"), [(0.6, True), (0.06, False)])
+def test_no_second_path_begins_where_its_first_draws_would_stick(concentration, taken):
+    # three obvious topics: with so small an α sweeps of q under given topics do not move, and p̂ is no longer unbiased
+    counts = csr_array(np.kron(np.eye(3, dtype=int), np.full((5, 4), 3)))
+    chain = collapsed_topics(counts, np.full(3, concentration / 3), 0.1, 4)
+    with jax.enable_x64(True):
+        state = chain.init(jax.random.key(0), 4)
+    assert (anchored_chain(chain, jax.random.key(1), [state]) is not None) == taken

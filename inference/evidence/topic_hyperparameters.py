@@ -36,6 +36,7 @@ from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, evidenc
 from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.topics import (
     AVERAGED,
+    LEAST_ALPHA,
     SETTLING,
     CollapsedTopics,
     Concentrations,
@@ -340,9 +341,11 @@ def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> Hyper
 
 
 @anchored_chain.register
-def _(chain: HyperTopics, key: Key[Array, ""], states: Sequence[HyperTopicState]) -> Anchor:
+def _(chain: HyperTopics, key: Key[Array, ""], states: Sequence[HyperTopicState]) -> Anchor | None:
     """From the topics of the particle that settles where the joint is highest, averaged over sweeps that it goes on,
-    as are the logarithms of its hyper-parameters."""
+    as are the logarithms of its hyper-parameters. None where α is given and too small for q to be drawn from."""
+    if chain.total is None and chain.topics.alpha[chain.topics.alpha > 0].min() < LEAST_ALPHA:
+        return None
     key_sweeps, key_start = jax.random.split(key)
     with jax.enable_x64(True):
         together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
