@@ -3,15 +3,15 @@
 from lvsearch.inference import hdp as _hdp  # noqa: F401 — registers the estimator of HDP topics
 from lvsearch.inference import mixture_samplers as _mixture_samplers  # noqa: F401 — registers the sampler of mixtures
 from lvsearch.inference import mixtures as _mixtures  # noqa: F401 — registers the estimator of mixtures
-from lvsearch.inference import topic_estimator as _topic_estimator  # noqa: F401 — registers LDA's kernel
-from lvsearch.inference import topic_scores as _topic_scores  # noqa: F401 — registers how topics score documents
 from lvsearch.inference import trees
 from lvsearch.inference.annotation import estimator as _annotation  # noqa: F401 — registers the estimator of images
-from lvsearch.inference.data import Batch, Dataset, rows
-from lvsearch.inference.documents import documents
-from lvsearch.inference.estimator import Estimate, Estimator, describe_units, estimator
+from lvsearch.inference.data.dataset import Batch, Dataset, rows
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.engine.estimator import Estimate, Estimator, describe_units, estimator
 from lvsearch.inference.features import map_features
 from lvsearch.inference.likelihood import document_likelihood
+from lvsearch.inference.topics import estimator as _topic_estimator  # noqa: F401 — registers LDA's kernel
+from lvsearch.inference.topics import scores as _topic_scores  # noqa: F401 — registers how topics score documents
 
 __all__ = [
     "Batch",

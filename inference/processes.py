@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.chains import Sampler
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.sampling.recording import Recorder
 from lvsearch.models.contract import Model
 

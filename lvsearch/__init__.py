@@ -1,20 +1,24 @@
 """How many topics, clusters or features does the data have, and how sure can one be?"""
 
-from lvsearch import datasets, inference, models, sizes
+from importlib.metadata import version
+
+from lvsearch import inference, models
 from lvsearch.api import fit, load, resume, search
-from lvsearch.corpus import Corpus
-from lvsearch.evaluators import from_function
-from lvsearch.evidence import Evidence
-from lvsearch.fitted import FittedModel
-from lvsearch.groups import Groups
-from lvsearch.occupied_posterior import OccupiedPosterior, occupied
-from lvsearch.paired_corpus import PairedCorpus
-from lvsearch.points import Points
-from lvsearch.result import SearchResult
-from lvsearch.sampling import load_trace, sample, save_trace
-from lvsearch.topic_tree import TopicTree
-from lvsearch.tree_fits import FittedTree, fit_tree, mean_field_tree
-from lvsearch.witness import WitnessSearch
+from lvsearch.data import datasets
+from lvsearch.data.corpus import Corpus
+from lvsearch.data.groups import Groups
+from lvsearch.data.paired_corpus import PairedCorpus
+from lvsearch.data.points import Points
+from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied
+from lvsearch.fitted.sampling import load_trace, sample, save_trace
+from lvsearch.fitted.topic_tree import TopicTree
+from lvsearch.fitted.tree_fits import FittedTree, fit_tree, load_tree, mean_field_tree
+from lvsearch.results.result import SearchResult
+from lvsearch.searching.evaluators import from_function
+from lvsearch.sizing import sizes
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.witness import WitnessSearch
 
 __all__ = [
     "Corpus",
@@ -35,6 +39,7 @@ __all__ = [
     "inference",
     "load",
     "load_trace",
+    "load_tree",
     "mean_field_tree",
     "models",
     "occupied",
@@ -44,3 +49,10 @@ __all__ = [
     "search",
     "sizes",
 ]
+
+__version__ = version("lvsearch")
+
+
+def __dir__() -> list[str]:
+    """What README promises, and no more: modules stay reachable by their full names."""
+    return [*__all__, "__version__"]

@@ -3,21 +3,27 @@
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lvsearch.checkpoint import load_result, save_search
-from lvsearch.controller import Budget, SearchSettings, SearchState, run
-from lvsearch.data import Data
-from lvsearch.evaluators import ModelEvaluator
-from lvsearch.fit import Evaluator
-from lvsearch.fitted import FittedModel, fitted
+from lvsearch.data.base import Data
+from lvsearch.data.kinds import data_for, require_model
+from lvsearch.files.storage import known_folder, new_folder, refuse_existing
+from lvsearch.fitted.kinds import fitted
+from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.compiles import compiles, compiles_since
-from lvsearch.kinds import data_for
+from lvsearch.interrupts import watched
 from lvsearch.models.contract import Model
-from lvsearch.result import SearchResult
-from lvsearch.sizes import Size, SizePrior, as_size
-from lvsearch.storage import refuse_existing
+from lvsearch.results.checkpoint import encode_search, save_search
+from lvsearch.results.heldout import require_comparable
+from lvsearch.results.result import SearchResult
+from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
+from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.searching.own_models import check_own
+from lvsearch.seeds import checked_seed
+from lvsearch.sizing.fit import Evaluator
+from lvsearch.sizing.sizes import Size, SizePrior, as_size, weak
 
 EVIDENCE = ("marginal", "bound", "plug-in")
 STARTS = 3
@@ -25,6 +31,8 @@ STARTS = 3
 grown from that of size 2, kept two kinds in one topic in 3 of 20, a hundred nats and more below the others; two fits
 never both did, nor 527 of 540 from scratch. The third is for margin. More gain nothing: in one seed of twenty growth
 ends 4 to 15 nats above all the others, which is why nothing is proved of a size (`plug_in_starts.py`, benchmarks)."""
+CHECKED_SIZE = 3
+"""At which a model of one's own is looked at before a search."""
 USUAL_SIZE = 64
 """What the memory plan is stated for where no largest size is set."""
 
@@ -33,7 +41,7 @@ def search(
     model: Model | Evaluator,
     data: Any = None,
     *,
-    prior: SizePrior,
+    prior: SizePrior | None = None,
     evidence: str = "marginal",
     max_size: int | Size | None = None,
     seconds: float | int | None = None,
@@ -44,6 +52,7 @@ def search(
     exhaustive: bool = False,
     keep: int = 8,
     per_token: bool = False,
+    held_out: Any = None,
     out: str | Path | None = None,
     progress: bool = True,
 ) -> SearchResult:
@@ -54,8 +63,9 @@ def search(
     a matrix or data frame of numbers (NaN is an error: say what is missing with `Points`); for models of images with
     captions a `PairedCorpus`, or a pair (regions, captions); for models of groups of rows `Groups`, or a list with a
     matrix for every group; None for a function.
+    model may be of one's own (`lv.models.Model`): it is looked at by `lv.models.check` before its first search or fit.
     A model of a process (`lv.models.DPMixture`, `HDP`, `HDPMixture`, `HLDA`) has no size: ask `lv.occupied`.
-    prior: from `lv.sizes`.
+    prior: from `lv.sizes`; by default a weak one, by which every further component is 5 % less probable (`sizes.weak`).
     evidence: "marginal" is the evidence p(data | size) itself, parameters integrated out, annealed from both sides: it
     answers "how many". "bound" puts a mean-field lower bound plus log K! for the labellings in its place: quick, and no
     answer, since its distance from the evidence is unknown and grows with the size. "plug-in" is p(data | size, θ_size)
@@ -70,18 +80,22 @@ def search(
     the mode. plug-in: fits of every size, of which the best counts. Default 3. grow: begin the first fit of a size
     from a smaller one's. exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh
     evidence per token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a
-    probability of the data. out: a new folder, written after every step, from which `lv.resume(out)` goes on.
+    probability of the data. held_out: data on the axes of `data` that the search never looks at; they stay with the
+    result (`result.held_out`), for its report to compare sizes on. out: a new folder, written after every step, from
+    which `lv.resume(out)` goes on.
 
-    Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already.
+    Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already, OSError where
+    another process is writing to it.
     """
     _check_evidence(evidence)
-    budget = _budget(seconds, width)
+    budget, seed = _budget(seconds, width), checked_seed(seed)
     if out is not None:
-        refuse_existing(Path(out))
+        refuse_existing(Path(out))  # before data are read and checked, which may take long
     for name, value in (("starts", starts), ("keep", keep)):
         if value is not None and value < 1:
             raise ValueError(f"got {name}={value}, expected at least 1")
     evaluator, training = _evaluator(model, data, evidence, seed, per_token)
+    prior = weak(len(evaluator.size_names)) if prior is None else prior
     if len(evaluator.size_names) != prior.dimension:
         raise ValueError(
             f"got a prior over {prior.dimension} size variable(s), expected {len(evaluator.size_names)} "
@@ -96,12 +110,19 @@ def search(
         raise ValueError("got exhaustive=True without max_size: say up to which size every one is to be visited")
     if max_size is not None:
         max_size = as_size(max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension, prior.dimension)
+    if isinstance(evaluator, ModelEvaluator):
+        largest = (CHECKED_SIZE,) * prior.dimension if max_size is None else max_size
+        check_own(evaluator.model, evaluator.data, tuple(min(CHECKED_SIZE, number) for number in largest))
     starts = STARTS if starts is None else starts
     settings = SearchSettings(evidence, per_token, max_size, seed, starts, grow, exhaustive, keep)
-    result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0)
-    if out is not None:
-        save_search(result, Path(out))  # from here on there is something to resume, and what cannot be stored is known
-    return _run(result, budget, out, progress)
+    unseen = _held_out(training, held_out)
+    result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0, held_out=unseen)
+    if out is None:
+        return _run(result, budget, out, progress)
+    encode_search(result)  # what cannot be stored is refused before there is a folder
+    with new_folder(Path(out)):
+        save_search(result, Path(out))  # from here on there is something to resume
+        return _run(result, budget, out, progress)
 
 
 def resume(
@@ -110,16 +131,16 @@ def resume(
     """Go on with the search saved in `folder`, to the same result as if it had never stopped.
 
     seconds, width: when to stop early, as in `search`. Raises FileNotFoundError for a missing folder, ValueError for
-    one that is damaged or was not written by lvsearch.
+    one that is damaged or was not written by lvsearch, OSError for one that another process is writing to.
     """
     budget = _budget(seconds, width)
-    result = load_result(Path(folder))
-    return _run(result, budget, folder, progress)
+    with known_folder(Path(folder)):
+        return _run(SearchResult.load(folder), budget, folder, progress)
 
 
 def load(folder: str | Path) -> SearchResult:
     """The result saved in `folder`; nothing is fitted. Errors as for `resume`."""
-    return load_result(Path(folder))
+    return SearchResult.load(folder)
 
 
 def fit(
@@ -131,12 +152,15 @@ def fit(
     Raises ValueError for bad arguments and data, and where no fit is a number.
     """
     _check_evidence(evidence)
-    size = as_size(size, len(model.size_names))
+    require_model(model)
+    size, seed = as_size(size, len(model.size_names)), checked_seed(seed)
     if starts < 1:
         raise ValueError(f"got starts={starts}, expected at least 1")
     training = data_for(model, data)
+    packed = training.dataset()
+    check_own(model, packed, size)
     fitting = "bound" if evidence == "marginal" else evidence  # a fit of one size needs no comparison with others
-    evaluator = ModelEvaluator(model, training.dataset(), evidence=fitting, seed=seed)
+    evaluator = ModelEvaluator(model, packed, evidence=fitting, seed=seed)
     best = max((evaluator.evaluate(size, None, trial) for trial in range(starts)), key=lambda fit: fit.estimate)
     return fitted(best, training)
 
@@ -144,6 +168,14 @@ def fit(
 def _check_evidence(evidence: str) -> None:
     if evidence not in EVIDENCE:
         raise ValueError(f"got evidence={evidence!r}, expected one of {', '.join(map(repr, EVIDENCE))}")
+
+
+def _held_out(training: Data | None, held_out: Any) -> Data | None:
+    if held_out is None:
+        return None
+    if training is None:
+        raise ValueError("a search over a function has no data: nothing can be held out of it")
+    return require_comparable(training.like_this(held_out))
 
 
 def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
@@ -181,23 +213,22 @@ def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress:
         print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)
 
     def with_state(state: SearchState) -> SearchResult:
-        return SearchResult(
-            result.evaluator,
-            result.prior,
-            result.settings,
-            state,
-            result.training,
-            result.seconds + time.monotonic() - began,
-            dict(Counter(result.compiles) + Counter(compiles_since(compiled))),
+        return replace(
+            result,
+            state=state,
+            seconds=result.seconds + time.monotonic() - began,
+            compiles=dict(Counter(result.compiles) + Counter(compiles_since(compiled))),
+            audited=None,  # it is of the search as it was
         )
 
     def save(state: SearchState) -> None:
         if out is not None:
             save_search(with_state(state), Path(out))
 
-    state = run(
-        result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
-    )
+    with watched():
+        state = run(
+            result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
+        )
     return with_state(state)
 
 

@@ -1,5 +1,7 @@
 """What is believed: exponential families and pure log-joints. No inference, no I/O, no search."""
 
+from lvsearch.models import families
+from lvsearch.models.checks import ContractReport, check
 from lvsearch.models.components import (
     BernoulliComponents,
     DiagonalComponents,
@@ -7,7 +9,8 @@ from lvsearch.models.components import (
     KnownCovarianceComponents,
     MultinomialComponents,
 )
-from lvsearch.models.contract import Model, Site
+from lvsearch.models.components.component import Component
+from lvsearch.models.contract import Gate, Masks, Model, Site, first, hyperparameter
 from lvsearch.models.corr_lda import CorrLDA
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.emissions import DiagonalGaussian, GaussianPrior, Multinomial
@@ -20,6 +23,8 @@ from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.lda import LDA
+from lvsearch.models.registry import register
+from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
 __all__ = [
@@ -31,6 +36,8 @@ __all__ = [
     "AnnotatedImage",
     "BagOfWords",
     "BernoulliComponents",
+    "Component",
+    "ContractReport",
     "CorrLDA",
     "DPMixture",
     "DiagonalComponents",
@@ -39,14 +46,22 @@ __all__ = [
     "FullCovarianceComponents",
     "GMMixture",
     "GammaPrior",
+    "Gate",
     "GaussianPrior",
     "GroupOfRows",
     "HDPMixture",
     "IndependentNormalMixture",
     "KnownCovarianceComponents",
+    "Masks",
     "Model",
     "Multinomial",
     "MultinomialComponents",
     "Row",
     "Site",
+    "check",
+    "families",
+    "first",
+    "hyperparameter",
+    "log_relabellings",
+    "register",
 ]

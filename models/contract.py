@@ -11,8 +11,10 @@ The log-joint is cut in two so that data can come in batches:
 References: Blei (2004), §2.1–2.2.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -40,7 +42,7 @@ class Gate(NamedTuple):
 
     `log_unit` multiplies every term in which a gated element stands by that element's gate, and by no other. So q has
     the factors q(indicator) Π q(element | its entry is chosen), and the bound takes an element's part, its entropy
-    too, as often as its entry is chosen (`lvsearch.inference.gates`).
+    too, as often as its entry is chosen (`lvsearch.inference.engine.gates`).
     """
 
     site: str
@@ -96,6 +98,18 @@ def hyperparameter(value: Any) -> np.ndarray:
     return array
 
 
+LARGEST_CONCENTRATION = 1e6
+"""Beyond it the log-gammas of a Dirichlet's density are so large that float32 rounds away more than a nat of it."""
+
+
+def concentration_parameter(name: str, value: Any) -> np.ndarray:
+    """As `hyperparameter`, for what a Dirichlet or a process is concentrated by. ValueError beyond 1e6."""
+    array = hyperparameter(value)
+    if np.any(array > LARGEST_CONCENTRATION):
+        raise ValueError(f"got {name}={value!r}, expected at most {LARGEST_CONCENTRATION:g}: float32 ends there")
+    return array
+
+
 class Model(eqx.Module):
     """A latent variable model of unknown size. Array leaves are hyper-parameters.
 
@@ -103,21 +117,25 @@ class Model(eqx.Module):
     plug-in form — every θ_s has an equally likely θ_t for t ⪰ s — with the proof in the class's docstring.
     `unit_type` is what ONE unit of its data is (`lvsearch.models.units`), which decides what data a person may pass.
     `representation` names the local site whose expected value describes a unit (what `transform` returns).
+    What a model must say is abstract; what most uses never ask for has a default, which says what is missing where it
+    cannot be done without. `lvsearch.models.checks` says whether a model keeps the contract.
     `process` says that the model is one process without a size, of which `size` truncates q alone: every truncation
     bounds the same evidence, so that no posterior over them means anything. How many is then a question about the
     parts that the data occupy, which samplers of the process answer (`lvsearch.inference.processes`).
     """
 
     size_names: eqx.AbstractClassVar[tuple[str, ...]]
-    nested: eqx.AbstractClassVar[bool]
+    nested: ClassVar[bool] = False
     unit_type: eqx.AbstractClassVar[type]
     representation: eqx.AbstractClassVar[str]
     process: ClassVar[bool] = False
 
-    @abstractmethod
     def describe(self) -> str:
         """The model and its hyper-parameters for people, in one line: the values, and the rule by which they spread
-        over components as the size grows."""
+        over components as the size grows. By default the fields and their values."""
+        values = ((entry.name, np.asarray(getattr(self, entry.name))) for entry in fields(self))
+        told = ", ".join(f"{n}={v.item() if v.size == 1 else f'{v.size} numbers'}" for n, v in values)
+        return f"{type(self).__name__}: {told}" if told else type(self).__name__
 
     @abstractmethod
     def globals(self) -> dict[str, Site]:
@@ -127,10 +145,10 @@ class Model(eqx.Module):
     def locals(self) -> dict[str, Site]:
         """The sites of ONE unit, in the order in which they are updated."""
 
-    @abstractmethod
     def extents(self, unit: Unit) -> Mapping[str, int | Bool[Array, " axis"]]:
         """Axis name -> length, for the axes of the local sites that the unit's (static) shapes decide; or, where units
-        are padded to one length, the mask of the entries that this unit has."""
+        are padded to one length, the mask of the entries that this unit has. By default there are none."""
+        return {}
 
     @abstractmethod
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
@@ -150,32 +168,41 @@ class Model(eqx.Module):
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
         """log of the number of distinct relabellings of the fitted globals (natural parameters), in nats."""
 
-    @abstractmethod
     def ceiling(self, units: Any) -> float:
-        """A number ≥ log p(data | any size, any parameters), in nats; `inf` where there is none."""
+        """A number ≥ log p(data | any size, any parameters), in nats; `inf`, the default, where there is none."""
+        return math.inf
 
-    @abstractmethod
     def plug_in(self) -> "Model":
         """The same model with its parameters estimated instead of integrated out: point families at the globals.
 
         Raises ValueError, saying why, for models that have no such form.
         """
+        raise ValueError(
+            f"{type(self).__name__} has no plug-in form: give it plug_in(), which returns the same model with point "
+            'families (lv.models.families.PointSimplex…) at its globals, or use evidence="marginal" or "bound"'
+        )
 
-    @abstractmethod
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
     ) -> Unit:
-        """Draw ONE unit's data given every latent; `unit` says how long it is and which cells are missing."""
+        """Draw ONE unit's data given every latent; `unit` says how long it is and which cells are missing.
 
-    @abstractmethod
+        Raises NotImplementedError where the model does not say how.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot draw data: give it draw_unit(key, g, l, unit, on)")
+
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
         """Draw (statistics of the globals, statistics of the locals, units) from the joint.
 
         units: says how many units there are and how long each is. extents: lengths of the axes of the globals that are
-        not size axes, such as {"word": V}.
+        not size axes, such as {"word": V}. Raises NotImplementedError where the model does not say how.
         """
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot draw data: give it simulate(key, size, units, extents), which returns the "
+            "statistics of its globals and locals, and the units. Audits of the evidence need it; searches do not"
+        )
 
 
 def first(size: Array | int, capacity: int) -> Bool[Array, " axis"]:

@@ -19,7 +19,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Site, Statistics, hyperparameter
+from lvsearch.models.contract import Site, Statistics, concentration_parameter, hyperparameter
 from lvsearch.models.families import Dirichlet, NormalGamma, NormalGammaStatistics, PointGaussian, PointSimplex
 
 LOG_2PI = float(np.log(2 * np.pi))
@@ -179,7 +179,7 @@ class Multinomial(Emission):
     axis: str = eqx.field(static=True)
 
     def __init__(self, concentration: Any = 0.1, axis: str = "token"):
-        self.concentration = None if concentration is None else hyperparameter(concentration)
+        self.concentration = None if concentration is None else concentration_parameter("concentration", concentration)
         if self.concentration is not None:
             _require_positive("concentration", self.concentration)
         self.axis = axis

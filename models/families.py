@@ -29,6 +29,19 @@ Shapes. Statistics, expected statistics and natural parameters of a family are p
 NamedTuple of arrays of equal shape (of the same elements at least: `Family.field_event_ndims`). Leading axes are
 *elements*, independent of each other; a family on an event (`event_ndim == 1`) has the event on the last axis, and
 there alone takes `event_mask`: a boolean array, broadcastable to the natural parameter, of the entries that exist.
+
+What a site of each family declares (`Site.axes`), and what the model then finds in its statistics:
+
+| family | `Site.axes` | statistics |
+|---|---|---|
+| `Dirichlet`, `PointSimplex`, `Categorical` | (elements…, event) | one array (elements…, event) |
+| `Bernoulli`, `KnownPrecisionGaussian` | (elements…) | one array (elements…) |
+| `Beta`, `PointProbability` | (elements…) | `log_value`, `log_complement`, each (elements…) |
+| `Gamma` | (elements…) | `log_value`, `negative_value`, each (elements…) |
+| `Gaussian`, `PointMean` | (elements…) | `value`, `negative_half_square`, each (elements…) |
+| `NormalGamma`, `PointGaussian` | (elements…) | the four fields of `NormalGammaStatistics`, each (elements…) |
+| `NormalWishart` | (elements…, event, event) | fields of `NormalWishartStatistics`: none, two, one and no event axes |
+
 Entries that do not exist contribute exactly 0 to every result, and their gradients are 0. Everything follows the dtype
 of its arguments. Log-normalisers and entropies are in nats.
 

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float
 from lvsearch.models.components.component import Component, words
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.standard import positive_parameter
-from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.contract import Masks, Site, Statistics, concentration_parameter
 from lvsearch.models.families import Dirichlet, PointSimplex
 from lvsearch.models.mixture import Mixture, component_rows
 from lvsearch.models.relabelling import log_relabellings
@@ -60,7 +60,11 @@ class FiniteMixture(Mixture):
                 f"{'' if self.components.estimated else 'not '}estimated, expected None exactly where they are: leave "
                 "both to plug_in()"
             )
-        self.concentration = None if concentration is None else positive_parameter("concentration", concentration)
+        self.concentration = (
+            None
+            if concentration is None
+            else positive_parameter("concentration", concentration_parameter("concentration", concentration))
+        )
 
     def describe(self) -> str:
         """Such as "FiniteMixture: Gaussians of known variance 1 (…); weights ~ Dirichlet, 1 per component"."""

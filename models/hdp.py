@@ -26,7 +26,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from lvsearch.models.contract import Masks, Site, Statistics, hyperparameter
+from lvsearch.models.contract import Masks, Site, Statistics, concentration_parameter
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
 from lvsearch.models.hyperpriors import GammaPrior, given_or_prior, in_words
@@ -69,7 +69,7 @@ class HDP(HierarchicalProcess, TopicModel):
         document_concentration: Any = DOCUMENT_PRIOR,
         tables: int = TABLES,
     ):
-        self.topic_concentration = hyperparameter(topic_concentration)
+        self.topic_concentration = concentration_parameter("topic_concentration", topic_concentration)
         if self.topic_concentration.ndim or not self.topic_concentration > 0:
             raise ValueError(f"topic_concentration must be one positive number, got {topic_concentration!r}")
         self.corpus_concentration = given_or_prior("corpus_concentration", corpus_concentration)

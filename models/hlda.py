@@ -33,7 +33,7 @@ have their prior as q and cancel. So the bound is one on the infinite tree's evi
 better one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -45,7 +45,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Gate, Masks, Model, Site, Statistics, first, hyperparameter
+from lvsearch.models.contract import Gate, Masks, Model, Site, Statistics, concentration_parameter, first
 from lvsearch.models.families import Beta, BetaStatistics, Categorical, Dirichlet
 from lvsearch.models.units import BagOfWords
 
@@ -80,12 +80,12 @@ class HLDA(Model):
         branching: Any = 1.0,
         levels: Any = 10.0,
         topics: Any = 0.1,
-        lengths: tuple[int, ...] | None = None,
+        lengths: Sequence[int] | None = None,
     ):
         if depth < 1:
             raise ValueError(f"got depth={depth}, expected at least 1 level: the root")
         self.depth = int(depth)
-        self.branching = hyperparameter(branching)
+        self.branching = concentration_parameter("branching", branching)
         if self.branching.ndim or not self.branching > 0:
             raise ValueError(f"branching must be one positive number, got {branching!r}")
         self.levels, self.topics = _per_level("levels", levels, depth), _per_level("topics", topics, depth)
@@ -286,7 +286,7 @@ def _copies(unit: BagOfWords) -> Any:
 
 
 def _per_level(name: str, value: Any, depth: int) -> np.ndarray:
-    array = hyperparameter(value)
+    array = concentration_parameter(name, value)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != depth):
         raise ValueError(f"got {name} of shape {array.shape}, expected one number or one for each of {depth} levels")
     if not np.all(array > 0):

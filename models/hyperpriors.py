@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lvsearch.models.contract import hyperparameter
+from lvsearch.models.contract import concentration_parameter, hyperparameter
 
 
 class GammaPrior(NamedTuple):
@@ -21,7 +21,7 @@ def given_or_prior(name: str, value: Any) -> np.ndarray | GammaPrior:
     """A positive number, or a `GammaPrior` of positive numbers, as NumPy leaves. Raises ValueError otherwise."""
     if isinstance(value, GammaPrior):
         return GammaPrior(_positive(f"the shape of {name}", value.shape), _positive(f"the rate of {name}", value.rate))
-    return _positive(name, value)
+    return _positive(name, concentration_parameter(name, value))
 
 
 def in_words(value: np.ndarray | GammaPrior) -> str:

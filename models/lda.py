@@ -34,7 +34,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Masks, Site, Statistics, first, hyperparameter
+from lvsearch.models.contract import Masks, Site, Statistics, concentration_parameter, first, hyperparameter
 from lvsearch.models.families import Categorical, Dirichlet, Family, Gamma, GammaStatistics, PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior, given_or_prior, in_words
 from lvsearch.models.relabelling import log_relabellings
@@ -77,7 +77,8 @@ class LDA(TopicModel):
 
     def __init__(self, concentration: Any = 5.0, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
-        self.concentration = _positive_or_prior("concentration", concentration)
+        estimated = isinstance(self.topics, PointSimplex)  # then so is the concentration, however large it gets
+        self.concentration = _positive_or_prior("concentration", concentration, estimated)
         if topic_concentration is None and not isinstance(self.topics, PointSimplex):
             raise ValueError(
                 "got topic_concentration=None, expected a positive number: topics that are integrated out need a prior"
@@ -270,10 +271,10 @@ def _spread(concentration: Any, on: Masks) -> Float[Array, " topic"]:
     return jnp.where(topic, jnp.pad(concentration, (0, len(topic) - len(concentration))), 0.0)
 
 
-def _positive_or_prior(name: str, value: Any) -> np.ndarray | GammaPrior:
+def _positive_or_prior(name: str, value: Any, estimated: bool = False) -> np.ndarray | GammaPrior:
     if isinstance(value, GammaPrior):
         return given_or_prior(name, value)
-    array = hyperparameter(value)
+    array = hyperparameter(value) if estimated else concentration_parameter(name, value)
     if array.size == 0 or np.any(array <= 0):
         raise ValueError(f"{name} must be positive, got {value!r}; small values make sparse draws, 0 is not a prior")
     return array

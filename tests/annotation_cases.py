@@ -11,7 +11,7 @@ import annotation_oracles as exact
 import numpy as np
 
 import lvsearch as lv
-from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.models import AnnotatedImage
 
 GAUSSIAN_PRIOR = lv.models.GaussianPrior(0.1, 0.7, 1.4, 0.8)

@@ -14,7 +14,8 @@ from pathlib import Path
 from small_searches import MAX_SIZE, PRIOR, corpus
 
 import lvsearch as lv
-from lvsearch import evaluators, storage
+from lvsearch.files import storage
+from lvsearch.searching import evaluators
 
 
 def main(folder: str, evidence: str, counted: str, last: str, rest: str) -> None:

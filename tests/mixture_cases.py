@@ -7,7 +7,7 @@ import numpy as np
 import partition_oracles as exact
 
 import lvsearch as lv
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.models.components import (
     BernoulliComponents,
     Component,

@@ -12,11 +12,14 @@ import jax
 import numpy as np
 
 import lvsearch as lv
-from lvsearch.controller import Budget, SearchSettings, SearchState, run
-from lvsearch.fit import Evaluator, Fit, FitInfo
-from lvsearch.result import SearchResult
-from lvsearch.sizes import Size, SizePrior
-from lvsearch.storage import read_folder, write_folder
+from lvsearch.data.base import Data
+from lvsearch.data.stored import encode_data
+from lvsearch.files.storage import read_folder, write_folder
+from lvsearch.results.heldout import CONTENT
+from lvsearch.results.result import SearchResult
+from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
+from lvsearch.sizing.fit import Evaluator, Fit, FitInfo
+from lvsearch.sizing.sizes import Size, SizePrior
 
 N_DOCUMENTS, N_TERMS, MAX_SIZE = 31, 23, 5
 KINDS = ("bound", "plug-in")
@@ -144,6 +147,12 @@ def assert_same_model(ours: eqx.Module, theirs: eqx.Module) -> None:
             assert (mine.dtype, mine.shape, mine.tobytes()) == (other.dtype, other.shape, other.tobytes())
         else:
             assert (type(mine), mine) == (type(other), other)
+
+
+def earlier_held_out(test: Data, folder: Path) -> None:
+    """Held-out data in a folder of their own, as earlier versions kept them beside a search."""
+    entry, arrays = encode_data(test)
+    write_folder(folder, {"content": CONTENT, "data": entry}, {"held-out": arrays})
 
 
 def rewritten(folder: Path, target: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:

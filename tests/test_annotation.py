@@ -35,11 +35,18 @@ from lvsearch.inference.annotation.describing import collapsed_factors
 from lvsearch.inference.annotation.estimator import AnnotationEstimator, AnnotationSettings
 from lvsearch.inference.annotation.seeds import cluster
 from lvsearch.inference.annotation.tasks import caption_distributions, region_distributions
-from lvsearch.inference.data import Batch, Dataset
-from lvsearch.inference.estimator import GenericEstimator, beliefs_of, capacity_of, describe_units, pad_axes
-from lvsearch.inference.meanfield import batch_bound, batch_statistics, cast, fit_locals, globals_bound, sweep_unit
-from lvsearch.inference.meanfield_starts import blank_locals, scattered_start
-from lvsearch.inference.tiled import blank_tile, cut_into_tiles, gather, tile_step
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.engine.estimator import GenericEstimator, beliefs_of, capacity_of, describe_units, pad_axes
+from lvsearch.inference.engine.meanfield import (
+    batch_bound,
+    batch_statistics,
+    cast,
+    fit_locals,
+    globals_bound,
+    sweep_unit,
+)
+from lvsearch.inference.engine.meanfield_starts import blank_locals, scattered_start
+from lvsearch.inference.engine.tiled import blank_tile, cut_into_tiles, gather, tile_step
 from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, DiagonalGaussian, GMMixture, Multinomial
 
 MODELS = (GMMixture, GMLDA, CorrLDA)
@@ -308,7 +315,7 @@ def test_plug_in_estimates_the_weights_of_factors():
     assert isinstance(model, CorrLDA)
     assert model.concentration.shape == (3,)
     assert model.words.concentration is None
-    value = lv.inference.unit_scores.site_value(fitted(CorrLDA, "plug-in").estimate, "factor_region")
+    value = lv.inference.engine.unit_scores.site_value(fitted(CorrLDA, "plug-in").estimate, "factor_region")
     assert np.all(1 / value.precision >= 0.99e-3)
     mixture = fitted(GMMixture, "plug-in")
     np.testing.assert_allclose(mixture.table("weights").to_numpy().sum(), 1, rtol=1e-5)
@@ -366,7 +373,7 @@ def test_an_image_alone_is_nearly_as_by_enumeration(total, float64):
 def test_mixture_captions_are_exact():
     """p(w | r) ∝ Σ_z p(z) p(r | z) β_zw (§4.1.1), with SciPy's densities."""
     model, corpus = fitted(GMMixture), small().corpus
-    value = lv.inference.unit_scores.site_value(model.estimate, "factor_region")
+    value = lv.inference.engine.unit_scores.site_value(model.estimate, "factor_region")
     log_weights = np.log(model.table("weights").to_numpy()[:, 0])
     beta = model.table("factor_word").to_numpy()
     for image in range(5):
@@ -467,17 +474,18 @@ def test_retrieval_ranks_by_the_query():
 
 
 def test_precision_and_recall_by_hand():
-    found = lv.annotation.Retrieval(("a",), np.arange(5), np.zeros(5), np.array([True, False, True, False, False]))
+    relevant = np.array([True, False, True, False, False])
+    found = lv.fitted.annotation.Retrieval(("a",), np.arange(5), np.zeros(5), relevant)
     np.testing.assert_allclose(found.precision_recall, [[0.5, 1.0], [1.0, 2 / 3]])
     assert found.mean_precision == pytest.approx(5 / 6)
-    none = lv.annotation.Retrieval(("a",), np.arange(2), np.zeros(2), np.zeros(2, bool))
+    none = lv.fitted.annotation.Retrieval(("a",), np.arange(2), np.zeros(2), np.zeros(2, bool))
     assert np.isnan(none.mean_precision)
 
 
 def test_corr_lda_words_come_from_factors_that_are_there():
     """The share of words from absent factors is 0 by construction, and not for GM-LDA (§4.2.2)."""
     corpus = small().corpus
-    of = {kind: lv.annotation.absent_factor_words(fitted(kind), corpus) for kind in (CorrLDA, GMLDA)}
+    of = {kind: lv.fitted.annotation.absent_factor_words(fitted(kind), corpus) for kind in (CorrLDA, GMLDA)}
     assert of[CorrLDA].words == of[GMLDA].words == corpus.captions.n_tokens
     assert of[CorrLDA].share < 0.05
     assert 0 <= of[GMLDA].share <= 1
@@ -485,9 +493,9 @@ def test_corr_lda_words_come_from_factors_that_are_there():
 
 def test_models_without_captions_say_so():
     model = lv.fit(lv.models.LDA(), np.array([[1, 2], [2, 0], [0, 3]]), size=2, seed=0)
-    for call in (model.annotate, model.caption_scores, model.label_regions, model.caption_distribution):
-        with pytest.raises(ValueError, match="LDA has no captions"):
-            call(np.array([[1, 2]]))
+    for name in ("annotate", "caption_scores", "label_regions", "caption_distribution"):
+        with pytest.raises(AttributeError, match=f"a fit of LDA has no '{name}'; it has .*topics"):
+            getattr(model, name)
 
 
 # ── what is missing ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from annotation_cases import GAUSSIAN_PRIOR
 
-from lvsearch.inference.data import Batch
-from lvsearch.inference.gibbs import GibbsState, gibbs_sweep
+from lvsearch.inference.data.dataset import Batch
+from lvsearch.inference.engine.gibbs import GibbsState, gibbs_sweep
 from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, DiagonalGaussian, GMMixture, Multinomial
 
 Z_LIMIT, SIZE, ALPHA, N_WORDS = 4.5, (2,), np.array([0.6, 1.1]), 3

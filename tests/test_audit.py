@@ -13,19 +13,19 @@ import oracles
 import pytest
 
 import lvsearch as lv
-from lvsearch import audit as auditing
-from lvsearch import evaluators
-from lvsearch.audit import Audit, AuditRow
-from lvsearch.bracket import Bracket
 from lvsearch.inference.chains import Chain
-from lvsearch.inference.documents import counts_of
-from lvsearch.inference.estimator import estimator
+from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.engine.estimator import estimator
+from lvsearch.inference.engine.meanfield import within
 from lvsearch.inference.evidence import Effort, TwoSided, dispatch, evidence_chain, topics
 from lvsearch.inference.evidence.generic import flat_chain
 from lvsearch.inference.evidence.simulation import Simulated, packed, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
-from lvsearch.inference.meanfield import within
-from lvsearch.report import write_report
+from lvsearch.results import auditing
+from lvsearch.results.audit import Audit, AuditRow
+from lvsearch.results.report import write_report
+from lvsearch.searching import evaluators
+from lvsearch.sizing.bracket import Bracket
 
 COUNTS = np.array([[2, 1, 1], [0, 0, 0], [1, 2, 1]])
 CORPUS = lv.Corpus.from_matrix(COUNTS)

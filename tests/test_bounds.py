@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvsearch import sizes
-from lvsearch.bounds import Certified, Diminishing, audit
-from lvsearch.evidence import Evidence
-from lvsearch.logspace import log_sum
-from lvsearch.witness import WitnessSearch
+from lvsearch.sizing import sizes
+from lvsearch.sizing.bounds import Certified, Diminishing, audit
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.logspace import log_sum
+from lvsearch.sizing.witness import WitnessSearch
 
 TABLE = sizes.Table([0.13, 0.42, 0.07, 0.38])
 TRUTH = {1: -9.3, 2: -7.1, 3: -7.0, 4: -5.2}  # log p(y | s), nested; no size reaches the ceiling of −5

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lvsearch.bracket import ANCHORED_SHARE, HYSTERESIS_SHARE, Bracket, pooled
+from lvsearch.sizing.bracket import ANCHORED_SHARE, HYSTERESIS_SHARE, Bracket, pooled
 
 
 def test_ends_are_averages_of_what_is_unbiased():

@@ -11,12 +11,13 @@ import pytest
 from small_searches import KINDS, PRIOR, assert_same_model, assert_same_search, corpus, rewritten, searched
 
 import lvsearch as lv
-from lvsearch import api, checkpoint
-from lvsearch.checkpoint import decode_module, encode_module
-from lvsearch.controller import SearchState
+from lvsearch import api
+from lvsearch.files.storage import CorruptFolderError, read_folder, write_folder
+from lvsearch.files.stored_models import decode_module, encode_module
+from lvsearch.files.versions import PACKAGES
 from lvsearch.models.families import PointSimplex
-from lvsearch.result import SearchResult
-from lvsearch.storage import CorruptFolderError, read_folder, write_folder
+from lvsearch.results.result import SearchResult
+from lvsearch.searching.controller import SearchState
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -190,9 +191,9 @@ class LDA(lv.models.LDA):
 def test_a_model_of_ones_own_is_refused_before_anything_is_fitted(
     model: lv.models.LDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(lv.evaluators.ModelEvaluator, "evaluate", lambda *_: pytest.fail("fitted"))
+    monkeypatch.setattr(lv.searching.evaluators.ModelEvaluator, "evaluate", lambda *_: pytest.fail("fitted"))
     with pytest.raises(
-        ValueError, match=r"class '(Own)?LDA', expected one of lvsearch\.models.*no pickle.*Leave out= away"
+        ValueError, match=r"class '(Own)?LDA', expected one of lvsearch\.models.*no pickle.*leave out= away"
     ):
         lv.search(model, corpus(), prior=PRIOR, max_size=3, progress=False, evidence="bound", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -201,7 +202,7 @@ def test_a_model_of_ones_own_is_refused_before_anything_is_fitted(
 def test_a_prior_that_cannot_be_stored_is_refused_before_anything_is_fitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(lv.evaluators.ModelEvaluator, "evaluate", lambda *_: pytest.fail("fitted"))
+    monkeypatch.setattr(lv.searching.evaluators.ModelEvaluator, "evaluate", lambda *_: pytest.fail("fitted"))
     with pytest.raises(ValueError, match=r"Joint prior.*prior\.table\(\)"):
         lv.search(
             lv.models.LDA(), corpus(), prior=lv.sizes.Joint(lambda s: -s[0], (5,)), max_size=3, progress=False,
@@ -248,5 +249,5 @@ def test_a_folder_of_ours_that_holds_no_search_is_refused(tmp_path: Path, body: 
 
 def test_versions_and_device_are_noted(saved: tuple[SearchResult, Path]):
     versions = read_folder(saved[1])[0]["versions"]
-    assert set(versions) == {*checkpoint.PACKAGES, "device"}
+    assert set(versions) == {*PACKAGES, "device"}
     assert versions["numpy"] == np.__version__

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 import lvsearch as lv
-from lvsearch import cli, controller
-from lvsearch.simulated import planted
+from lvsearch.command import cli
+from lvsearch.fitted.simulated import planted
+from lvsearch.searching import controller
 
 ENDING = ["--no-cache", "--quiet"]
 
@@ -120,7 +121,7 @@ def test_ctrl_c_keeps_what_is_done_and_resume_finishes(run, files, tmp_path, mon
         assert cli.main(search_arguments(files, out)) == cli.INTERRUPTED == 130
     assert lv.load(out).state.stopped == "interrupted"
     assert "interrupted" in (out / "report" / "summary.md").read_text(encoding="utf-8")
-    assert (out / "held-out").is_dir()
+    assert len(lv.load(out).held_out) == 18
     assert cli.main(["resume", str(out), *ENDING]) == 0
     pd.testing.assert_frame_equal(lv.load(out).posterior(), lv.load(run).posterior())
     assert (out / "report" / "posterior.csv").read_text() == (run / "report" / "posterior.csv").read_text()
@@ -133,7 +134,7 @@ def test_texts_are_read_line_by_line(files, tmp_path):
     result = lv.load(tmp_path / "run")
     assert len(result.training) == 60
     assert result.training.n_tokens == 1800
-    assert not (tmp_path / "run" / "held-out").exists()
+    assert result.held_out is None
     assert "not looked at" in (tmp_path / "run" / "report" / "summary.md").read_text(encoding="utf-8")
 
 
@@ -142,8 +143,9 @@ def test_texts_are_read_line_by_line(files, tmp_path):
 
 def test_demo_with_planted_topics_gives_a_verdict(tmp_path, monkeypatch, capsys):
     small = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1)
-    monkeypatch.setattr("lvsearch.simulated.planted", lambda seed: small)
+    monkeypatch.setattr("lvsearch.fitted.simulated.planted", lambda seed: small)
     monkeypatch.setattr(cli, "SIMULATED_MAX_SIZE", 3)
+    monkeypatch.setattr(cli, "DEMO_SECONDS", 5.0)
     assert cli.main(["demo", "--simulated", "--out", str(tmp_path / "demo"), *ENDING]) == 0
     printed = capsys.readouterr().out
     assert "60 simulated documents with 3 topics" in printed
@@ -154,8 +156,9 @@ def test_demo_with_planted_topics_gives_a_verdict(tmp_path, monkeypatch, capsys)
 def test_demo_shows_labels_beside_topics(tmp_path, monkeypatch, capsys):
     drawn = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1).corpus
     corpus = lv.Corpus.from_matrix(drawn.counts, drawn.vocabulary, document_labels=["numpy.linalg"] * 60)
-    monkeypatch.setattr("lvsearch.datasets.docstrings", lambda seed: corpus)
+    monkeypatch.setattr("lvsearch.data.datasets.docstrings", lambda seed: corpus)
     monkeypatch.setattr(cli, "DEMO_MAX_SIZE", 3)
+    monkeypatch.setattr(cli, "DEMO_SECONDS", 5.0)
     assert cli.main(["demo", "--out", str(tmp_path / "demo"), *ENDING]) == 0
     printed = capsys.readouterr().out
     assert "label" in printed

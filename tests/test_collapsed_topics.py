@@ -15,10 +15,10 @@ import oracles
 import pytest
 from scipy.sparse import csr_array
 
-from lvsearch.inference import collapsed_topics
-from lvsearch.inference.collapsed_topics import CollapsedSample, State, Tokens, average_topics, collapsed_gibbs, expand
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.documents import documents
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.topics import collapsed as collapsed_topics
+from lvsearch.inference.topics.collapsed import CollapsedSample, State, Tokens, average_topics, collapsed_gibbs, expand
 from lvsearch.models.lda import LDA
 
 ALPHA, ETA, Z_LIMIT = np.array([0.5, 1.4]), 0.6, 4.5

@@ -10,11 +10,11 @@ import pytest
 from small_searches import Fake, fake_search, settings
 
 import lvsearch as lv
-from lvsearch import bounds as bounds_of
-from lvsearch.controller import Budget, SearchState, run, witness_search
-from lvsearch.result import SearchResult
-from lvsearch.sizes import Size
-from lvsearch.witness import WitnessSearch
+from lvsearch.results.result import SearchResult
+from lvsearch.searching.controller import Budget, SearchState, run, witness_search
+from lvsearch.sizing import bounds as bounds_of
+from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.witness import WitnessSearch
 
 FLAT12 = lv.sizes.Table([1 / 12] * 12)
 TWO = lv.sizes.Product(lv.sizes.Poisson(2), lv.sizes.Geometric(0.4))
@@ -75,7 +75,7 @@ def test_where_fits_shrink_sizes_are_filled_in_from_a_slightly_larger_one():
     assert all(start == (size[0] + 1,) for size, start in begun.items())  # a twentieth of less than 40 is none
     ladder, filled_in = [1, 2, 4, 8, 12], [11, 10, 9, 7, 6, 5, 3]
     assert [size[0] for size in starts] == ladder + filled_in
-    near = {visit.size for visit in lv.ledger.near_mode(result.visits, FLAT12, 3, 1.0, repeatable=True)}
+    near = {visit.size for visit in lv.sizing.ledger.near_mode(result.visits, FLAT12, 3, 1.0, repeatable=True)}
     assert near <= {size for size, start, trial in evaluator.calls if trial > 0 and start is None}
 
 
@@ -214,7 +214,7 @@ def test_every_size_that_cannot_be_told_apart_is_fitted_equally_often():
     noise = np.random.default_rng(4).normal(0, 10, (13, 3))
     evaluator = Fake(lambda s, t: lv.Evidence(curve[s[0]] + noise[s[0], t] - 60.0, 0.0), nested=False)
     result, history = fake_search(evaluator, FLAT12, settings((12,), starts=3))
-    near = lv.ledger.near_mode(result.visits, FLAT12, 3, 1.0, repeatable=True)
+    near = lv.sizing.ledger.near_mode(result.visits, FLAT12, 3, 1.0, repeatable=True)
     assert len(near) > 3
     assert all(len(visit.trials) == 3 for visit in near)
     neighbours = {k + step for visit in near for k in visit.size for step in (-1, 1)} & set(range(1, 13))
@@ -345,7 +345,7 @@ def test_interrupted_before_the_first_fit_says_so():
 
 def test_the_budget_of_seconds_stops_after_the_step_that_uses_it_up(monkeypatch: pytest.MonkeyPatch):
     clock = [100.0]
-    monkeypatch.setattr(lv.controller.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(lv.searching.controller.time, "monotonic", lambda: clock[0])
 
     def slow(size: Size, trial: int) -> float:
         clock[0] += 10.0

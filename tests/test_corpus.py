@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
-from lvsearch.corpus import Corpus
-from lvsearch.readers import canonical_counts
-from lvsearch.vocabulary import Analyzer
+from lvsearch.data.corpus import Corpus
+from lvsearch.data.readers import canonical_counts
+from lvsearch.data.vocabulary import Analyzer
 
 # 4 documents, 5 terms, 13 tokens; document 2 is empty and term 3 unused.
 COUNTS = np.array([[3, 0, 1, 0, 0], [0, 2, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 0, 0, 5]])

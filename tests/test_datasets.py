@@ -6,8 +6,8 @@ import textwrap
 import numpy as np
 import pytest
 
-from lvsearch import datasets
-from lvsearch.datasets import prose
+from lvsearch.data import datasets
+from lvsearch.data.datasets import prose
 
 # -- prose ------------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
-from lvsearch.inference.documents import counts_of, documents
-from lvsearch.inference.estimator import unit_ceilings
+from lvsearch.inference.data.documents import counts_of, documents
+from lvsearch.inference.engine.estimator import unit_ceilings
 from lvsearch.inference.likelihood import saturated_ceiling
 from lvsearch.models import LDA
 

@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import chisquare
 
 import lvsearch as lv
-from lvsearch.alignment import component_map
-from lvsearch.inference.estimator import estimator
+from lvsearch.fitted.alignment import component_map
+from lvsearch.fitted.occupied_posterior import occupied_table, plot_side_by_side, side_by_side
+from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.mixtures import (
     chinese_restaurant,
     log_block_count_prior,
@@ -23,7 +24,6 @@ from lvsearch.inference.mixtures import (
 )
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
-from lvsearch.occupied_posterior import occupied_table, plot_side_by_side, side_by_side
 
 N_DRAWS = 4000
 

@@ -7,9 +7,9 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln
 
-from lvsearch.inference.documents import documents
-from lvsearch.inference.empirical_bayes import ascend_hyperparameters, newton_dirichlet, newton_symmetric
-from lvsearch.inference.topic_estimator import TopicEstimator, TopicSettings
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.engine.empirical_bayes import ascend_hyperparameters, newton_dirichlet, newton_symmetric
+from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings
 from lvsearch.models.lda import LDA
 from lvsearch.models.units import BagOfWords
 

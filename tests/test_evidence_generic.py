@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import test_models as table
 
-from lvsearch.bracket import Bracket
+from lvsearch.inference.engine.meanfield import ascend
+from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.evidence import Effort, anneal, fitted_chain, flat_chain, pace
-from lvsearch.inference.meanfield import ascend
-from lvsearch.inference.meanfield_starts import scattered_start
+from lvsearch.sizing.bracket import Bracket
 
 SIZE, CAPACITY = table.SIZE, table.CAPACITY
 CASES = [case for case in table.CASES if not case.model.process and case.name != "LDA plug-in"]

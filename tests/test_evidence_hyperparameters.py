@@ -13,9 +13,8 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import chi2, gamma, kstest
 
 import lvsearch as lv
-from lvsearch.bracket import Bracket
-from lvsearch.inference.documents import documents
-from lvsearch.inference.estimator import estimator
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.evidence import (
     CollapsedTopics,
     Effort,
@@ -31,8 +30,9 @@ from lvsearch.inference.evidence import (
 )
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopicState, slice_moved
 from lvsearch.inference.evidence.topics import from_topics
-from lvsearch.inference.inferred_concentrations import Concentration
+from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.models import LDA, GammaPrior
+from lvsearch.sizing.bracket import Bracket
 
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
 N_TOKENS, N_WORDS, K = int(COUNTS.sum()), 3, 2
@@ -307,6 +307,7 @@ def separated(n_documents: int = 30, length: int = 40, each: int = 10) -> csr_ar
     return csr_array(np.stack([rng.multinomial(length, topics[document % 3]) for document in range(n_documents)]))
 
 
+@pytest.mark.slow  # given numbers have the same test in the fast tier
 def test_a_second_path_begins_where_the_first_one_ended():
     tried = evidence_chain(MODEL, documents(separated()), (3,), None)
     key_pilot, key = jax.random.split(jax.random.key(0))

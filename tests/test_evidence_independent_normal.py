@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from scipy.stats import gamma, kstest
 
-from lvsearch.inference.data import Batch, Dataset
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.engine.gibbs import GibbsState, gibbs_sweep
 from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
-from lvsearch.inference.gibbs import GibbsState, gibbs_sweep
 from lvsearch.models import IndependentNormalMixture, Row
 from lvsearch.models.families import GammaStatistics, GaussianStatistics
 

@@ -11,8 +11,8 @@ import pytest
 from scipy.special import logsumexp
 
 import lvsearch as lv
-from lvsearch import evaluators
 from lvsearch.inference.evidence import TwoSided, dispatch
+from lvsearch.searching import evaluators
 
 COUNTS = np.array([[2, 1, 1], [1, 2, 1], [1, 2, 1]])
 MODEL, PRIOR, MAX_SIZE = lv.models.LDA(1.0, 0.5), lv.sizes.Poisson(2), 4

@@ -13,10 +13,10 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 from scipy.stats import chi2
 
-from lvsearch.bracket import Bracket
-from lvsearch.inference.collapsed_topics import log_joint_of
 from lvsearch.inference.evidence import CollapsedTopics, Effort, anchored_chain, anneal, collapsed_topics, pace
 from lvsearch.inference.evidence.topics import TopicState, from_topics
+from lvsearch.inference.topics.collapsed import log_joint_of
+from lvsearch.sizing.bracket import Bracket
 
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
 ALPHA, ETA = np.array([0.4, 0.9]), 0.3

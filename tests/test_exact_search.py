@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 import lvsearch as lv
-from lvsearch.inference.topic_estimator import point_topics
+from lvsearch.inference.topics.estimator import point_topics
 
 COUNTS = np.array(
     [[3, 1, 0, 0, 0], [0, 0, 2, 3, 0], [2, 0, 0, 0, 1], [0, 1, 0, 4, 0], [0, 0, 0, 0, 0], [1, 0, 2, 0, 2]]

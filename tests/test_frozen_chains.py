@@ -10,9 +10,9 @@ import pytest
 from scipy.sparse import csr_array
 
 import lvsearch as lv
-from lvsearch import evaluators
-from lvsearch.bracket import Bracket
 from lvsearch.inference.evidence import CollapsedTopics, Effort, TwoSided, both_ways, collapsed_topics, dispatch, pace
+from lvsearch.searching import evaluators
+from lvsearch.sizing.bracket import Bracket
 
 COUNTS = np.kron(np.eye(3, dtype=int), [[4, 3, 5], [5, 4, 2], [3, 5, 4]])
 """Nine documents of three kinds: from the prior of the topics their evidence is some forty nats away."""

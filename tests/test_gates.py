@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy.special import betaln, digamma, gammaln, logsumexp
 
-from lvsearch.inference.data import Batch
-from lvsearch.inference.gates import pseudo_prior
-from lvsearch.inference.gibbs import GibbsState, gibbs_sweep
-from lvsearch.inference.meanfield import batch_bound, fit_locals
-from lvsearch.inference.meanfield_starts import blank_locals
-from lvsearch.inference.summed_out import log_unit_summed
+from lvsearch.inference.data.dataset import Batch
+from lvsearch.inference.engine.gates import pseudo_prior
+from lvsearch.inference.engine.gibbs import GibbsState, gibbs_sweep
+from lvsearch.inference.engine.meanfield import batch_bound, fit_locals
+from lvsearch.inference.engine.meanfield_starts import blank_locals
+from lvsearch.inference.engine.summed_out import log_unit_summed
 from lvsearch.models import HLDA
 from lvsearch.models.contract import Site
 from lvsearch.models.families import BetaStatistics, Gamma, Gaussian, KnownPrecisionGaussian

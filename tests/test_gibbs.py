@@ -15,10 +15,10 @@ import oracles
 import pytest
 from scipy.sparse import csr_array
 
-from lvsearch.inference.data import Batch, Dataset
-from lvsearch.inference.documents import documents
-from lvsearch.inference.gibbs import GibbsState, gibbs_sweep
-from lvsearch.inference.reference import reference_model, statistics_of
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.engine.gibbs import GibbsState, gibbs_sweep
+from lvsearch.inference.engine.reference import reference_model, statistics_of
 from lvsearch.models.families import Beta, BetaStatistics, Dirichlet, Gamma, GammaStatistics
 from lvsearch.models.lda import LDA
 from lvsearch.models.units import BagOfWords

@@ -11,16 +11,16 @@ from scipy.sparse import csr_array
 from scipy.special import betaln
 
 import lvsearch as lv
-from lvsearch.checkpoint import decode_module, encode_module
-from lvsearch.inference.documents import counts_of, documents
-from lvsearch.inference.estimator import capacity_of, cut_axes
+from lvsearch.files.stored_models import decode_module, encode_module
+from lvsearch.inference.data.documents import counts_of, documents
+from lvsearch.inference.data.packing import pack
+from lvsearch.inference.engine.estimator import capacity_of, cut_axes
+from lvsearch.inference.engine.meanfield import MeanField, ascend, cast, resident_sweep
+from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.hdp import HDPEstimator
 from lvsearch.inference.hdp.kernel import Collected, Seating, State, memoized_passes, naturals
 from lvsearch.inference.hdp.units import Packed, bound_at, packed_documents
 from lvsearch.inference.hdp.weights import expected_tables, refit_weights, starting_weights
-from lvsearch.inference.meanfield import MeanField, ascend, cast, resident_sweep
-from lvsearch.inference.meanfield_starts import scattered_start
-from lvsearch.inference.packing import pack
 from lvsearch.models.hdp import HDP
 from lvsearch.models.hyperpriors import GammaPrior
 

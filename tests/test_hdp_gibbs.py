@@ -16,11 +16,12 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 import lvsearch as lv
-from lvsearch.inference.collapsed_topics import Tokens, expand
-from lvsearch.inference.documents import documents
-from lvsearch.inference.hdp import direct_assignment, franchise, gibbs, group_direct_assignment, groups_of_rows
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.data.groups import groups_of_rows
+from lvsearch.inference.hdp import direct_assignment, franchise, gibbs, group_direct_assignment
 from lvsearch.inference.hdp.group_gibbs import row_emission
 from lvsearch.inference.hdp.sampler import FranchiseSampler, grouped
+from lvsearch.inference.topics.collapsed import Tokens, expand
 from lvsearch.models.hdp import HDP
 from lvsearch.models.hdp_mixture import HDPMixture
 from lvsearch.models.hyperpriors import GammaPrior

@@ -14,14 +14,15 @@ import pytest
 from scipy.special import betaln, logsumexp
 
 import lvsearch as lv
-from lvsearch.checkpoint import decode_module, encode_module
-from lvsearch.inference.estimator import beliefs_of, capacity_of, cut_axes, estimator, pad_axes
-from lvsearch.inference.hdp import GroupsEstimator, GroupSettings, group_predictive_log_density, groups_of_rows
+from lvsearch.files.stored_models import decode_module, encode_module
+from lvsearch.inference.data.groups import groups_of_rows
+from lvsearch.inference.engine.estimator import beliefs_of, capacity_of, cut_axes, estimator, pad_axes
+from lvsearch.inference.engine.meanfield import Beliefs, batch_bound, cast, globals_bound
+from lvsearch.inference.hdp import GroupsEstimator, GroupSettings, group_predictive_log_density
 from lvsearch.inference.hdp.ascent import Climb, Units, ascend_units
 from lvsearch.inference.hdp.contents import contents_of
 from lvsearch.inference.hdp.kernel import Seating, log_weights_of, stick_logs
 from lvsearch.inference.hdp.units import Packed, bound_at, globals_of, packed_alone, seat_largest
-from lvsearch.inference.meanfield import Beliefs, batch_bound, cast, globals_bound
 from lvsearch.inference.mixtures import MixtureSettings
 from lvsearch.models.families import BetaStatistics, GammaStatistics
 from lvsearch.models.hdp_mixture import HDPMixture

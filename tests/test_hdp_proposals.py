@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from lvsearch.inference.documents import documents
-from lvsearch.inference.estimator import Estimate
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.engine.estimator import Estimate
 from lvsearch.inference.hdp import HDPEstimator, HDPSettings, TopicsFit
 from lvsearch.inference.hdp.topic_proposals import TopicShares, cut_topics, log_topics, topic_ideas
 from lvsearch.models.hdp import HDP

@@ -9,10 +9,10 @@ import tree_oracles as oracle
 from scipy.special import gammaln
 
 import lvsearch as lv
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.documents import documents
-from lvsearch.inference.meanfield import ascend, cast
-from lvsearch.inference.meanfield_starts import scattered_start
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.engine.meanfield import ascend, cast
+from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.trees import tree_hyper
 from lvsearch.models import HLDA
 

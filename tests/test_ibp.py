@@ -13,10 +13,10 @@ import oracles
 import pytest
 from scipy.stats import chisquare, norm, poisson
 
-from lvsearch.inference.data import Batch, Dataset
-from lvsearch.inference.estimator import GenericEstimator
-from lvsearch.inference.meanfield import ascend, cast
-from lvsearch.inference.meanfield_starts import scattered_start
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.engine.estimator import GenericEstimator
+from lvsearch.inference.engine.meanfield import ascend, cast
+from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.models import IBP, GammaPrior, Row
 from lvsearch.models.families import GaussianStatistics
 from lvsearch.models.relabelling import log_relabellings

@@ -15,7 +15,7 @@ import pytest
 from small_searches import KINDS, assert_same_search, searched
 
 import lvsearch as lv
-from lvsearch.storage import MANIFEST
+from lvsearch.files.storage import MANIFEST
 
 CHILD = Path(__file__).with_name("kill_child.py")
 
@@ -52,7 +52,7 @@ def test_killed_and_resumed(evidence: str, killed_folders: dict[str, Path]):
     assert 0 < len(cut.visits) < len(searched(evidence).visits)
     assert_same_search(lv.resume(folder, progress=False), searched(evidence))
     assert_same_search(lv.load(folder), searched(evidence))
-    assert not list(folder.glob(".*"))  # what the killed process left half-written is gone
+    assert not list(folder.glob(".*.tmp"))  # what the killed process left half-written is gone
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import lvsearch as lv
-from lvsearch.ledger import (
+from lvsearch.sizing.ledger import (
     MEAN_OF_BEST,
     NEGLIGIBLE,
     SD_OF_BEST,
@@ -20,7 +20,7 @@ from lvsearch.ledger import (
     standard_error,
     unvisited_neighbour,
 )
-from lvsearch.sizes import Size
+from lvsearch.sizing.sizes import Size
 
 FLAT = lv.sizes.Table([1 / 40] * 40)
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from lvsearch.corpus import Corpus
-from lvsearch.evaluate import add_arguments, compare, completion, held_out, run
-from lvsearch.external_topics import (
+from lvsearch.command.evaluate import add_arguments, compare, completion, held_out, run
+from lvsearch.command.external_topics import (
     ExternalTopics,
     encode,
     gensim_topics,
@@ -18,6 +17,7 @@ from lvsearch.external_topics import (
     sklearn_topics,
     tomotopy_topics,
 )
+from lvsearch.data.corpus import Corpus
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.inference.likelihood.completion import document_completion, split_documents
 

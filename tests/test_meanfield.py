@@ -11,12 +11,10 @@ from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln, logsumexp, softmax
 from toy_models import Point, PointMixture
 
-from lvsearch.controller import SearchSettings, SearchState, run
-from lvsearch.evaluators import ModelEvaluator
-from lvsearch.inference.data import Batch, Dataset
-from lvsearch.inference.documents import documents
-from lvsearch.inference.estimator import CAPACITIES, Estimate, GenericEstimator, capacity_of, cut_axes, pad_axes
-from lvsearch.inference.meanfield import (
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.engine.estimator import CAPACITIES, Estimate, GenericEstimator, capacity_of, cut_axes, pad_axes
+from lvsearch.inference.engine.meanfield import (
     Beliefs,
     batch_bound,
     batch_statistics,
@@ -25,10 +23,12 @@ from lvsearch.inference.meanfield import (
     globals_bound,
     update_globals,
 )
-from lvsearch.inference.summed_out import log_unit_summed
+from lvsearch.inference.engine.summed_out import log_unit_summed
 from lvsearch.models.lda import LDA
-from lvsearch.result import SearchResult
-from lvsearch.sizes import Table
+from lvsearch.results.result import SearchResult
+from lvsearch.searching.controller import SearchSettings, SearchState, run
+from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.sizing.sizes import Table
 
 SIZE, CAPACITY, N_WORDS = (3,), (4,), 6
 ALPHA, ETA = np.array([0.4, 1.3, 0.7]), 0.3

@@ -19,17 +19,17 @@ from toy_models import Point, PointMixture
 
 import lvsearch as lv
 from lvsearch import api
-from lvsearch.controller import SearchSettings
-from lvsearch.evaluators import ModelEvaluator
-from lvsearch.inference import memory
-from lvsearch.inference import topics as kernels
-from lvsearch.inference.data import Batch, Dataset
-from lvsearch.inference.documents import documents
-from lvsearch.inference.estimator import Estimate, GenericEstimator
-from lvsearch.inference.memory import GIB, MIB, Chunks, MemoryPlan, Part, in_words, machine_chunks, out_of_memory
-from lvsearch.inference.packing import pack
-from lvsearch.inference.topic_estimator import TopicEstimator
-from lvsearch.inference.topic_memory import Layout, Packing, layout_within, topic_plan
+from lvsearch.inference.data import memory
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.data.memory import GIB, MIB, Chunks, MemoryPlan, Part, in_words, machine_chunks, out_of_memory
+from lvsearch.inference.data.packing import pack
+from lvsearch.inference.engine.estimator import Estimate, GenericEstimator
+from lvsearch.inference.topics import kernel as kernels
+from lvsearch.inference.topics.estimator import TopicEstimator
+from lvsearch.inference.topics.memoized import Layout, Packing, layout_within, topic_plan
+from lvsearch.searching.controller import SearchSettings
+from lvsearch.searching.evaluators import ModelEvaluator
 
 ROOT = Path(__file__).parent.parent
 PLENTY = Chunks(2**60)

@@ -6,7 +6,7 @@ import pytest
 from mixture_cases import clusters, dataset
 
 import lvsearch as lv
-from lvsearch.inference.estimator import estimator
+from lvsearch.inference.engine.estimator import estimator
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.finite_mixture import FiniteMixture
 

@@ -11,9 +11,9 @@ import pytest
 from mixture_cases import clusters, dataset
 
 import lvsearch as lv
-from lvsearch.inference.estimator import capacity_of, estimator, pad_axes
-from lvsearch.inference.meanfield import batch_statistics, bound, cast, fit_locals, resident_sweep
-from lvsearch.inference.meanfield_starts import scattered_start
+from lvsearch.inference.engine.estimator import capacity_of, estimator, pad_axes
+from lvsearch.inference.engine.meanfield import batch_statistics, bound, cast, fit_locals, resident_sweep
+from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.mixtures import MixtureEstimator, MixtureSettings, predictive_log_density
 from lvsearch.inference.mixtures.estimator import recorded_bound
 from lvsearch.inference.mixtures.kernel import ascend_rows, row_sums

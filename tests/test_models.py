@@ -25,9 +25,9 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln, logsumexp
 from toy_models import Point, PointMixture
 
-from lvsearch.inference.data import Batch, Dataset
-from lvsearch.inference.documents import documents
-from lvsearch.inference.meanfield import (
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.engine.meanfield import (
     Beliefs,
     MeanField,
     ascend,
@@ -42,8 +42,9 @@ from lvsearch.inference.meanfield import (
     update_globals,
     within,
 )
-from lvsearch.inference.meanfield_starts import scattered_start
+from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.trees import tree_hyper
+from lvsearch.models.checks import check
 from lvsearch.models.contract import Model
 from lvsearch.models.corr_lda import CorrLDA
 from lvsearch.models.dp_mixture import DPMixture
@@ -740,6 +741,13 @@ def test_simulate_draws_from_the_model(fitted):
     on = fitted.model.active(SIZE, SIZE)
     log_units = jax.jit(jax.vmap(lambda unit, lu: fitted.model.log_unit(g, lu, unit, on)))(drawn, l)
     assert np.all(np.isfinite(log_units))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_contract_is_kept(case):
+    """What `lv.models.check` looks for in models of one's own, in ours; a symmetry where the row says that there is."""
+    report = check(case.model, case.data)
+    assert ("log 3! = 1.792" in str(report)) == case.exchangeable
 
 
 def test_model_is_a_pytree_of_its_hyperparameters(fitted):

@@ -35,6 +35,7 @@ REDUCED = {
         "LAGS, ITERATIONS, SHOWN_SETS, MAX_SIZE, SWEEPS, DRAWS, DATA_SETS = 20, (1, 3), 1, 2, 60, 50, ('Galaxy',)\n"
         "DOCUMENTS, FOLDS, TOPICS, HDP_TRUNCATION, HDP_SWEEPS, SCORE_SAMPLES = 200, 1, (2, 3), 6, 3, 10",
         pictures=6,
+        slow=True,
     ),
     "evidence": Reduced(
         "SIZES, STEPS, TOPIC_STEPS = (1, 2), (4, 8), 4\n"
@@ -48,11 +49,13 @@ REDUCED = {
         "STREAM_BEAMS, PARTICLES, GROWTH, MAX_SIZE = (5,), (20,), (30, 60), 2\n"
         "STRENGTHS, BACKGROUNDS, DENSITIES, ANIMAL_FEATURES, ANIMAL_REFINE = (0.75,), (0.1,), (0.3,), 4, 1",
         pictures=6,
+        slow=True,
     ),
     "hlda": Reduced(
         "SETS, DOCUMENTS, ORDERS, ABSTRACTS, SWEEPS, INFER_SWEEPS = 2, 15, 1, 60, 5, 2\n"
         "SMALL, MAX_BRANCHES, BRANCH_DRAWS = 6, (1, 1), 5",
         pictures=2,
+        slow=True,
     ),
 }
 

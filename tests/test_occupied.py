@@ -18,10 +18,10 @@ import tree_oracles
 from scipy.special import logsumexp
 
 import lvsearch as lv
+from lvsearch.data.kinds import data_for
 from lvsearch.inference.mixtures import log_block_count_prior, occupied_over_chains
 from lvsearch.inference.processes import occupied_chains, occupied_sampler
 from lvsearch.inference.trees import hyper_of
-from lvsearch.kinds import data_for
 from lvsearch.models.components import KnownCovarianceComponents
 from lvsearch.models.contract import Model
 from lvsearch.models.dp_mixture import DPMixture
@@ -272,7 +272,7 @@ def drawn(p: tuple[float, ...], chains: int = 4, sweeps: int = 600) -> np.ndarra
 def test_chains_that_agree_answer_in_a_sentence():
     found = answer(drawn((0.0, 0.3, 0.6, 0.1, 0.0)))
     assert found.agree
-    assert found.describe() == "3 occupied components is most probable: 0.600 ± 0.010; 2–4 hold 95 %."
+    assert found.describe() == "3 occupied components are most probable: 0.600 ± 0.010; 2–4 hold 95 %."
     assert "R-hat 1.00" in repr(found)
     assert "4 chains from different starts, 500 draws of each" in repr(found)
     axes = found.plot_posterior()
@@ -304,7 +304,7 @@ def test_one_number_throughout_is_not_certainty():
         shrunk = (effective + 0.5) / (effective + 1)
         expected = np.sqrt(shrunk * (1 - shrunk) / effective)
         assert found.posterior()["standard_error"].item() == pytest.approx(expected)
-        assert found.describe().startswith("3 occupied components is most probable: >0.999 ± 0.0")
+        assert found.describe().startswith("3 occupied components are most probable: >0.999 ± 0.0")
         assert "which never change" in repr(found)
 
 

@@ -8,8 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import lvsearch as lv
-from lvsearch.corpus import Corpus
-from lvsearch.plots import plot_bounds, plot_held_out, plot_posterior
+from lvsearch.data.corpus import Corpus
+from lvsearch.results.plots import plot_bounds, plot_held_out, plot_posterior
 
 
 def axes():

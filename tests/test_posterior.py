@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from lvsearch import sizes
-from lvsearch.evidence import Evidence
-from lvsearch.logspace import log_sum
-from lvsearch.posterior import estimate_posterior, format_probability, posterior, prior_influence
-from lvsearch.witness import WitnessSearch
+from lvsearch.sizing import sizes
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.logspace import log_sum
+from lvsearch.sizing.posterior import estimate_posterior, format_probability, posterior, prior_influence
+from lvsearch.sizing.witness import WitnessSearch
 
 TABLE = sizes.Table([0.13, 0.42, 0.07, 0.38])
 TRUTH = {1: -9.3, 2: -7.1, 3: -7.0, 4: -5.2}

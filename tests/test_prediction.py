@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvsearch import sizes
-from lvsearch.evidence import Evidence
-from lvsearch.logspace import log_sum
-from lvsearch.prediction import estimate_prediction, predict_per_unit, predict_whole_set
-from lvsearch.witness import WitnessSearch
+from lvsearch.sizing import sizes
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.logspace import log_sum
+from lvsearch.sizing.prediction import estimate_prediction, predict_per_unit, predict_whole_set
+from lvsearch.sizing.witness import WitnessSearch
 
 TABLE = sizes.Table([0.13, 0.42, 0.07, 0.38])
 TRUTH = np.array([-9.3, -7.1, -7.0, -5.2])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
-from lvsearch.bracket import Bracket
-from lvsearch.evidence import Evidence
-from lvsearch.ledger import Trial, Visit
-from lvsearch.racing import next_size, unvisited_share
+from lvsearch.sizing.bracket import Bracket
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.ledger import Trial, Visit
+from lvsearch.sizing.racing import next_size, unvisited_share
 
 POISSON = lv.sizes.Poisson(5)
 

@@ -1,17 +1,18 @@
 """The card, the report folder and the held-out comparison, on one small search."""
 
 import html.parser
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import lvsearch as lv
-from lvsearch.card import card, facts, near_table, summary
-from lvsearch.heldout import agreement, held_out_comparison, load_held_out, save_held_out
+from lvsearch.fitted.simulated import planted, verdict
 from lvsearch.inference.likelihood import document_likelihood
-from lvsearch.report import write_report
-from lvsearch.simulated import planted, verdict
+from lvsearch.results.card import card, facts, near_table, summary
+from lvsearch.results.heldout import agreement, held_out_comparison
+from lvsearch.results.report import write_report
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def result(split):
 
 @pytest.fixture(scope="module")
 def comparison(result, split):
-    return held_out_comparison(result, split[1], samples=20)
+    return result.compare_held_out(split[1], samples=20)
 
 
 def nested():
@@ -51,12 +52,17 @@ def nested():
     )
 
 
+def most_probable(result) -> str:
+    number = result.best_size[0]
+    return "1 topic is" if number == 1 else f"{number} topics are"
+
+
 # ── the card ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_summary_answers_first_and_says_what_it_rests_on(result):
     lines = summary(result).splitlines()
-    assert lines[0].startswith((f"{result.best_size[0]} topics is most probable", "still rising at"))
+    assert lines[0].startswith((f"{most_probable(result)} most probable", "still rising at"))
     text = "\n".join(lines)
     for said in (
         "given the standard errors",
@@ -65,7 +71,7 @@ def test_summary_answers_first_and_says_what_it_rests_on(result):
         "topic_concentration 0.05; concentration 5 in total, spread evenly (α = 5/K)",
         f"42 documents (0 empty), 40 terms, 1,260 tokens; fingerprint {result.training.fingerprint[:16]}",
         "seed 2, 2 fits of each size near the best, largest size allowed 4",
-        "held_out_comparison(result, test)",
+        "result.compare_held_out(test)",
         "jax ",
         "device ",
     ):
@@ -192,9 +198,10 @@ def test_one_document_has_no_error(result, split):
 
 
 def test_held_out_documents_come_back(result, split, tmp_path):
-    assert load_held_out(result, tmp_path / "held-out") is None
-    save_held_out(split[1], tmp_path / "held-out")
-    loaded = load_held_out(result, tmp_path / "held-out")
+    result.save(tmp_path / "without")
+    assert lv.load(tmp_path / "without").held_out is None
+    replace(result, held_out=split[1]).save(tmp_path / "with")
+    loaded = lv.load(tmp_path / "with").held_out
     assert loaded is not None
     assert (loaded.counts != split[1].counts).nnz == 0
     assert loaded.notes == split[1].notes
@@ -221,7 +228,7 @@ def test_report_holds_pictures_tables_and_one_summary(result, comparison, tmp_pa
     assert first["word"] == table.columns[table.to_numpy()[0].argmax()]
     np.testing.assert_allclose(first["probability"], table.to_numpy()[0].max(), rtol=1e-6)
     text = path.read_text(encoding="utf-8")
-    assert text.startswith((f"# {result.best_size[0]} topics is most probable", "# still rising at"))
+    assert text.startswith((f"# {most_probable(result)} most probable", "# still rising at"))
     assert "(held_out.png)" in text
     assert "label" in text
     assert "b\\|c" in text or "\\<a>" in text  # labels are escaped where Markdown would eat them

@@ -8,12 +8,13 @@ import pytest
 from small_searches import KINDS, MAX_SIZE, N_DOCUMENTS, N_TERMS, PRIOR, Fake, corpus, fake_search, searched, settings
 
 import lvsearch as lv
-from lvsearch import bounds as bounds_of
-from lvsearch.controller import SearchState, witness_search
-from lvsearch.evaluators import ModelEvaluator
-from lvsearch.ledger import near_mode
-from lvsearch.result import Prediction, SearchResult
-from lvsearch.sizes import Size
+from lvsearch.results.findings import Prediction
+from lvsearch.results.result import SearchResult
+from lvsearch.searching.controller import SearchState, witness_search
+from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.sizing import bounds as bounds_of
+from lvsearch.sizing.ledger import near_mode
+from lvsearch.sizing.sizes import Size
 
 COLUMNS = ["size", "log_prior", "log_evidence_lower", "log_evidence_upper", "standard_error"]
 ESTIMATED = [*COLUMNS[:4], "log_evidence", *COLUMNS[4:]]
@@ -130,7 +131,7 @@ def test_starts_have_a_row_per_fit(evidence: str):
     assert (table["start"] == "grown from 1").any() == (evidence == "plug-in")  # marginal fits shrink
 
 
-def near(result: SearchResult) -> tuple[lv.ledger.Visit, ...]:
+def near(result: SearchResult) -> tuple[lv.sizing.ledger.Visit, ...]:
     return near_mode(result.visits, result.prior, result.settings.starts, 1.0, repeatable=True)
 
 
@@ -157,7 +158,7 @@ def test_another_prior_is_a_re_weighting_without_any_fit(evidence: str):
     by_hand = {v.size: OTHER.log_pmf(v.size) + v.estimate for v in result.visits}
     assert other.best_size == max(by_hand, key=lambda size: by_hand[size])
     assert list(other.posterior("estimate")["log_prior"]) == [OTHER.log_pmf(k) for k in sorted(s[0] for s in by_hand)]
-    records = [lv.evidence.Record(v.size, v.evidence, v.replaced_by) for v in result.visits]
+    records = [lv.sizing.evidence.Record(v.size, v.evidence, v.replaced_by) for v in result.visits]
     fresh = lv.WitnessSearch.from_records(OTHER, result.evaluator.ceiling, evidence == "plug-in", MAX_SIZE, records)
     assert other.certified() == fresh.bounds()
     last = other.bounds().iloc[-1]

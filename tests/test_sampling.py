@@ -23,13 +23,13 @@ from jaxtyping import Array
 from scipy.special import softmax
 
 import lvsearch as lv
+from lvsearch.files.storage import CorruptFolderError, write_folder
+from lvsearch.fitted.sampling import _check_model
 from lvsearch.inference.chains import Sampler
 from lvsearch.inference.diagnostics import mean_effective_sample_size
 from lvsearch.inference.evidence import CollapsedMixtureChain, flat_chain
 from lvsearch.inference.sampling import Nothing, Quantity, Recorder, Trace, recorder, run
-from lvsearch.inference.sampling.recorders import rows_of_units
-from lvsearch.sampling import _check_model
-from lvsearch.storage import CorruptFolderError, write_folder
+from lvsearch.inference.sampling.recording import rows_of_units
 
 Z_LIMIT = 4.5
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])

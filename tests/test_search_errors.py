@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from small_searches import MAX_SIZE, N_DOCUMENTS, N_TERMS, PRIOR, Fake, corpus, searched
 
 import lvsearch as lv
-from lvsearch.evaluators import ModelEvaluator
+from lvsearch.searching.evaluators import ModelEvaluator
 
 
 @pytest.fixture(autouse=True)

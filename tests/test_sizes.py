@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvsearch import sizes
+from lvsearch.sizing import sizes
+from lvsearch.sizing.words import counted, is_or_are
 
 INFINITE = [
     sizes.Poisson(10),
@@ -190,10 +191,37 @@ def test_command_line_forms():
         (lambda: sizes.Product(sizes.Poisson(1), sizes.Poisson(2)).log_tilted_mass(1, 0.0), "one size variable"),
         (lambda: sizes.parse("poisson"), "expected one of"),
         (lambda: sizes.parse("poisson:1,2"), "number of parameters"),
-        (lambda: sizes.parse("uniform:3"), "expected one of"),
+        (lambda: sizes.parse("cauchy:3"), "expected one of"),
         (lambda: sizes.from_json({"type": "cauchy"}), "Not a stored size prior"),
     ],
 )
 def test_bad_input_is_explained(call, says):
     with pytest.raises(ValueError, match=says):
         call()
+
+
+def test_uniform_is_a_table_with_a_name():
+    prior, table = sizes.Uniform(7), sizes.Table(np.full(7, 1 / 7))
+    for size in (1, 7, 8):
+        assert prior.log_pmf((size,)) == pytest.approx(table.log_pmf((size,)), abs=1e-12)
+        assert prior.log_mass((size,)) == pytest.approx(table.log_mass((size,)), abs=1e-12)
+    assert sizes.from_json(prior.to_json()) == sizes.parse("uniform:7") == prior
+    assert prior.describe() == "uniform on 1…7"
+    with pytest.raises(ValueError, match="largest size"):
+        sizes.Uniform(0)
+
+
+def test_the_weak_prior_makes_every_component_five_percent_less_probable():
+    assert sizes.weak().log_pmf((8,)) - sizes.weak().log_pmf((7,)) == pytest.approx(math.log(0.95))
+    assert sizes.weak(2).log_pmf((3, 4)) == pytest.approx(sizes.weak().log_pmf((3,)) + sizes.weak().log_pmf((4,)))
+
+
+def test_numbers_of_things_are_read_aloud_right():
+    assert [counted(1, name) for name in ("topics", "occupied components", "nodes at level 1", "data")] == [
+        "1 topic",
+        "1 occupied component",
+        "1 node at level 1",
+        "1 data",
+    ]
+    assert counted(3, "occupied components") == "3 occupied components"
+    assert (is_or_are(1), is_or_are(2)) == ("is", "are")

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lvsearch import storage
-from lvsearch.storage import CorruptFolderError, read_folder, refuse_existing, write_folder, write_text
+from lvsearch.files import storage
+from lvsearch.files.storage import CorruptFolderError, read_folder, refuse_existing, write_folder, write_text
 
 OLD = {
     "a": {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "µ": np.array(0.1)},

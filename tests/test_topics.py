@@ -11,14 +11,21 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln, softmax
 
-from lvsearch.inference import topics as kernels
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.documents import documents
-from lvsearch.inference.estimator import Estimate, bound_units, capacity_of
-from lvsearch.inference.meanfield import Beliefs, batch_bound, cast, expected_statistics, fit_locals, globals_bound
-from lvsearch.inference.packing import BLOCK, PackedDocuments, pack
-from lvsearch.inference.topic_estimator import TopicEstimator, TopicSettings
-from lvsearch.inference.topic_merging import merge_topics
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.data.packing import BLOCK, PackedDocuments, pack
+from lvsearch.inference.engine.estimator import Estimate, bound_units, capacity_of
+from lvsearch.inference.engine.meanfield import (
+    Beliefs,
+    batch_bound,
+    cast,
+    expected_statistics,
+    fit_locals,
+    globals_bound,
+)
+from lvsearch.inference.topics import kernel as kernels
+from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings
+from lvsearch.inference.topics.merging import merge_topics
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 from lvsearch.models.lda import LDA
 

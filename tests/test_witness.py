@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvsearch import sizes
-from lvsearch.evidence import Evidence, Record
-from lvsearch.witness import WitnessSearch
+from lvsearch.sizing import sizes
+from lvsearch.sizing.evidence import Evidence, Record
+from lvsearch.sizing.witness import WitnessSearch
 
 
 def precedes(first, second):

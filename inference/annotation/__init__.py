@@ -1,12 +1,12 @@
 """Images with captions: how they are packed, started, fitted, and what the fitted models say about them."""
 
 from lvsearch.inference.annotation import estimator as _estimator  # noqa: F401 — registers the estimator of the models
-from lvsearch.inference.annotation.packing import annotated_images
 from lvsearch.inference.annotation.tasks import (
     AbsentFactors,
     absent_factors,
     caption_distributions,
     region_distributions,
 )
+from lvsearch.inference.data.images import annotated_images
 
 __all__ = ["AbsentFactors", "absent_factors", "annotated_images", "caption_distributions", "region_distributions"]

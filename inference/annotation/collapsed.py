@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.data import Batch
-from lvsearch.inference.meanfield import Beliefs, batch_log_joint, expected_statistics, sweep_site, within
+from lvsearch.inference.data.dataset import Batch
+from lvsearch.inference.engine.meanfield import Beliefs, batch_log_joint, expected_statistics, sweep_site, within
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Masks, Site, Statistics
 from lvsearch.models.units import AnnotatedImage

@@ -17,10 +17,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.inference.annotation.tiles import double, tiles_of
-from lvsearch.inference.data import Batch, Dataset
-from lvsearch.inference.estimator import Described, Estimate, capacity_of, describe_units, pad_axes, point_of
-from lvsearch.inference.meanfield import Beliefs, unit_bound
-from lvsearch.inference.tiled import Summary, Tile, blank_tile, gather, settled_tile
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.engine.estimator import Described, Estimate, capacity_of, describe_units, pad_axes, point_of
+from lvsearch.inference.engine.meanfield import Beliefs, unit_bound
+from lvsearch.inference.engine.tiled import Summary, Tile, blank_tile, gather, settled_tile
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.families import IndicatorFamily
 

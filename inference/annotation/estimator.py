@@ -19,9 +19,10 @@ from lvsearch.inference.annotation.describing import everything
 from lvsearch.inference.annotation.seeds import described_regions
 from lvsearch.inference.annotation.starts import clustered, with_factors_of
 from lvsearch.inference.annotation.tiles import double, tiles_of, weighted_sum
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.empirical_bayes import newton_dirichlet, newton_symmetric
-from lvsearch.inference.estimator import (
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.memory import Chunks, MemoryPlan, machine_chunks
+from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
+from lvsearch.inference.engine.estimator import (
     Estimate,
     beliefs_of,
     capacity_of,
@@ -31,9 +32,8 @@ from lvsearch.inference.estimator import (
     point_of,
     resident_plan,
 )
-from lvsearch.inference.meanfield import Beliefs, cast, globals_bound, update_globals
-from lvsearch.inference.memory import Chunks, MemoryPlan, machine_chunks
-from lvsearch.inference.tiled import Tile, blank_tile, settled_tile, tile_step
+from lvsearch.inference.engine.meanfield import Beliefs, cast, globals_bound, update_globals
+from lvsearch.inference.engine.tiled import Tile, blank_tile, settled_tile, tile_step
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Statistics
 from lvsearch.models.emissions import Multinomial

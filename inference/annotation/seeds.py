@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse import csr_array
 
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 
 MOST_POINTS = 10_000
 """Points that centres are found from, at most."""

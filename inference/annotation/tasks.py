@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Float
 
 from lvsearch.inference.annotation.describing import about_images, images_alone
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.estimator import Estimate
-from lvsearch.inference.tiled import gather
-from lvsearch.inference.unit_scores import site_value
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.tiled import gather
+from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.annotated import AnnotatedModel
 
 

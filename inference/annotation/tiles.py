@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.tiled import Tile, cut_into_tiles
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.tiled import Tile, cut_into_tiles
 
 
 def tiles_of(data: Dataset, capacity: tuple[int, ...]) -> tuple[Tile, ...]:

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float64, Key
 
 from lvsearch.inference.chains import Chain, State
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.estimator import Estimate, capacity_of
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimator import Estimate, capacity_of
 from lvsearch.inference.evidence.annealing import CONSTANT, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.evidence.generic import flat_chain
 from lvsearch.models.contract import Model

@@ -22,10 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.data import Batch, Dataset
-from lvsearch.inference.gibbs import GibbsState, Tilt, conditional_draw, swept
-from lvsearch.inference.meanfield import cast, expected_statistics, local_lengths, within
-from lvsearch.inference.meanfield_starts import blank_globals
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.engine.gibbs import GibbsState, Tilt, conditional_draw, swept
+from lvsearch.inference.engine.meanfield import cast, expected_statistics, local_lengths, within
+from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.exponential.family import inner
 from lvsearch.models.families import IndicatorFamily, zero_statistics

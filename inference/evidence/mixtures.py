@@ -19,8 +19,8 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.estimator import Estimate, capacity_of
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimator import Estimate, capacity_of
 from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.components import Component, log_normalisers

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.models.units import Row
 
 

@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Array, Key
 from scipy.sparse import csr_array
 
-from lvsearch.inference.annotation.packing import annotated_images
-from lvsearch.inference.data import Batch, Dataset, rows
-from lvsearch.inference.documents import counts_of, documents
+from lvsearch.inference.data.dataset import Batch, Dataset, rows
+from lvsearch.inference.data.documents import counts_of, documents
+from lvsearch.inference.data.images import annotated_images
 from lvsearch.models.contract import Model, Statistics, Unit
 from lvsearch.models.units import AnnotatedImage, BagOfWords, Row
 

@@ -30,8 +30,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.estimator import Estimate
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimator import Estimate
 from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, evidence_chain
 from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.topics import (

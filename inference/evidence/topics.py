@@ -31,12 +31,12 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.documents import counts_of
-from lvsearch.inference.estimator import Estimate, capacity_of, describe_units
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.engine.estimator import Estimate, capacity_of, describe_units
 from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, path_needs_fit
 from lvsearch.inference.evidence.independent_documents import log_independent
-from lvsearch.inference.topic_estimator import point_topics
+from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.models.lda import LDA
 
 MOST_FROM_PRIOR = 20_000

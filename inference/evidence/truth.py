@@ -17,7 +17,8 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from lvsearch.inference.chains import Chain, State
-from lvsearch.inference.estimator import pad_axes
+from lvsearch.inference.engine.estimator import pad_axes
+from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.evidence.dispatch import Effort, TwoSided, both_ways, pace
 from lvsearch.inference.evidence.generic import GenericChain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
@@ -25,7 +26,6 @@ from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, Collapse
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
-from lvsearch.inference.gibbs import GibbsState
 from lvsearch.models.contract import Site, Statistics
 
 

@@ -1,7 +1,6 @@
 """Hierarchical Dirichlet processes, of topics and of groups of rows: estimators, samplers, and how many parts are
 occupied."""
 
-from lvsearch.inference.hdp.contents import groups_of_rows
 from lvsearch.inference.hdp.estimator import HDPEstimator, HDPSettings, TopicsFit
 from lvsearch.inference.hdp.gibbs import HDPSample, direct_assignment
 from lvsearch.inference.hdp.group_gibbs import GroupsSample, group_direct_assignment
@@ -21,7 +20,6 @@ __all__ = [
     "direct_assignment",
     "group_direct_assignment",
     "group_predictive_log_density",
-    "groups_of_rows",
     "occupied_parts",
     "occupied_shared_components",
     "occupied_topics",

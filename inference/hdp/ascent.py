@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.compiles import counted
+from lvsearch.inference.data.packing import Tiles
+from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, site_entropy
 from lvsearch.inference.hdp.kernel import Collected, Seating, collect_documents, settle_documents
 from lvsearch.inference.hdp.units import globals_of
-from lvsearch.inference.meanfield import Beliefs, expected_statistics, globals_bound, site_entropy
-from lvsearch.inference.packing import Tiles
 from lvsearch.models.contract import Masks
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 

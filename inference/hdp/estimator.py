@@ -1,8 +1,8 @@
 """The estimator of HDP topics: collapsed passes with refitted corpus weights, mean field, proposals, and the bound.
 
-Collapsed passes find topics fast and well (`lvsearch.inference.topics`); every document's largest topics then become
-its first tables, from which memoized mean field in the two-level stick form can climb the bound on the process. The
-bound is computed in float64 at exactly the globals that are returned, the documents settled there.
+Collapsed passes (`lvsearch.inference.topics.kernel`) find topics fast and well; every document's largest topics then
+become its first tables, from which memoized mean field in the two-level stick form can climb the bound on the process.
+The bound is computed in float64 at exactly the globals that are returned, the documents settled there.
 """
 
 from collections.abc import Iterator
@@ -15,20 +15,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.inference import topics as kernels
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.documents import counts_of
-from lvsearch.inference.estimator import Estimate, beliefs_of, capacity_of, estimator, pad_axes
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.packing import pack
+from lvsearch.inference.engine.estimator import Estimate, beliefs_of, capacity_of, estimator, pad_axes
 from lvsearch.inference.hdp.ascent import Units, survey_units
 from lvsearch.inference.hdp.kernel import Collected, Seating, State, memoized_passes, naturals
 from lvsearch.inference.hdp.starts import start_counts
 from lvsearch.inference.hdp.topic_proposals import TopicShares, topic_ideas
 from lvsearch.inference.hdp.units import Packed, bound_at, packed_documents, seat_largest
 from lvsearch.inference.hdp.weights import CorpusWeights, refit_weights, starting_weights, weights_from
-from lvsearch.inference.memory import Chunks, MemoryPlan, Part, machine_chunks
 from lvsearch.inference.mixtures.proposals import EMPTY, Idea, Proposal, improve
-from lvsearch.inference.packing import pack
-from lvsearch.inference.topic_memory import FLOAT32, FLOAT64, layout_within, packing_of, topic_plan
+from lvsearch.inference.topics import kernel as kernels
+from lvsearch.inference.topics.memoized import FLOAT32, FLOAT64, layout_within, packing_of, topic_plan
 from lvsearch.models.hdp import HDP
 
 MOST_PASSES = 20
@@ -43,7 +43,7 @@ class HDPSettings:
     |---|---|
     | `rounds` | passes of each round of collapsed passes, after which the corpus weights are refitted |
     | `warm_rounds` | the same from another truncation's topics |
-    | `collapsed_sweeps`, `momentum` | of the collapsed passes, see `lvsearch.inference.topics` |
+    | `collapsed_sweeps`, `momentum` | of the collapsed passes, see `lvsearch.inference.topics.kernel` |
     | `collapsed_topic_concentration` | of the collapsed passes, at least: narrow priors end in worse topics |
     | `passes`, `sweeps` | of mean field; see below |
     | `last_sweeps` | of every document at the final globals, in float64 |

@@ -13,10 +13,10 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Float64, Int, Int32, Key
 
-from lvsearch.inference.collapsed_topics import Tokens, expand
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.hdp.sampler import Members, one_chain
 from lvsearch.inference.sampling import Trace
+from lvsearch.inference.topics.collapsed import Tokens, expand
 from lvsearch.models.hdp import HDP
 
 FIRST_CAPACITY = 32

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float64, Int, Int32, Key
 
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.hdp.contents import contents_of
 from lvsearch.inference.hdp.sampler import Members, one_chain
 from lvsearch.inference.mixtures.partitions import by_appearance

@@ -19,19 +19,20 @@ from jaxtyping import Array, Float
 from scipy.special import softmax
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.data import Dataset, rows
-from lvsearch.inference.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
+from lvsearch.inference.data.dataset import Dataset, rows
+from lvsearch.inference.data.groups import rows_of_groups
+from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.packing import pack
+from lvsearch.inference.engine.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
+from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.hdp.ascent import Climb, Units, ascend_units, parts_from, survey_units
-from lvsearch.inference.hdp.contents import contents_of, rows_of_groups
+from lvsearch.inference.hdp.contents import contents_of
 from lvsearch.inference.hdp.units import Packed, bound_at, globals_of, packed_units, seat_largest
 from lvsearch.inference.hdp.weights import CorpusWeights, starting_weights, weights_from
-from lvsearch.inference.meanfield import Beliefs
-from lvsearch.inference.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
 from lvsearch.inference.mixtures import MixtureEstimator, MixtureSettings
 from lvsearch.inference.mixtures.cuts import find_cuts
 from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve
 from lvsearch.inference.mixtures.rows import cast_tiles
-from lvsearch.inference.packing import pack
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import BetaStatistics, GammaStatistics

@@ -21,8 +21,8 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import digamma
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.packing import Tiles
-from lvsearch.inference.topics import per_document
+from lvsearch.inference.data.packing import Tiles
+from lvsearch.inference.topics.kernel import per_document
 from lvsearch.models.exponential.digamma import digamma_positive, log_gamma_positive
 from lvsearch.models.families import BetaStatistics, GammaStatistics
 from lvsearch.models.hdp import HDP

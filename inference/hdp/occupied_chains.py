@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Int
 
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.hdp.contents import contents_of
 from lvsearch.inference.hdp.gibbs import words_of
 from lvsearch.inference.hdp.group_gibbs import groups_of

@@ -7,8 +7,8 @@ with θ_j the shares of the group's own rows, or of a new group, where E[θ_k] =
 import numpy as np
 from jaxtyping import Float
 
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.estimator import Estimate
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimator import Estimate
 from lvsearch.inference.hdp.units import packed_alone, shares_at_means
 from lvsearch.inference.mixtures.predictive import weighted_predictive
 from lvsearch.inference.mixtures.rows import rows_of

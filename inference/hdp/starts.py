@@ -5,8 +5,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.sparse import csr_array
 
-from lvsearch.inference.estimator import Estimate
-from lvsearch.inference.topic_merging import merge_topics
+from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.topics.merging import merge_topics
 
 DOCUMENTS_PER_TOPIC = 20
 """As LDA's: §3.6 of Blei (2004) has five; measured, these end higher."""

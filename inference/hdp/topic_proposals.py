@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from lvsearch.inference.mixtures.proposals import EMPTY, Idea
-from lvsearch.inference.topic_merging import closest_pairs
+from lvsearch.inference.topics.merging import closest_pairs
 
 SHORTLIST = 64
 """Pairs of topics, the most alike, whose merger is weighed word by word."""

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from lvsearch.inference import topics as kernels
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.estimator import (
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.packing import PackedDocuments, pack
+from lvsearch.inference.engine.estimator import (
     Described,
     Estimate,
     beliefs_of,
@@ -21,10 +21,10 @@ from lvsearch.inference.estimator import (
     pad_axes,
     point_of,
 )
+from lvsearch.inference.engine.meanfield import globals_bound
 from lvsearch.inference.hdp.contents import Contents, contents_of
 from lvsearch.inference.hdp.kernel import Globals, Seating, settle_documents
-from lvsearch.inference.meanfield import globals_bound
-from lvsearch.inference.packing import PackedDocuments, pack
+from lvsearch.inference.topics import kernel as kernels
 from lvsearch.models.contract import Statistics
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 

@@ -53,6 +53,7 @@ CLIMB_STEPS = 100
 TIGHTEN_STEPS = 10
 FIRST_STEP = 0.1  # towards m
 SERIES_TERMS = 3  # most terms of (4), per token
+MOST_TERMS = 1 << 20  # and in all: seconds for the longest documents, well below where a float32 stops counting
 
 
 class Interval(NamedTuple):
@@ -89,11 +90,16 @@ def lower_bound(gamma, alpha, beta, counts) -> Float[Array, " "]:
     return fit + jnp.sum(per_topic) - log_rising(jnp.sum(alpha), jnp.sum(n))
 
 
-def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"], log_tolerance: float, most_terms):
+def most_terms(n_tokens: Float[Array, " "]) -> Float[Array, " "]:
+    """Of the series of a document of so many tokens; longer documents have a looser upper end."""
+    return jnp.minimum(SERIES_TERMS * (n_tokens + 50), MOST_TERMS)
+
+
+def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"], log_tolerance: float, terms):
     """(4)–(6): an upper bound on log E_{Dir(α)} e^{slope·θ}, at most e^{log_tolerance} relative above, and the
     tilted mean.
 
-    Topics with α = 0 are left out. A series that would need more than `most_terms` is cut there: still a bound,
+    Topics with α = 0 are left out. A series that would need more than `terms` is cut there: still a bound,
     though perhaps +inf (then (2) is what remains).
     """
     on = alpha > 0
@@ -112,7 +118,7 @@ def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"]
 
     def unfinished(carry):
         m, log_term, log_sum, _, _ = carry
-        return (log_tail(m, log_term) > log_sum + log_tolerance) & (m < most_terms)
+        return (log_tail(m, log_term) > log_sum + log_tolerance) & (m < terms)
 
     def add_term(carry):
         m, log_term, log_sum, omega, mean = carry
@@ -167,7 +173,7 @@ def find_points(alpha, beta, counts) -> Points:
 
     def contact_bound(theta):
         fit, slope = log_fit(theta, beta, counts)
-        log_mass, mean = log_tilted_mass(slope, alpha, -9.0, SERIES_TERMS * (n_tokens + 50))
+        log_mass, mean = log_tilted_mass(slope, alpha, -9.0, most_terms(n_tokens))
         return fit - n_tokens + log_mass, mean
 
     def tighten(carry, _):
@@ -192,7 +198,7 @@ def prove(points: Points, alpha, beta, counts) -> tuple[Float[Array, " "], Float
     lower = lower_bound(jnp.maximum(points.gamma, alpha), alpha, beta, counts)
     n_tokens = jnp.sum(counts)
     fit, slope = log_fit(points.contact, beta, counts)
-    log_mass, _ = log_tilted_mass(slope, alpha, -25.0, SERIES_TERMS * (n_tokens + 50))
+    log_mass, _ = log_tilted_mass(slope, alpha, -25.0, most_terms(n_tokens))
     # (2) is the looser one, but it stands where the series was cut too short
     return lower, fit - n_tokens + jnp.fmin(jnp.max(slope), log_mass)
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax.scipy.special import betaln
 from jaxtyping import Array, Float
 
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.mixture_samplers.chain import (
     ChainRows,
     ChainState,

@@ -9,7 +9,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int
 
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.mixtures.packing import pack_increment, pack_statistics
 from lvsearch.inference.mixtures.rows import rows_of
 from lvsearch.models.dp_mixture import DPMixture

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Int
 
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.mixture_samplers.chain import log_occupancy
 from lvsearch.inference.mixture_samplers.collapsed import collapsed_gibbs, collapsed_sweep
 from lvsearch.inference.mixture_samplers.sampler import PartitionRecorder, PartitionSampler, partition_sampler

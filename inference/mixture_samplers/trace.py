@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.mixture_samplers.chain import Sweep, chain_rows, log_occupancy, natural_of_labels
 from lvsearch.inference.mixture_samplers.sampler import FIRST_CAPACITY, PartitionRecorder, partition_sampler
 from lvsearch.inference.mixtures.partitions import by_appearance

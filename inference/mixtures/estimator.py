@@ -9,10 +9,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
-from lvsearch.inference.meanfield import Beliefs
-from lvsearch.inference.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.engine.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
+from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.mixtures.cuts import find_cuts
 from lvsearch.inference.mixtures.kernel import ascend_rows, beliefs_from, survey
 from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve

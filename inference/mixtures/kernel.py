@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.meanfield import Beliefs, expected_statistics, globals_bound, site_entropy
-from lvsearch.inference.meanfield_starts import blank_globals
+from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, site_entropy
+from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.packing import Layout, pack_increment, pack_statistics, unpack_sums
 from lvsearch.inference.mixtures.rows import Tiles
 from lvsearch.models.components import log_normalisers

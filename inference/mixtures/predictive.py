@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.estimator import Estimate
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimator import Estimate
 from lvsearch.inference.mixtures.rows import rows_of
 from lvsearch.models.components import Component, log_predictive
 from lvsearch.models.mixture import Mixture

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from lvsearch.inference.meanfield import Beliefs
+from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.mixtures.cuts import Cuts
 from lvsearch.inference.mixtures.starts import emptied
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from lvsearch.inference.data import Dataset
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.mixtures.packing import Layout, layout_of
 from lvsearch.models.mixture import Mixture
 from lvsearch.models.units import Row

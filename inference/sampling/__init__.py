@@ -1,7 +1,6 @@
 """Draws from the posterior of any model with a chain: one loop, one trace."""
 
-from lvsearch.inference.sampling.recorders import recorder
-from lvsearch.inference.sampling.recording import Nothing, Quantity, Recorder
+from lvsearch.inference.sampling.recording import Nothing, Quantity, Recorder, recorder
 from lvsearch.inference.sampling.run import run
 from lvsearch.inference.sampling.trace import Trace
 

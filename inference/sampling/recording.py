@@ -1,11 +1,15 @@
 """What is written down of a state: quantities with a name, a shape, and axes with names."""
 
 from abc import abstractmethod
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int
+
+from lvsearch.inference.chains import Sampler
+from lvsearch.inference.data.dataset import Dataset
 
 
 class Quantity(NamedTuple):
@@ -49,3 +53,20 @@ class Nothing(Recorder):
     def values(self, chain: Any, state: Any) -> tuple[Array, ...]:
         """()"""
         return ()
+
+
+@singledispatch
+def recorder(chain: Sampler, data: Dataset, *, units: bool) -> Recorder:
+    """What is worth recording of the states of a chain on `data`.
+
+    units: also what belongs to each unit, such as a document's topics: (chain, draw, unit, …), which may be large.
+    """
+    return Nothing()
+
+
+def rows_of_units(data: Dataset) -> Int[np.ndarray, " units"]:
+    """Where each unit stands among the rows of all batches, padding included, one batch after another."""
+    ids = np.concatenate([np.asarray(each) for each in data.unit_ids])
+    rows = np.zeros(data.n_units, np.int64)
+    rows[ids[ids >= 0]] = np.flatnonzero(ids >= 0)
+    return rows

@@ -5,8 +5,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Int
 
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.documents import counts_of
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.generators import generator
 from lvsearch.inference.mixtures.partitions import log_block_count_prior
 from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler, process_sampler

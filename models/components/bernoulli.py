@@ -71,6 +71,10 @@ class BernoulliComponents(Component):
     def plug_in(self) -> "BernoulliComponents":
         return BernoulliComponents(self.ones, self.zeros, estimated=True)
 
+    def moments(self, statistics: BetaStatistics) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        probability = jnp.exp(statistics.log_value)
+        return probability, jnp.diag(probability * (1 - probability))
+
     def draw(self, key: Array, statistics: BetaStatistics, unit: Row) -> Float[Array, " dim"]:
         probability = jnp.exp(statistics.log_value)
         return (jax.random.uniform(key, probability.shape) < probability).astype(probability.dtype)

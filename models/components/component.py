@@ -12,6 +12,7 @@ Everything that mixtures do is made of these: no engine or sampler knows which k
 """
 
 from abc import abstractmethod
+from dataclasses import fields
 from typing import Any
 
 import equinox as eqx
@@ -46,21 +47,23 @@ class Component(eqx.Module):
     def prior_family(self) -> Family:
         """The family of the parameters' prior."""
 
-    @abstractmethod
     def describe(self) -> str:
-        """The kind and its hyper-parameters in a few words."""
+        """The kind and its hyper-parameters in a few words. By default the class and its fields."""
+        values = ", ".join(f"{entry.name} {words(getattr(self, entry.name))}" for entry in fields(self))
+        return f"{type(self).__name__} ({values})"
 
-    @abstractmethod
     def check(self, units: Row) -> None:
-        """Raise ValueError for rows that have no density here: cells that are no counts, rows known in part…"""
+        """Raise ValueError for rows that have no density here: cells that are no counts, rows known in part… By default
+        every row has one."""
+        del units
 
     @abstractmethod
     def prior(self, n_dims: int) -> Any:
         """λ: the natural parameters of one component without rows, in `n_dims` columns."""
 
-    @abstractmethod
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
-        """The row in the coordinates of the statistics; 0 where nothing was observed."""
+        """The row in the coordinates of the statistics; 0 where nothing was observed. By default those of the data."""
+        return jnp.where(unit.observed, jnp.asarray(unit.value), 0.0)
 
     @abstractmethod
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Any:
@@ -70,17 +73,33 @@ class Component(eqx.Module):
     def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
         """log h(x) of one row, in nats; 0 for a row without cells."""
 
-    @abstractmethod
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """For each row a number ≥ log p(row | any parameters), nats; `inf` where there is none."""
+        """For each row a number ≥ log p(row | any parameters), nats; `inf`, the default, where there is none."""
+        return np.full(len(units.value), np.inf)
 
-    @abstractmethod
     def plug_in(self) -> "Component":
         """The same with `estimated` parameters. Raises ValueError, saying why, where that has no maximum."""
+        raise ValueError(
+            f"{type(self).__name__} has no plug-in form: give it plug_in(), which returns the same kind with "
+            '`estimated` parameters of a point family, or use evidence="marginal" or "bound"'
+        )
 
-    @abstractmethod
+    def moments(self, statistics: Any) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        """(mean, covariance) of a row given the statistics of its component's parameters, in the units of the data.
+
+        ValueError for a kind that does not say: it is for people, no engine asks.
+        """
+        raise ValueError(f"{type(self).__name__} does not say the mean of its rows: define moments(statistics)")
+
     def draw(self, key: Array, statistics: Any, unit: Row) -> Float[Array, " dim"]:
-        """Draw the cells of one row given the statistics of its component's parameters."""
+        """Draw the cells of one row given the statistics of its component's parameters.
+
+        Raises NotImplementedError where the kind does not say how.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot draw rows: give it draw(key, statistics, unit), which audits of the "
+            "evidence need; searches do not"
+        )
 
 
 def log_prior(component: Component, statistics: Any) -> Float[Array, " component"]:

@@ -103,6 +103,10 @@ class DiagonalComponents(Component):
             'them shrinks onto a row. Use evidence="marginal", or KnownCovarianceComponents'
         )
 
+    def moments(self, statistics: NormalGammaStatistics) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        mean, precision = self.family.value(statistics)
+        return self.location + self.scale * mean, jnp.diag(self.scale**2 / precision)
+
     def draw(self, key: Array, statistics: NormalGammaStatistics, unit: Row) -> Float[Array, " dim"]:
         mean, precision = self.family.value(statistics)
         noise = jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(precision)

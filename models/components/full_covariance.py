@@ -108,6 +108,11 @@ class FullCovarianceComponents(Component):
             'them shrinks onto a row. Use evidence="marginal", or KnownCovarianceComponents'
         )
 
+    def moments(self, statistics: NormalWishartStatistics) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        mean, precision = self.family.value(statistics)
+        scale = jnp.broadcast_to(jnp.asarray(self.scale), mean.shape)
+        return self.location + scale * mean, scale[:, None] * jnp.linalg.inv(precision) * scale
+
     def draw(self, key: Array, statistics: NormalWishartStatistics, unit: Row) -> Float[Array, " dim"]:
         mean, precision = self.family.value(statistics)
         noise = jax.random.normal(key, mean.shape, mean.dtype)[..., None]

@@ -103,6 +103,14 @@ class KnownCovarianceComponents(Component):
     def plug_in(self) -> "KnownCovarianceComponents":
         return KnownCovarianceComponents(self.covariance, self.location, self.pseudo_count, estimated=True)
 
+    def moments(self, statistics: GaussianStatistics) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        covariance, n_dims = jnp.asarray(self.covariance), len(statistics.value)
+        if covariance.ndim < 2:
+            factor = jnp.diag(jnp.broadcast_to(jnp.sqrt(covariance), (n_dims,)))
+        else:
+            factor = jnp.linalg.cholesky(covariance)
+        return jnp.asarray(self.location) + factor @ statistics.value, factor @ factor.T
+
     def draw(self, key: Array, statistics: GaussianStatistics, unit: Row) -> Float[Array, " dim"]:
         y = statistics.value + jax.random.normal(key, statistics.value.shape, statistics.value.dtype)
         if np.ndim(self.covariance) < 2:

@@ -76,6 +76,11 @@ class MultinomialComponents(Component):
     def plug_in(self) -> "MultinomialComponents":
         return MultinomialComponents(self.concentration, estimated=True)
 
+    def moments(self, statistics: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        """Of one count."""
+        share = jnp.exp(statistics)
+        return share, jnp.diag(share) - share[:, None] * share
+
     def draw(self, key: Array, statistics: Float[Array, " dim"], unit: Row) -> Float[Array, " dim"]:
         """With the total of `unit`."""
         total = jnp.asarray(unit.value).sum()

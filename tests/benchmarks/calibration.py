@@ -86,6 +86,27 @@ def mixture(components: Any, n_rows: int, n_dims: int, whole: bool = False) -> R
     return rows(lv.models.FiniteMixture(components), n_rows, n_dims, 3.0, 8, whole)
 
 
+@dataclass(frozen=True)
+class Occupied:
+    """A process, whose answer is how many of its parts the data occupy; `draw`: key -> (data, the true number)."""
+
+    model: Model
+    draw: Callable[[Any], tuple[np.ndarray, int]]
+
+
+def process(components: Any, n_rows: int, n_dims: int) -> Occupied:
+    """A Dirichlet-process mixture with concentration 1; the e^−60 of the mass that 60 sticks leave is never drawn."""
+    model = lv.models.DPMixture(components, concentration=1.0)
+
+    def draw(key: Any) -> tuple[np.ndarray, int]:
+        shape = (n_rows, n_dims)
+        with jax.enable_x64(True):
+            _, of, drawn = model.simulate(key, (60,), Row(np.zeros(shape), np.ones(shape, bool)), {"dim": n_dims})
+        return np.asarray(drawn.value, np.float64), len(np.unique(np.argmax(np.asarray(of["component"]), axis=1)))
+
+    return Occupied(model, draw)
+
+
 def annotated(model: AnnotatedModel, images: int, regions: int, words: int) -> Regime:
     """Images with as many regions of two features, captions of as many words out of six."""
     n_dims, n_words = 2, 6
@@ -103,7 +124,7 @@ def annotated(model: AnnotatedModel, images: int, regions: int, words: int) -> R
     return Regime(model, truncated_poisson(2.0, 4), 4, draw)
 
 
-REGIMES: dict[str, Callable[[], Regime]] = {
+REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "topics-hard": lambda: topics(60, 30, 40, 0.3, 3.0, 5.0, 14),
     "topics-easy": lambda: topics(120, 50, 80, 0.1, 2.0, 5.0, 14),
     "topics-gamma": lambda: topics(30, 20, 20, lv.models.GammaPrior(4, 16), lv.models.GammaPrior(4, 2), 3.0, 6),
@@ -119,6 +140,8 @@ REGIMES: dict[str, Callable[[], Regime]] = {
     "multinomial-separated": lambda: mixture(lv.models.MultinomialComponents(0.2), 60, 10, whole=True),
     "gm-mixture": lambda: annotated(lv.models.GMMixture(), 24, 2, 2),
     "corr-lda": lambda: annotated(lv.models.CorrLDA(), 24, 2, 2),
+    "process-overlapping": lambda: process(lv.models.DiagonalComponents(pseudo_count=0.5), 30, 2),
+    "process-separated": lambda: process(lv.models.DiagonalComponents(pseudo_count=0.01), 30, 2),
     "features": lambda: rows(lv.models.IBP(), 12, 3, 2.0, 4),
 }
 
@@ -166,13 +189,34 @@ def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, 
     }
 
 
+def one_process(regime: Occupied, number: int, seed: int) -> dict[str, Any]:
+    """One set of data and what `lv.occupied` says of it."""
+    data, truth = regime.draw(jax.random.fold_in(jax.random.key(seed), number))
+    began = time.perf_counter()
+    table = lv.occupied(regime.model, data, draws=500, seed=number, progress=False).posterior()
+    sizes, probability = table["size"].tolist(), table["probability"].tolist()
+    seconds = time.perf_counter() - began
+    return {
+        "number": number,
+        "truth": truth,
+        "sizes": sizes,
+        "probability": probability,
+        "together": sizes,
+        "seconds": seconds,
+    }
+
+
 def rounded(values: tuple[float, ...]) -> list[float]:
     return np.round(values, 2).tolist()
 
 
 def with_planted(entry: dict[str, Any], nats: float) -> dict[str, Any]:
     """The same answer with every component worth `nats` more."""
-    from lvsearch.posterior import estimate_posterior
+    if "log_evidence" not in entry:
+        sizes, probability = np.array(entry["sizes"]), np.array(entry["probability"])
+        tilted = probability * np.exp(nats * (sizes - sizes.max()))
+        return {**entry, "probability": (tilted / tilted.sum()).tolist()}
+    from lvsearch.sizing.posterior import estimate_posterior
 
     sizes = np.array(entry["sizes"])
     found = estimate_posterior(
@@ -277,7 +321,10 @@ def main() -> None:
         for number in range(arguments.first, arguments.first + arguments.sets):
             if number in done:
                 continue
-            entries.append(one_set(regime, number, arguments.seed, arguments.beside))
+            if isinstance(regime, Occupied):
+                entries.append(one_process(regime, number, arguments.seed))
+            else:
+                entries.append(one_set(regime, number, arguments.seed, arguments.beside))
             if arguments.out is not None:
                 with arguments.out.open("a") as file:
                     file.write(json.dumps(entries[-1]) + "\n")

@@ -15,7 +15,7 @@ import time
 import pandas as pd
 
 import lvsearch as lv
-from lvsearch.heldout import WITHIN, held_out_comparison
+from lvsearch.results.heldout import WITHIN, held_out_comparison
 
 
 def main() -> None:

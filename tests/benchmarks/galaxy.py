@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 import lvsearch as lv
-from lvsearch.bracket import Bracket
 from lvsearch.inference.evidence import Effort, both_ways, evidence_chain, pace
+from lvsearch.sizing.bracket import Bracket
 
 KNOWN = dict(zip(range(3, 13), (0.061, 0.133, 0.188, 0.196, 0.158, 0.109, 0.068, 0.040, 0.022, 0.012), strict=True))
 KNOWN_EVIDENCE = {2: -235.25, 3: -226.68}

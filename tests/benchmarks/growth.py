@@ -20,9 +20,9 @@ import pandas as pd
 from corpora import simulated
 
 import lvsearch as lv
-from lvsearch.inference.data import Dataset
-from lvsearch.inference.documents import documents
-from lvsearch.inference.topic_estimator import TopicEstimator, TopicSettings
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import documents
+from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings
 
 ONCE = replace(TopicSettings(), collapsed_passes=1, mean_field_passes=0, final_sweeps=1, tolerance=-math.inf)
 """One collapsed pass and no early end."""

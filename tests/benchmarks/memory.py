@@ -31,8 +31,8 @@ def measure(path: Path, n_topics: int, passes: int, halvings: int) -> None:
     import jax
 
     import lvsearch as lv
-    from lvsearch.inference.documents import documents
-    from lvsearch.inference.topic_estimator import TopicEstimator, TopicSettings
+    from lvsearch.inference.data.documents import documents
+    from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings
 
     data = documents(csr_array(load_npz(path)))
     settings = replace(TopicSettings(), collapsed_passes=passes, mean_field_passes=passes, final_sweeps=1)

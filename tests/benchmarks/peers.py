@@ -144,7 +144,7 @@ def lvsearch_first_call(
     A fit of two passes, twice: the programs are those of any fit of this size, whatever its number of passes.
     """
     import lvsearch as lv
-    from lvsearch.inference.topic_estimator import TopicSettings
+    from lvsearch.inference.topics.estimator import TopicSettings
 
     training = lv.Corpus.from_matrix(counts)
     brief = TopicSettings(collapsed_passes=2, mean_field_passes=1)
@@ -155,7 +155,7 @@ def lvsearch_first_call(
 def lvsearch(counts: csr_array, n_topics: int, seed: int, seconds: float, prior: Prior) -> Iterator[Snapshot]:
     """The same estimator stopped after less work, or after more, and `lv.fit` with its defaults; all compiled."""
     import lvsearch as lv
-    from lvsearch.inference.topic_estimator import TopicSettings
+    from lvsearch.inference.topics.estimator import TopicSettings
 
     yield from lvsearch_first_call(counts, n_topics, seed, seconds, prior)
     training = lv.Corpus.from_matrix(counts)
@@ -176,7 +176,7 @@ def lvsearch_gibbs(counts: csr_array, n_topics: int, seed: int, seconds: float, 
     import jax
 
     import lvsearch as lv
-    from lvsearch.inference.collapsed_topics import collapsed_gibbs
+    from lvsearch.inference.topics.collapsed import collapsed_gibbs
 
     data, key, sample, spent = lv.Corpus.from_matrix(counts).dataset(), jax.random.key(seed), None, 0.0
     collapsed_gibbs(prior.model(), data, n_topics, sweeps=1, key=key)  # compiles; not timed
@@ -194,9 +194,9 @@ def _stopped_fit(training: Any, n_topics: int, seed: int, prior: Prior, settings
     """A fit from scratch by the estimator that `lv.fit` uses, with the work that `settings` say."""
     import jax
 
-    from lvsearch.evidence import Evidence
-    from lvsearch.fitted import FittedModel
-    from lvsearch.inference.topic_estimator import TopicEstimator
+    from lvsearch.fitted.model import FittedModel
+    from lvsearch.inference.topics.estimator import TopicEstimator
+    from lvsearch.sizing.evidence import Evidence
 
     began = time.perf_counter()
     estimator = TopicEstimator(prior.model(), training.dataset(), settings)

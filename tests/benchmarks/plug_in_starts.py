@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 import lvsearch as lv
-from lvsearch.inference.estimator import Estimate
-from lvsearch.inference.topic_estimator import TopicEstimator
+from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.topics.estimator import TopicEstimator
 
 SHOWN = (1, 2, 3, 5, 10)
 

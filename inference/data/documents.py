@@ -1,0 +1,84 @@
+"""Bag-of-words documents as the engines see them: padded, bucketed by length, dealt to batches."""
+
+import numpy as np
+import scipy.sparse
+
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.models.units import BagOfWords
+
+SHORTEST = 16
+"""Documents with fewer distinct words are padded to this many."""
+MOST_SHAPES = 3
+"""Distinct shapes of batches: each is compiled once per capacity, and compiling is what small searches wait for."""
+TOKENS_PER_BATCH = 8192
+"""Distinct words, padding included, in one batch: small enough for memoized updates to be frequent."""
+
+
+def documents(counts: scipy.sparse.csr_array, *, tokens_per_batch: int = TOKENS_PER_BATCH) -> Dataset:
+    """Bag-of-words counts (D, V) as batches of `BagOfWords`, bucketed by padded number of distinct words.
+
+    Lengths are padded to 16, 32, 48, 64, 96, 128, 192, …, joined into at most `MOST_SHAPES` buckets where that adds
+    least padding, and batches of one bucket to one number of documents: a corpus has few shapes. Documents are dealt to
+    batches round-robin, so that each batch is a sample of the whole corpus whatever order it came in.
+    """
+    counts = scipy.sparse.csr_array(counts)
+    per_document = np.diff(counts.indptr)
+    padded = _merge_buckets(np.array([_padded_length(n) for n in per_document.tolist()], dtype=np.int64), MOST_SHAPES)
+    batches, unit_ids = [], []
+    for length in np.unique(padded):
+        ids = np.flatnonzero(padded == length)
+        n_batches = max(1, round(len(ids) * length / tokens_per_batch))
+        rows = -(-len(ids) // n_batches)
+        for offset in range(n_batches):
+            members = np.full(rows, -1, np.int64)
+            dealt = ids[offset::n_batches]
+            members[: len(dealt)] = dealt
+            batches.append(_padded_batch(counts, members, int(length)))
+            unit_ids.append(members)
+    return Dataset(tuple(batches), tuple(unit_ids), {"word": counts.shape[1]}, counts.shape[0])
+
+
+def counts_of(data: Dataset) -> scipy.sparse.csr_array:
+    """The inverse of `documents`: sparse counts (D, V) again, int32, sorted ids."""
+    document_ids, words, values = [], [], []
+    for batch, ids in zip(data.batches, data.unit_ids, strict=True):
+        document, slot = np.nonzero(np.asarray(batch.units.counts))
+        document_ids.append(ids[document])
+        words.append(np.asarray(batch.units.words)[document, slot])
+        values.append(np.asarray(batch.units.counts)[document, slot])
+    cells = np.concatenate(values).astype(np.int32), (np.concatenate(document_ids), np.concatenate(words))
+    counts = scipy.sparse.csr_array(cells, shape=(data.n_units, data.extents["word"]))
+    counts.sort_indices()
+    return counts
+
+
+def _padded_length(n: int) -> int:
+    length = SHORTEST
+    while length < n:
+        length = length * 3 // 2 if length & (length - 1) == 0 and length > SHORTEST else -(-length * 4 // 3 // 16) * 16
+    return length
+
+
+def _merge_buckets(padded: np.ndarray, most: int) -> np.ndarray:
+    """Join buckets with their next longer neighbour, the cheapest in added padding first, until `most` are left."""
+    lengths, documents_in = np.unique(padded, return_counts=True)
+    kept, members = list(lengths), list(documents_in)
+    target = {length: length for length in lengths}
+    while len(kept) > most:
+        added = [n * (longer - length) for n, length, longer in zip(members[:-1], kept[:-1], kept[1:], strict=True)]
+        cheapest = int(np.argmin(added))
+        target = {k: kept[cheapest + 1] if v == kept[cheapest] else v for k, v in target.items()}
+        members[cheapest + 1] += members[cheapest]
+        del kept[cheapest], members[cheapest]
+    return np.array([target[length] for length in padded])
+
+
+def _padded_batch(counts: scipy.sparse.csr_array, members: np.ndarray, length: int) -> Batch:
+    words = np.zeros((len(members), length), np.int32)
+    values = np.zeros((len(members), length), np.float32)
+    for row, document in enumerate(members):
+        if document >= 0:
+            start, stop = counts.indptr[document], counts.indptr[document + 1]
+            words[row, : stop - start] = counts.indices[start:stop]
+            values[row, : stop - start] = counts.data[start:stop]
+    return Batch(BagOfWords(words, values), (members >= 0).astype(np.float32))

@@ -1,0 +1,75 @@
+"""Images with captions as batches: ragged regions and words, padded to few lengths."""
+
+import numpy as np
+from jaxtyping import Int
+from scipy.sparse import csr_array
+
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.models.units import AnnotatedImage
+
+IMAGES_PER_BATCH = 4096
+IMAGES_STEP = 8
+"""Batches are padded to a multiple of this many images: folds whose sizes differ by one share their programs."""
+CAPTION_STEP, REGION_STEP = 4, 2
+"""Lengths are padded to multiples of these: training and test data, whose longest differ a little, share programs."""
+SMALLEST_SHARE = 1 / 8
+"""A length that fewer than this share of the images need is not compiled for: they are padded to the next."""
+
+
+def annotated_images(
+    regions: np.ndarray, region_counts: Int[np.ndarray, " images"], captions: csr_array, n_tokens: int | None
+) -> Dataset:
+    """Images in padded batches of `AnnotatedImage`, features in float64; engines cast to their own precision.
+
+    regions: (all regions, dim) features, or (all regions,) tokens, those of one image next to each other.
+    region_counts: how many each image has. captions: counts (images, words). n_tokens: the size of the tokens'
+    vocabulary; None for features. Images are dealt to batches of one length round-robin.
+    """
+    n_images, n_words = len(region_counts), captions.shape[1]
+    offsets = np.concatenate([[0], np.cumsum(region_counts)])
+    lengths = np.diff(captions.indptr)
+    caption_length = _rounded(int(lengths.max(initial=0)), CAPTION_STEP)
+    batches, unit_ids = [], []
+    for length, members in _by_length(region_counts):
+        n_batches = -(-len(members) // IMAGES_PER_BATCH)
+        longest = -(-len(members) // n_batches)
+        rows = -(-longest // IMAGES_STEP) * IMAGES_STEP
+        for start in range(n_batches):
+            chosen = members[start::n_batches]
+            present = np.arange(length) < region_counts[chosen][:, None]
+            held = np.zeros((rows, length, *regions.shape[1:]), regions.dtype)
+            held[: len(chosen)][present] = regions[_spans(offsets[chosen], region_counts[chosen])]
+            has = np.arange(caption_length) < lengths[chosen][:, None]
+            entries = _spans(captions.indptr[chosen], lengths[chosen])
+            words, counts = np.zeros((rows, caption_length), np.int32), np.zeros((rows, caption_length))
+            words[: len(chosen)][has], counts[: len(chosen)][has] = captions.indices[entries], captions.data[entries]
+            padding = rows - len(chosen)
+            unit = AnnotatedImage(held, np.pad(present, ((0, padding), (0, 0))), words, counts)
+            batches.append(Batch(unit, (np.arange(rows) < len(chosen)).astype(np.float32)))
+            unit_ids.append(np.pad(chosen, (0, padding), constant_values=-1))
+    extents = {"word": n_words, **({"dim": regions.shape[1]} if n_tokens is None else {"token": n_tokens})}
+    return Dataset(tuple(batches), tuple(unit_ids), extents, n_images)
+
+
+def _by_length(region_counts: Int[np.ndarray, " images"]) -> list[tuple[int, Int[np.ndarray, " some"]]]:
+    """(padded length, the images of that length): the longest, half of it, … as far as enough images need them."""
+    length, left, groups = _rounded(int(region_counts.max(initial=0)), REGION_STEP), np.arange(len(region_counts)), []
+    while len(left):
+        short = region_counts[left] <= length // 2
+        if length == 1 or short.mean() < SMALLEST_SHARE:
+            groups.append((length, left))
+            break
+        if not short.all():
+            groups.append((length, left[~short]))
+        length, left = length // 2, left[short]
+    return groups
+
+
+def _rounded(length: int, step: int) -> int:
+    return max(-(-length // step), 1) * step
+
+
+def _spans(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The numbers starts[i] … starts[i] + counts[i] − 1, one span after the other."""
+    ends = np.cumsum(counts)
+    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)

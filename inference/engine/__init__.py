@@ -1,0 +1,1 @@
+"""What is derived from any log-joint: mean field, Gibbs sampling, estimators, hyper-parameters, scores."""

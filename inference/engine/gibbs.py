@@ -1,0 +1,152 @@
+"""Blocked Gibbs sampling from the gradient of the log-joint: the generic sampler.
+
+Source: Blei (2004), §2.2.1. The gradient of the log-joint at *sampled* statistics is the natural parameter of the
+complete conditional, so a sweep is the mean-field sweep with "expected statistics" replaced by "sampled statistics". An
+element of c copies is c indicators with one conditional: their average is a multinomial of c divided by c. A site whose
+elements interact is sampled one slice at a time. Elements whose gate is 0 do not exist and are drawn from a
+pseudo-prior, which the conditional of the indicator that gates them counts (`gates`).
+
+Along a path π_t ∝ q^(1−t) p(·, data)^t (`Tilt`) a conditional has natural parameter (1−t) · q's + t · the gradient.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from lvsearch.inference.data.dataset import Batch
+from lvsearch.inference.engine.gates import pseudo_prior, with_gated_entropy
+from lvsearch.inference.engine.meanfield import complete_conditional, mask_elements, within
+from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
+from lvsearch.models.families import IndicatorFamily
+
+
+class GibbsState(NamedTuple):
+    """Sampled statistics: of the globals, and of the locals of each batch (units leading)."""
+
+    globals: dict[str, Statistics]
+    locals: tuple[dict[str, Statistics], ...]
+
+
+class Tilt(NamedTuple):
+    """Where on the path from q to the posterior: the temperature t, and q's natural parameters (locals: by batch)."""
+
+    temperature: Array
+    globals: Mapping[str, Statistics]
+    locals: tuple[Mapping[str, Statistics], ...]
+
+
+def conditional_draw(key: Array, site: Site, natural: Statistics, unit: Unit | None, on: Masks) -> Statistics:
+    """A draw of the site's statistics from its family at natural parameters, 0 where elements do not exist."""
+    event_mask = site.event_mask(on)
+    if site.copies is None:
+        sampled = site.family.sample(key, natural, event_mask)
+    else:
+        indicator = cast(IndicatorFamily, site.family)  # only an indicator can stand for several
+        sampled = indicator.sample_counts(key, natural, site.copies(unit), event_mask)
+    return mask_elements(site, sampled, on)
+
+
+def _sample_site(
+    key: Array,
+    site: Site,
+    name: str,
+    state: dict[str, Statistics],
+    log_joint: Any,
+    unit: Unit | None,
+    on: Masks,
+    tilt: tuple[Array, Statistics] | None,
+) -> dict[str, Statistics]:
+    def step(step_key: Array, s: dict[str, Statistics]) -> Statistics:
+        gradient = jax.grad(lambda m: log_joint({**s, name: m}))(s[name])
+        natural = complete_conditional(site, gradient, unit)
+        if tilt is not None:
+            t, reference = tilt
+            natural = jax.tree.map(lambda q, p: (1 - t) * q + t * p, reference, natural)
+        return conditional_draw(step_key, site, natural, unit, on)
+
+    if site.slices is None:
+        return {**state, name: step(key, state)}
+    axis = site.axes.index(site.slices)
+    length = jax.tree.leaves(state[name])[0].shape[axis]
+
+    def one_slice(index: Array, s: dict[str, Statistics]) -> dict[str, Statistics]:
+        here = jnp.arange(length) == index
+
+        def put(new: Array, old: Array) -> Array:
+            return jnp.where(here.reshape([-1 if a == axis else 1 for a in range(new.ndim)]), new, old)
+
+        return {**s, name: jax.tree.map(put, step(jax.random.fold_in(key, index), s), s[name])}
+
+    return jax.lax.fori_loop(0, length, one_slice, state)
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+def gibbs_sweep(
+    model: Model,
+    key: Array,
+    state: GibbsState,
+    batches: tuple[Batch, ...],
+    unit_ids: tuple[Array | np.ndarray, ...],
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> GibbsState:
+    """One sweep over all locals, then all globals.
+
+    A unit's key is folded with its id: the same draw whatever the batch.
+    """
+    return swept(model, key, state, batches, unit_ids, model.active(size, capacity))
+
+
+def swept(
+    model: Model,
+    key: Array,
+    state: GibbsState,
+    batches: tuple[Batch, ...],
+    unit_ids: tuple[Array | np.ndarray, ...],
+    on: Masks,
+    tilt: Tilt | None = None,
+) -> GibbsState:
+    """`gibbs_sweep`, to be traced by its caller; with `tilt`, one that leaves that place of the path as it is."""
+    key_locals, key_globals = jax.random.split(key)
+    sites = model.locals()
+
+    def one_unit(
+        unit_key: Array, unit: Unit, l: dict[str, Statistics], reference: Mapping[str, Statistics] | None
+    ) -> dict[str, Statistics]:
+        exists = within(model, unit, on)
+        absent = {n: pseudo_prior(n, site, l[n]) for n, site in sites.items() if site.gate is not None}
+
+        def log_unit(m: dict[str, Statistics]) -> Array:
+            return model.log_unit(state.globals, m, unit, exists)
+
+        for position, (name, site) in enumerate(sites.items()):
+            site_key = jax.random.fold_in(unit_key, position)
+            log_joint = with_gated_entropy(sites, name, log_unit, absent, unit, exists)
+            own = None if tilt is None or reference is None else (tilt.temperature, reference[name])
+            l = _sample_site(site_key, site, name, l, log_joint, unit, exists, own)
+        return l
+
+    sampled = []
+    references = (None,) * len(batches) if tilt is None else tilt.locals
+    for batch, ids, l, reference in zip(batches, unit_ids, state.locals, references, strict=True):
+        keys = jax.vmap(lambda i: jax.random.fold_in(key_locals, i))(ids)
+        sampled.append(jax.vmap(one_unit)(keys, batch.units, l, reference))
+
+    def log_joint(g: Mapping[str, Statistics]) -> Array:
+        total = model.log_prior(g, on)
+        for batch, l in zip(batches, sampled, strict=True):
+            per_unit = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, on))(batch.units, l)
+            total = total + jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
+        return total
+
+    g = state.globals
+    for position, (name, site) in enumerate(model.globals().items()):
+        own = None if tilt is None else (tilt.temperature, tilt.globals[name])
+        g = _sample_site(jax.random.fold_in(key_globals, position), site, name, g, log_joint, None, on, own)
+    return GibbsState(g, tuple(sampled))

@@ -1,0 +1,366 @@
+"""Mean field from the gradient of the log-joint: the generic engine.
+
+Source: Blei (2004), §2.2.2. The factorisation is q = Π_site Π_element q(element), each factor in its site's family, and
+one coordinate step sets (Eq. 2.18)
+
+    natural parameter of q*(site) = ∂ log-joint / ∂ E[t(site)] / copies,     E[t(site)] ← ∇ log-normaliser,
+
+which is exact coordinate ascent on the evidence lower bound
+
+    L(q) = log_prior(E[t]) + H[globals] + Σ_u weight_u (log_unit(E[t]) + H[locals_u])  ≤  log p(data),    in nats.
+
+A site whose elements interact (`Site.slices`) takes the step one slice at a time: all at once would not be coordinate
+ascent. An element of c copies is one factor standing for c equal ones, so its gradient is divided by c and its entropy
+counts c times. Elements with a gate have factors given that they exist (`gates`).
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.engine.gates import gate_of, given_chosen, site_entropy, with_gated_entropy
+from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
+
+
+class Beliefs(NamedTuple):
+    """q over some sites: `natural` parameters and `mean` = E[t], site name -> statistic-shaped pytree."""
+
+    natural: dict[str, Statistics]
+    mean: dict[str, Statistics]
+
+
+# ── one site ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _leading(values: Array, leaf: Array) -> Array:
+    """`values` (elements…) reshaped to broadcast against a statistic's leaf (elements…, event…)."""
+    return values.reshape(values.shape + (1,) * (leaf.ndim - values.ndim))
+
+
+def mask_elements(site: Site, statistics: Statistics, on: Masks) -> Statistics:
+    """Statistics with 0 at the elements that do not exist."""
+
+    def masked(leaf: Array) -> Array:
+        mask = site.element_mask(on, len(site.element_axes))
+        return leaf if mask is None else jnp.where(_leading(mask, leaf), leaf, 0)
+
+    return jax.tree.map(masked, statistics)
+
+
+def complete_conditional(site: Site, gradient: Statistics, unit: Unit | None) -> Statistics:
+    """The natural parameter: the gradient of the log-joint per copy (Eq. 2.18); 0 at padding."""
+    if site.copies is None:
+        return gradient
+    copies = site.copies(unit)
+
+    def per_copy(leaf: Array) -> Array:
+        c = _leading(copies, leaf)
+        return jnp.where(c > 0, leaf / jnp.where(c > 0, c, 1), 0)
+
+    return jax.tree.map(per_copy, gradient)
+
+
+def expected_statistics(site: Site, natural: Statistics, on: Masks) -> Statistics:
+    """E[t] of the elements that exist, 0 elsewhere."""
+    return mask_elements(site, site.family.mean(natural, site.event_mask(on)), on)
+
+
+def sweep_site(site: Site, name: str, beliefs: Beliefs, log_joint: Any, unit: Unit | None, on: Masks) -> Beliefs:
+    """One coordinate step of one site; slice by slice where its elements interact.
+
+    log_joint: {site name: statistics} -> scalar, at the current values of everything else.
+    """
+
+    def step(b: Beliefs) -> tuple[Statistics, Statistics]:
+        gradient = jax.grad(lambda m: log_joint({**b.mean, name: m}))(b.mean[name])
+        natural = complete_conditional(site, gradient, unit)
+        return natural, expected_statistics(site, natural, on)
+
+    if site.slices is None:
+        natural, mean = step(beliefs)
+        return Beliefs({**beliefs.natural, name: natural}, {**beliefs.mean, name: mean})
+
+    axis = site.axes.index(site.slices)
+    length = jax.tree.leaves(beliefs.mean[name])[0].shape[axis]
+
+    def one_slice(index: Array, b: Beliefs) -> Beliefs:
+        here = jnp.arange(length) == index
+
+        def put(new: Array, old: Array) -> Array:
+            return jnp.where(here.reshape([-1 if a == axis else 1 for a in range(new.ndim)]), new, old)
+
+        natural, mean = step(b)
+        return Beliefs(
+            {**b.natural, name: jax.tree.map(put, natural, b.natural[name])},
+            {**b.mean, name: jax.tree.map(put, mean, b.mean[name])},
+        )
+
+    return jax.lax.fori_loop(0, length, one_slice, beliefs)
+
+
+# ── one unit ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def within(model: Model, unit: Unit, on: Masks) -> Masks:
+    """The masks of the size, and those of the unit's own axes (entries that only padding adds do not exist)."""
+    return {**on, **{axis: extent for axis, extent in model.extents(unit).items() if not isinstance(extent, int)}}
+
+
+def local_lengths(model: Model, unit: Unit, on: Masks) -> dict[str, int]:
+    """Lengths of the axes of the local sites."""
+    extents = {**on, **model.extents(unit)}
+    return {axis: extent if isinstance(extent, int) else len(extent) for axis, extent in extents.items()}
+
+
+def sweep_unit(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Beliefs:
+    """One coordinate step of each local site of one unit, in the model's order."""
+    on, sites = within(model, unit, on), model.locals()
+
+    def log_unit(l: dict[str, Statistics]) -> Array:
+        return model.log_unit(g, l, unit, on)
+
+    for name, site in sites.items():
+        log_joint = given_chosen(site, with_gated_entropy(sites, name, log_unit, beliefs.natural, unit, on))
+        beliefs = sweep_site(site, name, beliefs, log_joint, unit, on)
+    return beliefs
+
+
+def unit_bound(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Float[Array, ""]:
+    """log_unit at the expected statistics plus the entropy of the locals, as far as they exist, in nats."""
+    on = within(model, unit, on)
+    natural, mean = beliefs
+    entropy = sum(site_entropy(s, natural[n], unit, on, gate_of(s, mean, on)) for n, s in model.locals().items())
+    return model.log_unit(g, beliefs.mean, unit, on) + entropy
+
+
+# ── batches ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def sweep_units(model: Model, g: Mapping[str, Statistics], batch: Batch, beliefs: Beliefs, on: Masks) -> Beliefs:
+    """One coordinate step of each local site of every unit."""
+    return jax.vmap(lambda unit, b: sweep_unit(model, g, unit, b, on))(batch.units, beliefs)
+
+
+def settle_units(
+    model: Model,
+    g: Mapping[str, Statistics],
+    batch: Batch,
+    start: Beliefs,
+    on: Masks,
+    sweeps: int | Array,
+    tolerance: float | Array,
+) -> Beliefs:
+    """At most `sweeps` sweeps, until no statistic of a unit moves by `tolerance`."""
+
+    def body(carry: tuple[Array, Beliefs, Array]) -> tuple[Array, Beliefs, Array]:
+        n, b, _ = carry
+        new = sweep_units(model, g, batch, b, on)
+        moved = [jnp.abs(x - y).max() for x, y in zip(jax.tree.leaves(new.mean), jax.tree.leaves(b.mean), strict=True)]
+        return n + 1, new, jnp.stack(moved).max()
+
+    first = (jnp.asarray(0), start, jnp.asarray(jnp.inf, jax.tree.leaves(start)[0].dtype))
+    return jax.lax.while_loop(lambda c: (c[0] < sweeps) & (c[2] > tolerance), body, first)[1]
+
+
+def unit_bounds(
+    model: Model, g: Mapping[str, Statistics], batch: Batch, beliefs: Beliefs, on: Masks
+) -> Float[Array, " units"]:
+    """The bound of every unit, in nats, not weighted; 0 for padding."""
+    per_unit = jax.vmap(lambda unit, b: unit_bound(model, g, unit, b, on))(batch.units, beliefs)
+    return jnp.where(batch.weight > 0, per_unit, 0)
+
+
+@partial(jax.jit, static_argnames=("capacity", "sweeps"))
+@counted
+def fit_locals(
+    model: Model,
+    g: Mapping[str, Statistics],
+    batch: Batch,
+    start: Beliefs,
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+    sweeps: int,
+    tolerance: float | Array = 0.0,
+) -> Beliefs:
+    """Coordinate ascent on the locals of a batch: at most `sweeps` sweeps, until no statistic moves by `tolerance`."""
+    return settle_units(model, g, batch, start, model.active(size, capacity), sweeps, tolerance)
+
+
+def batch_log_joint(
+    model: Model, g: Mapping[str, Statistics], batch: Batch, l: dict[str, Statistics], on: Masks
+) -> Array:
+    """What the units of a batch add to the log-joint, weighted, in nats."""
+    per_unit = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, on))(batch.units, l)
+    return jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def batch_statistics(
+    model: Model,
+    g: Mapping[str, Statistics],
+    batch: Batch,
+    l: dict[str, Statistics],
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> dict[str, Statistics]:
+    """What a batch adds to the natural parameters of the globals: ∂ (its weighted part of the log-joint) / ∂ E[t]."""
+    on = model.active(size, capacity)
+    return jax.grad(lambda m: batch_log_joint(model, m, batch, l, on))(dict(g))
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def batch_bound(
+    model: Model,
+    g: Mapping[str, Statistics],
+    batch: Batch,
+    beliefs: Beliefs,
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> Float[Array, " units"]:
+    """The bound of each unit of a batch given the globals, in nats, not weighted; 0 for padding."""
+    return unit_bounds(model, g, batch, beliefs, model.active(size, capacity))
+
+
+# ── globals ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def update_globals(
+    model: Model,
+    beliefs: Beliefs,
+    statistics: dict[str, Statistics],
+    size: tuple[Array | int, ...],
+    rate: float | Array = 1.0,
+    *,
+    capacity: tuple[int, ...],
+) -> Beliefs:
+    """Each global site from the prior's gradient plus collected batch statistics.
+
+    rate 1 is the coordinate step (batch or memoized); a rate in (0, 1] with the statistics of a reweighted minibatch is
+    the stochastic natural-gradient step. Only for models whose batch statistics do not depend on the global being
+    updated (`resident_sweep` is for the others).
+    """
+    on = model.active(size, capacity)
+    for name, site in model.globals().items():
+        prior = jax.grad(lambda m, n=name, b=beliefs: model.log_prior({**b.mean, n: m}, on))(beliefs.mean[name])
+        target = jax.tree.map(jnp.add, prior, statistics[name])
+        natural = jax.tree.map(lambda old, new: (1 - rate) * old + rate * new, beliefs.natural[name], target)
+        mean = expected_statistics(site, natural, on)
+        beliefs = Beliefs({**beliefs.natural, name: natural}, {**beliefs.mean, name: mean})
+    return beliefs
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def resident_sweep(
+    model: Model,
+    beliefs: Beliefs,
+    batches: tuple[Batch, ...],
+    l: tuple[dict[str, Statistics], ...],
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> Beliefs:
+    """One coordinate step of each global site with all units at hand, slice by slice where the elements interact."""
+    on = model.active(size, capacity)
+
+    def log_joint(g: dict[str, Statistics]) -> Array:
+        parts = [batch_log_joint(model, g, batch, lb, on) for batch, lb in zip(batches, l, strict=True)]
+        return model.log_prior(g, on) + sum(parts)
+
+    for name, site in model.globals().items():
+        beliefs = sweep_site(site, name, beliefs, log_joint, None, on)
+    return beliefs
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def globals_bound(model: Model, beliefs: Beliefs, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Array:
+    """log_prior at the expected statistics plus the entropy of the globals, in nats."""
+    on = model.active(size, capacity)
+    entropy = sum(site_entropy(s, beliefs.natural[n], None, on) for n, s in model.globals().items())
+    return model.log_prior(beliefs.mean, on) + entropy
+
+
+# ── the whole fit ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class MeanField(NamedTuple):
+    """A mean-field fit: the globals, the locals of each batch, the bound after every sweep (nats), if it settled."""
+
+    beliefs: Beliefs
+    locals: tuple[Beliefs, ...]
+    trace: tuple[float, ...]
+    converged: bool
+
+
+def ascend(
+    model: Model,
+    data: Dataset,
+    start: MeanField,
+    size: tuple[int, ...],
+    *,
+    capacity: tuple[int, ...],
+    sweeps: int = 200,
+    local_sweeps: int = 20,
+    tolerance: float = 1e-5,
+) -> MeanField:
+    """Coordinate ascent from `start` until a sweep gains less than `tolerance` nats per unit of weight.
+
+    Locals to convergence, then globals, then the bound at exactly the state that is returned.
+    """
+    dtype = jax.tree.leaves(start.beliefs)[0].dtype
+    batches = cast(data, dtype).batches
+    beliefs, l, trace = start.beliefs, start.locals, list(start.trace)
+    total_weight = sum(float(np.sum(batch.weight)) for batch in batches)
+    converged = False
+    for _ in range(sweeps):
+        l = tuple(
+            fit_locals(model, beliefs.mean, batch, lb, size, capacity=capacity, sweeps=local_sweeps)
+            for batch, lb in zip(batches, l, strict=True)
+        )
+        beliefs = resident_sweep(model, beliefs, batches, tuple(b.mean for b in l), size, capacity=capacity)
+        trace.append(bound(model, batches, beliefs, l, size, capacity=capacity))
+        converged = len(trace) > 1 and abs(trace[-1] - trace[-2]) < tolerance * total_weight
+        if converged:
+            break
+    return MeanField(beliefs, l, tuple(trace), converged)
+
+
+def bound(
+    model: Model,
+    batches: tuple[Batch, ...],
+    beliefs: Beliefs,
+    l: tuple[Beliefs, ...],
+    size: tuple[int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> float:
+    """The evidence lower bound at this state, in nats; per-unit terms are summed in float64."""
+    total = float(globals_bound(model, beliefs, size, capacity=capacity))
+    for batch, lb in zip(batches, l, strict=True):
+        per_unit = batch_bound(model, beliefs.mean, batch, lb, size, capacity=capacity)
+        total += float(np.asarray(per_unit, np.float64) @ np.asarray(batch.weight, np.float64))
+    return total
+
+
+def cast(data: Dataset, dtype: Any) -> Dataset:
+    """The data set with floating-point leaves in `dtype`."""
+
+    def convert(leaf: np.ndarray) -> np.ndarray:
+        return leaf.astype(dtype) if np.issubdtype(leaf.dtype, np.floating) else leaf
+
+    return Dataset(jax.tree.map(convert, data.batches), data.unit_ids, data.extents, data.n_units)

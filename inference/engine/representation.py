@@ -1,0 +1,48 @@
+"""What describes a unit, without padding: the entries and elements that exist."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.engine.meanfield import within
+from lvsearch.models.contract import Masks, Model, Unit
+
+
+def differs_in_length(model: Model, units: Unit) -> bool:
+    """Whether units may differ in how many elements of `representation` they have: by copies, or by masks of theirs."""
+    site = model.locals()[model.representation]
+    own = model.extents(jax.tree.map(lambda leaf: leaf[0], units))
+    return site.copies is not None or any(not isinstance(own.get(axis, 0), int) for axis in site.axes)
+
+
+def existing(model: Model, batch: Batch, values: np.ndarray, on: Masks) -> list[np.ndarray]:
+    """The representing site's values of each unit of a batch, cut to what exists: components, and the unit's own
+    elements, which padding and elements of no copies are not. values: units leading."""
+    site = model.locals()[model.representation]
+
+    def masks(unit: Unit) -> list[jax.Array]:
+        exists = within(model, unit, on)
+        each = [exists.get(axis, jnp.ones(n, bool)) for axis, n in zip(site.axes, values.shape[1:], strict=False)]
+        if site.copies is not None:
+            counted = site.copies(unit) > 0
+            for axis, mask in enumerate(each[: counted.ndim]):
+                others = tuple(a for a in range(counted.ndim) if a != axis)
+                each[axis] = mask & counted.any(others)
+        return each
+
+    per_axis = [np.asarray(mask) for mask in jax.vmap(masks)(batch.units)]
+    return [value[np.ix_(*(mask[row] for mask in per_axis))] for row, value in enumerate(values)]
+
+
+def gathered(data: Dataset, per_batch: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+    """One array for each unit, in the order of the data set."""
+    by_unit = {
+        int(unit): value
+        for ids, values in zip(data.unit_ids, per_batch, strict=True)
+        for unit, value in zip(ids, values, strict=True)
+        if unit >= 0
+    }
+    return [by_unit[unit] for unit in range(data.n_units)]

@@ -1,0 +1,65 @@
+"""Indicators summed out exactly.
+
+The log-joint is linear in an indicator, so the sum over its values is Σ_element copies · log Σ_k exp(natural_k), the
+natural parameters taken at z = 0 (Blei 2004, Eq. 2.18 read as a complete conditional):
+
+    log Σ_z exp log_unit(z) = log_unit(z = 0) + Σ_element copies · log-normaliser(natural),    q(z) = p(z | all else).
+
+Only for indicators that do not interact with each other, inside one site or across sites. Elements with a gate count as
+far as they exist, at the value given for the indicator that gates them.
+"""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from lvsearch.inference.engine.gates import gate_of
+from lvsearch.inference.engine.meanfield import complete_conditional, expected_statistics, within
+from lvsearch.models.contract import Masks, Model, Statistics, Unit
+from lvsearch.models.families import IndicatorFamily
+
+
+def log_unit_summed(
+    model: Model,
+    g: Mapping[str, Statistics],
+    l: Mapping[str, Statistics],
+    unit: Unit,
+    on: Masks,
+    summed: tuple[str, ...],
+) -> tuple[Float[Array, ""], dict[str, Statistics]]:
+    """(log of log_unit summed over the indicators named in `summed`, in nats; their complete conditionals' means).
+
+    l: statistics of the other local sites, and arrays of the right shape (any value) for those in `summed`.
+    Raises ValueError for a site that is not an indicator, whose elements interact, or whose gate is summed out too.
+    """
+    sites = model.locals()
+    on = within(model, unit, on)
+    for name in summed:
+        if not isinstance(sites[name].family, IndicatorFamily) or sites[name].slices is not None:
+            raise ValueError(
+                f"cannot sum out {name!r}: got family {type(sites[name].family).__name__} with slices "
+                f"{sites[name].slices!r}, expected an indicator whose elements do not interact; use mean field or Gibbs"
+            )
+        gate = sites[name].gate
+        if gate is not None and gate.site in summed:
+            raise ValueError(
+                f"cannot sum out {name!r} together with {gate.site!r}, which decides where it exists; use mean field "
+                "or Gibbs, or give a value for one of the two"
+            )
+    zeros = {**l, **{name: jnp.zeros_like(l[name]) for name in summed}}
+    total = model.log_unit(g, zeros, unit, on)
+    means = {}
+    for name in summed:
+        site = sites[name]
+        gradient = jax.grad(lambda m, n=name: model.log_unit(g, {**zeros, n: m}, unit, on))(zeros[name])
+        natural = complete_conditional(site, gradient, unit)
+        log_sum = site.family.log_normaliser(natural, site.event_mask(on))
+        copies = 1.0 if site.copies is None else site.copies(unit)
+        gate = gate_of(site, l, on)
+        mask = site.element_mask(on, len(site.element_axes))
+        weighted = copies * log_sum if gate is None else gate * copies * log_sum
+        total = total + (weighted if mask is None else jnp.where(mask, weighted, 0)).sum()
+        means[name] = expected_statistics(site, natural, on)
+    return total, means

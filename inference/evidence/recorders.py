@@ -1,0 +1,243 @@
+"""What is recorded of each chain, in the names of its model. A chain of another type records its log density alone."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.gibbs import GibbsState
+from lvsearch.inference.evidence.generic import GenericChain
+from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
+from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
+from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
+from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
+from lvsearch.models.contract import Model, Site, Statistics
+from lvsearch.models.families import IndicatorFamily
+
+OCCUPIED = "occupied"
+"""How many components some part of the data is in: the same whatever they are called."""
+
+
+# ── collapsed mixtures ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class MixtureRecorder(Recorder):
+    """`occupied` components, `rows` of each, and where asked for the `component` of each row."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+    order: Int[np.ndarray, " units"] | None
+
+    def values(self, chain: CollapsedMixtureChain, state: CollapsedState) -> tuple[Array, ...]:
+        """Padding has weight 0, so that no component counts it."""
+        rows = jnp.round(state.counts).astype(jnp.int32).T
+        return (_number_used(rows), rows, *(() if self.order is None else (state.labels[self.order].T,)))
+
+
+@recorder.register
+def _(chain: CollapsedMixtureChain, data: Dataset, *, units: bool) -> MixtureRecorder:
+    return MixtureRecorder(_counted_rows(int(chain.size), data, units), rows_of_units(data) if units else None)
+
+
+class NormalRecorder(Recorder):
+    """As `MixtureRecorder`, and the sites of the model: `weights`, `mean`, `precision`, `rate`, in its coordinates."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+    order: Int[np.ndarray, " units"] | None
+
+    def values(self, chain: IndependentNormalChain, state: NormalState) -> tuple[Array, ...]:
+        """Parameters of components that do not exist are beyond the quantities' shapes."""
+        here = state.labels[:, None] == jnp.arange(chain.capacity)[:, None]
+        rows = jnp.where(jnp.asarray(chain.weight)[:, None, None] > 0, here, False).sum(0).T.astype(jnp.int32)
+        mean, precision, rate = (jnp.moveaxis(leaf, -1, 0) for leaf in (state.mean, state.precision, state.rate))
+        each = () if self.order is None else (state.labels[self.order].T,)
+        return (_number_used(rows), rows, jnp.exp(state.log_weights).T, mean, precision, rate, *each)
+
+
+@recorder.register
+def _(chain: IndependentNormalChain, data: Dataset, *, units: bool) -> NormalRecorder:
+    size, n_dims = int(chain.size), chain.values.shape[1]
+    used, rows, *each = _counted_rows(size, data, units)
+    sites = (
+        Quantity("weights", ("component",), (size,), True),
+        Quantity("mean", ("component", "dim"), (size, n_dims), True),
+        Quantity("precision", ("component", "dim"), (size, n_dims), True),
+        Quantity("rate", ("dim",), (n_dims,), False),
+    )
+    return NormalRecorder((used, rows, *sites, *each), rows_of_units(data) if units else None)
+
+
+def _counted_rows(size: int, data: Dataset, units: bool) -> tuple[Quantity, ...]:
+    counted = Quantity(OCCUPIED, (), (), False), Quantity("rows", ("component",), (size,), True)
+    return (*counted, Quantity("component", ("unit",), (data.n_units,), True)) if units else counted
+
+
+def _number_used(counts: Array) -> Array:
+    return (counts > 0).sum(-1).astype(jnp.int32)
+
+
+# ── collapsed topics ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TopicRecorder(Recorder):
+    """`occupied` topics, `tokens` of each, and where asked for `document_tokens`, those of each document."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+
+    def values(self, chain: CollapsedTopics, state: TopicState) -> tuple[Array, ...]:
+        """Whole numbers, which the chain keeps as floats."""
+        tokens = state.topic_total.T.astype(jnp.int32)
+        in_documents = (jnp.moveaxis(state.document_topic, -1, 0).astype(jnp.int32),)
+        return (_number_used(tokens), tokens, *(in_documents if len(self.quantities) > 2 else ()))
+
+
+@recorder.register
+def _(chain: CollapsedTopics, data: Dataset, *, units: bool) -> TopicRecorder:
+    n_topics = int((chain.alpha > 0).sum())
+    counted = Quantity(OCCUPIED, (), (), False), Quantity("tokens", ("topic",), (n_topics,), True)
+    each = Quantity("document_tokens", ("unit", "topic"), (data.n_units, n_topics), True)
+    return TopicRecorder((*counted, each) if units else counted)
+
+
+class HyperTopicRecorder(Recorder):
+    """As `TopicRecorder`, and first the hyper-parameters that have priors: `concentration`, `topic_concentration`."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+    topics: TopicRecorder
+
+    def values(self, chain: HyperTopics, state: HyperTopicState) -> tuple[Array, ...]:
+        """In the order of the quantities."""
+        free = [jnp.exp(each) for each in (state.log_total, state.log_eta) if each is not None]
+        return (*free, *self.topics.values(chain.topics, state.topics))
+
+
+@recorder.register
+def _(chain: HyperTopics, data: Dataset, *, units: bool) -> HyperTopicRecorder:
+    topics = cast(TopicRecorder, recorder(chain.topics, data, units=units))
+    names = {"concentration": chain.total, "topic_concentration": chain.eta}
+    free = tuple(Quantity(name, (), (), False) for name, course in names.items() if course is not None)
+    return HyperTopicRecorder((*free, *topics.quantities), topics)
+
+
+# ── any model ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class GenericRecorder(Recorder):
+    """The sites of a model by their names, as values and not as statistics; and `occupied`, from its indicators.
+
+    A site of several arrays is as many quantities, such as `components.mean`. An indicator with copies is recorded as
+    the share of its copies in each entry.
+    """
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+    order: Int[np.ndarray, " units"] | None
+
+    def values(self, chain: GenericChain, state: GibbsState) -> tuple[Array, ...]:
+        """In the order of the quantities."""
+        found = _sites(chain, state)
+        each = [*found.occupied.values(), *jax.tree.leaves([*found.globals.values()])]
+        if self.order is not None:
+            for batches in found.locals.values():
+                leaves = zip(*(jax.tree.leaves(batch) for batch in batches), strict=True)
+                each += [_joined(leaf)[:, self.order] for leaf in leaves]
+        return tuple(each)
+
+
+class _Sites(NamedTuple):
+    """`occupied`: name -> (particle,); values of the globals, and of the locals of each batch: site -> value."""
+
+    occupied: dict[str, Array]
+    globals: dict[str, Any]
+    locals: dict[str, list[Any]]
+
+
+@recorder.register
+def _(chain: GenericChain, data: Dataset, *, units: bool) -> GenericRecorder:
+    with jax.enable_x64(True):
+        found = jax.eval_shape(lambda c, key: _sites(c, c.init(key, 1)), chain, jax.random.key(0))
+        on = chain.model.active(tuple(int(n) for n in chain.size), chain.capacity)
+    exists = {axis: int(np.sum(mask)) for axis, mask in on.items()}  # the first so many of the capacity
+    quantities = [Quantity(name, (), (), False) for name in found.occupied]
+    for name, site in chain.model.globals().items():
+        quantities += _quantities(name, site, _by_field(name, found.globals[name]), exists)
+    if units:
+        for name, site in chain.model.locals().items():
+            batches = [_by_field(name, value) for value in found.locals[name]]
+            longest = {field: tuple(np.max([b[field][1:] for b in batches], axis=0).tolist()) for field in batches[0]}
+            quantities += [
+                Quantity(q.name, ("unit", *q.axes), (data.n_units, *q.shape), q.labelled)
+                for q in _quantities(name, site, longest, exists)
+            ]
+    return GenericRecorder(tuple(quantities), rows_of_units(data) if units else None)
+
+
+def _sites(chain: GenericChain, state: GibbsState) -> _Sites:
+    return _Sites(
+        _occupied(chain, state),
+        {name: _value(chain, site, state.globals[name]) for name, site in chain.model.globals().items()},
+        {name: [_value(chain, site, l[name]) for l in state.locals] for name, site in chain.model.locals().items()},
+    )
+
+
+def _value(chain: GenericChain, site: Site, statistics: Statistics) -> Any:
+    """x from t(x); the statistics themselves where an indicator stands for several copies."""
+    if site.copies is not None:
+        return statistics
+    mask = site.event_mask(chain.model.active(chain.size, chain.capacity))
+    return site.family.value(statistics, mask)
+
+
+def _by_field(name: str, value: Any) -> dict[str, tuple[int, ...]]:
+    """Name of the quantity -> shape without the particles, of each array of a site."""
+    fields = getattr(type(value), "_fields", None)  # the arrays of a site are one, or a NamedTuple
+    if fields is None:
+        return {name: value.shape[1:]}
+    return {f"{name}.{field}": getattr(value, field).shape[1:] for field in fields}
+
+
+def _quantities(
+    name: str, site: Site, shapes: Mapping[str, tuple[int, ...]], exists: Mapping[str, int]
+) -> list[Quantity]:
+    """Of one site, from the shapes of its arrays. An axis that the site does not name is the other side of a matrix
+    over its last one."""
+    found = []
+    for field, shape in shapes.items():
+        axes = (*site.axes, *(f"{axis}_across" for axis in site.axes[-1:]))[: len(shape)]
+        lengths = tuple(exists.get(axis, length) for axis, length in zip(axes, shape, strict=True))
+        found.append(Quantity(field, axes, lengths, any(axis in exists for axis in site.axes)))
+    return found
+
+
+def _occupied(chain: GenericChain, state: GibbsState) -> dict[str, Array]:
+    """Name -> (particle,): for each size axis, how many of its entries an indicator of some unit has chosen."""
+    model: Model = chain.model
+    axes = list(model.active(chain.size, chain.capacity))
+    found = {}
+    for axis in axes:
+        used = jnp.zeros((), bool)
+        for name, site in model.locals().items():
+            if not isinstance(site.family, IndicatorFamily) or axis not in site.axes:
+                continue
+            place = site.axes.index(axis) + 2  # after particles and units
+            for batch, l in zip(chain.batches, state.locals, strict=True):
+                real = jnp.asarray(batch.weight).reshape(-1, *[1] * len(site.axes)) > 0
+                chosen = jnp.where(real, l[name] > 0, False)
+                used = used | chosen.any([a for a in range(1, chosen.ndim) if a != place])
+        if used.ndim:
+            found[OCCUPIED if len(axes) == 1 else f"{OCCUPIED}_{axis}"] = used.sum(-1).astype(jnp.int32)
+    return found
+
+
+def _joined(batches: tuple[Array, ...]) -> Array:
+    """(particle, row, …) of all batches one after another, shorter units padded with 0."""
+    longest = np.max([leaf.shape[2:] for leaf in batches], axis=0).astype(int)
+    padded = [
+        jnp.pad(leaf, [(0, 0), (0, 0), *((0, int(n) - have) for n, have in zip(longest, leaf.shape[2:], strict=True))])
+        for leaf in batches
+    ]
+    return jnp.concatenate(padded, axis=1)

@@ -1,0 +1,304 @@
+"""Collapsed Gibbs sampling for LDA: θ and β integrated out, one topic indicator per token, counts that stay integers.
+
+The reference for quality: slow beside `topics.py`, and exact as the chain grows. With n the counts *without* token i
+(Blei 2004, §3.7; §6.2.1 with one level; Griffiths & Steyvers 2004, who divide by n_k + Vη as is done here):
+
+    p(z_i = k | z_¬i, w) ∝ (n_dk + α_k) (n_k,w_i + η) / (n_k + Vη)
+
+    log p(w, z | α, η) = Σ_d [log Γ(A) − log Γ(A + N_d) + Σ_k log Γ(α_k + n_dk) − log Γ(α_k)]          A = Σ_k α_k
+                       + Σ_k [log Γ(Vη) − log Γ(Vη + n_k) + Σ_w log Γ(η + n_kw) − log Γ(η)]
+
+A sweep visits the tokens in the order of the documents, each seeing what all before it have become: that is what makes
+it exact, so it is one sequential scan, on whatever device. What it costs per token is O(K) in vector operations, and a
+row of each count table read and written in place. A copy of a word is a token of its own.
+
+The indicator is drawn by inverting the distribution function with one uniform of 23 bits per token, in float32: a
+conditional probability is off by at most about 1e-6.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Float64, Int32, Key
+from scipy.special import gammaln
+
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import counts_of
+from lvsearch.models.lda import LDA
+
+
+class Tokens(NamedTuple):
+    """Every copy of every word, document by document.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `document` | (token,) | ascending |
+    | `word` | (token,) | vocabulary ids |
+    """
+
+    document: Int32[Array | np.ndarray, " token"]
+    word: Int32[Array | np.ndarray, " token"]
+
+
+class State(NamedTuple):
+    """Indicators and the counts that follow from them.
+
+    | field | letter | shape |
+    |---|---|---|
+    | `assignments` | z | (token,) |
+    | `document_topic` | n_dk | (document, topic) |
+    | `word_topic` | n_kw | (word, topic) |
+    | `topic_total` | n_k | (topic,) |
+    """
+
+    assignments: Int32[Array | np.ndarray, " token"]
+    document_topic: Int32[Array | np.ndarray, "document topic"]
+    word_topic: Int32[Array | np.ndarray, "word topic"]
+    topic_total: Int32[Array | np.ndarray, " topic"]
+
+
+@dataclass(frozen=True, eq=False)
+class CollapsedSample:
+    """One state of the chain, and how it came there.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `tokens` | | which document and word each indicator belongs to |
+    | `assignments` | (token,) | z, int32 |
+    | `document_topic` | (document, topic) | n_dk, int32 |
+    | `topic_word` | (topic, word) | n_kw, int32 |
+    | `alpha` | (topic,) | α, float64, as the model has it |
+    | `eta` | | η |
+    | `log_joint` | (sweep,) | log p(w, z | α, η) after every sweep of the chain so far, float64, nats |
+    """
+
+    tokens: Tokens
+    assignments: Int32[np.ndarray, " token"]
+    document_topic: Int32[np.ndarray, "document topic"]
+    topic_word: Int32[np.ndarray, "topic word"]
+    alpha: Float64[np.ndarray, " topic"]
+    eta: float
+    log_joint: Float64[np.ndarray, " sweep"]
+
+    def topics(self) -> Float64[np.ndarray, "topic word"]:
+        """E[β | z, w] = (n_kw + η) / (n_k + Vη): rows sum to 1."""
+        counts = self.topic_word + self.eta
+        return counts / counts.sum(axis=1, keepdims=True)
+
+    def proportions(self) -> Float64[np.ndarray, "document topic"]:
+        """E[θ | z] = (n_dk + α_k) / (N_d + A): rows sum to 1."""
+        counts = self.document_topic + self.alpha
+        return counts / counts.sum(axis=1, keepdims=True)
+
+
+def collapsed_gibbs(
+    model: LDA, data: Dataset, size: int, *, sweeps: int, key: Key[Array, ""], start: CollapsedSample | None = None
+) -> CollapsedSample:
+    """`sweeps` more sweeps of the chain of `key`, from `start` or from nothing.
+
+    model: its α and η are used as they are. size: the number of topics, the only one compiled for. A chain begins by
+    adding the tokens one at a time, each drawn given those before it; this is not counted as a sweep. Continuing a
+    sample with its own key gives the same bits as one longer run.
+
+    Raises ValueError for a size or number of sweeps below 1, a model whose topics are point estimates, an α of another
+    size, counts that are not whole numbers, and a `start` from other data, another size or other hyper-parameters.
+    """
+    alpha, eta = _hyperparameters(model, size)
+    if sweeps < 1:
+        raise ValueError(f"got sweeps={sweeps}, expected at least 1")
+    tokens, n_words = expand(data), data.extents["word"]
+    log_joint: list[float] = []
+    if start is None:
+        empty = State(
+            np.zeros(len(tokens.word), np.int32),
+            np.zeros((data.n_units, size), np.int32),
+            np.zeros((n_words, size), np.int32),
+            np.zeros(size, np.int32),
+        )
+        state = _next(empty, tokens, key, 0, alpha, eta, adding=True)
+    else:
+        _check_start(start, tokens, alpha, eta)
+        total = start.topic_word.sum(axis=1, dtype=np.int32)
+        state = State(start.assignments, start.document_topic, start.topic_word.T, total)
+        log_joint = start.log_joint.tolist()
+    for number in range(len(log_joint) + 1, len(log_joint) + sweeps + 1):
+        state = _next(state, tokens, key, number, alpha, eta, adding=False)
+        log_joint.append(log_joint_of(np.asarray(state.document_topic), np.asarray(state.word_topic), alpha, eta))
+    return CollapsedSample(
+        tokens,
+        np.array(state.assignments),
+        np.array(state.document_topic),
+        np.array(state.word_topic).T,
+        alpha,
+        eta,
+        np.array(log_joint),
+    )
+
+
+def average_topics(samples: Sequence[CollapsedSample]) -> Float64[np.ndarray, "topic word"]:
+    """The mean of the samples' topics: rows sum to 1. Only samples of one chain, near each other: topic k of another
+    chain is another topic, and a long chain swaps topics too. Raises ValueError for none, and for unequal shapes."""
+    shapes = {sample.topic_word.shape for sample in samples}
+    if len(shapes) != 1:
+        raise ValueError(f"got samples of shapes {sorted(shapes)}, expected one or more samples of one chain")
+    return np.mean([sample.topics() for sample in samples], axis=0)
+
+
+def expand(data: Dataset) -> Tokens:
+    """The tokens of padded documents: a word counted n times is n tokens. ValueError for counts that are not whole."""
+    if any(np.any(np.asarray(batch.units.counts) % 1) for batch in data.batches):
+        raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
+    counts = counts_of(data)
+    copies = np.asarray(counts.data, np.int64)
+    document = np.repeat(np.arange(data.n_units, dtype=np.int32), np.diff(counts.indptr))
+    return Tokens(np.repeat(document, copies), np.repeat(np.asarray(counts.indices, np.int32), copies))
+
+
+def log_joint_of(
+    document_topic: Int32[np.ndarray, "document topic"],
+    word_topic: Int32[np.ndarray, "word topic"],
+    alpha: Float64[np.ndarray, " topic"],
+    eta: float,
+) -> float:
+    """log p(w, z | α, η) of the counts, float64, nats (the equation above; terms with a count of 0 vanish)."""
+    n_words = len(word_topic)
+    total, lengths = alpha.sum(), document_topic.sum(axis=1)
+    topic = np.nonzero(document_topic)[1]
+    proportions = (gammaln(total) - gammaln(total + lengths)).sum()
+    proportions += (gammaln(alpha[topic] + document_topic[document_topic > 0]) - gammaln(alpha[topic])).sum()
+    words = (gammaln(n_words * eta) - gammaln(n_words * eta + word_topic.sum(axis=0))).sum()
+    words += (gammaln(eta + word_topic[word_topic > 0]) - gammaln(eta)).sum()
+    return float(proportions + words)
+
+
+# ── one sweep ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def weights(
+    in_document: Int32[Array, " topic"],
+    of_word: Int32[Array, " topic"],
+    topic_total: Int32[Array, " topic"],
+    alpha: Float[Array, " topic"],
+    eta: Float[Array, ""],
+    n_words: int,
+) -> Float[Array, " topic"]:
+    """p(z_i = k | z_¬i, w) up to a constant, from the counts without token i."""
+    return (in_document + alpha) * (of_word + eta) / (topic_total + n_words * eta)
+
+
+def draw(weight: Float[Array, " topic"], uniform: Float[Array, ""]) -> Int32[Array, ""]:
+    """The k at which the running sum of `weight` first exceeds `uniform` times its total.
+
+    In two levels, blocks of about √K and the topics of one block: O(K) additions where a running sum over all K, as
+    XLA does it, takes log K passes.
+    """
+    n_topics = len(weight)
+    width = math.isqrt(n_topics - 1) + 1
+    blocks = jnp.pad(weight, (0, -n_topics % width)).reshape(-1, width)
+    sums = blocks.sum(axis=1)
+    ends = _running_sum(sums)
+    threshold = uniform * ends[-1]
+    block = jnp.minimum((ends <= threshold).sum(), len(ends) - 1)
+    within = _running_sum(blocks[block])
+    place = (within <= threshold - (ends[block] - sums[block])).sum()
+    return jnp.minimum(block * width + place, n_topics - 1).astype(jnp.int32)
+
+
+def _running_sum(values: Float[Array, " entry"]) -> Float[Array, " entry"]:
+    entry = jnp.arange(len(values))
+    return jnp.where(entry[:, None] >= entry, values, 0).sum(axis=1)
+
+
+def sweep(
+    state: State,
+    tokens: Tokens,
+    uniforms: Float[Array, " token"],
+    alpha: Float[Array, " topic"],
+    eta: Float[Array, ""],
+    *,
+    adding: bool = False,
+) -> State:
+    """Draw every indicator once, in order, given all others. adding: the tokens are not in the counts yet."""
+    n_words, n_topics = state.word_topic.shape
+    topic = jnp.arange(n_topics)
+
+    def one_token(
+        counts: tuple[Array, Array, Array], x: tuple[Array, Array, Array, Array]
+    ) -> tuple[tuple[Array, Array, Array], Array]:
+        document_topic, word_topic, topic_total = counts
+        document, word, old, uniform = x
+        own = jnp.zeros(n_topics, jnp.int32) if adding else (topic == old).astype(jnp.int32)
+        in_document, of_word, total = document_topic[document] - own, word_topic[word] - own, topic_total - own
+        new = draw(weights(in_document, of_word, total, alpha, eta, n_words), uniform)
+        own = (topic == new).astype(jnp.int32)
+        document_topic = document_topic.at[document].set(in_document + own)
+        return (document_topic, word_topic.at[word].set(of_word + own), total + own), new
+
+    assigned, document_topic, word_topic, topic_total = map(jnp.asarray, state)
+    document, word = map(jnp.asarray, tokens)
+    counts, new = jax.lax.scan(
+        one_token, (document_topic, word_topic, topic_total), (document, word, assigned, uniforms)
+    )
+    return State(new, *counts)
+
+
+@partial(jax.jit, static_argnames=("adding",), donate_argnames=("state",))
+def _sweep(
+    state: State,
+    tokens: Tokens,
+    key: Key[Array, ""],
+    number: int | Array,
+    alpha: Float[Array | np.ndarray, " topic"],
+    eta: float | Array,
+    *,
+    adding: bool,
+) -> State:
+    uniforms = jax.random.uniform(jax.random.fold_in(key, number), tokens.word.shape, jnp.float32)
+    return sweep(state, tokens, uniforms, jnp.asarray(alpha), jnp.asarray(eta), adding=adding)
+
+
+def _next(
+    state: State,
+    tokens: Tokens,
+    key: Key[Array, ""],
+    number: int,
+    alpha: Float64[np.ndarray, " topic"],
+    eta: float,
+    *,
+    adding: bool,
+) -> State:
+    return _sweep(
+        State(*map(jnp.asarray, state)), tokens, key, number, alpha.astype(np.float32), np.float32(eta), adding=adding
+    )
+
+
+# ── the border ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _hyperparameters(model: LDA, size: int) -> tuple[Float64[np.ndarray, " topic"], float]:
+    if size < 1:
+        raise ValueError(f"got size={size}, expected at least 1 topic")
+    concentration, eta = model.numbers()
+    if eta is None:
+        raise ValueError("got an LDA whose topics are point estimates; expected topic_concentration, to integrate out")
+    total = np.asarray(concentration, np.float64)
+    if total.ndim and len(total) != size:
+        raise ValueError(
+            f"got concentration with {len(total)} entries for {size} topics; expected one each, or a total"
+        )
+    return np.broadcast_to(total if total.ndim else total / size, (size,)).copy(), float(eta)
+
+
+def _check_start(start: CollapsedSample, tokens: Tokens, alpha: Float64[np.ndarray, " _"], eta: float) -> None:
+    same = all(np.array_equal(a, b) for a, b in zip(start.tokens, tokens, strict=True))
+    if not same or not np.array_equal(start.alpha, alpha) or start.eta != eta:
+        raise ValueError(
+            "got a start from other documents, another number of topics or other hyper-parameters; expected a sample "
+            "of the chain to continue: leave start out to begin a new one"
+        )

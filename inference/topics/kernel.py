@@ -1,0 +1,311 @@
+"""The fast kernels of topics: memoized updates on cache-sized tiles, by one of two rules.
+
+The generic engine fits LDA too (and is this file's oracle), but it materialises a (token, topic) responsibility for
+every document at once and waits a whole pass before the topics move. Here the topics are those of the expected counts
+N_wk, which follow every batch: its old counts are subtracted, its new ones added (memoized: exact, unlike stochastic
+updates). For one document with counts c_w, responsibilities φ_wk and γ_k = α_k + Σ_w c_w φ_wk, the rules are
+
+    COLLAPSED   φ_wk ∝ (γ_k − φ_wk) (N_wk − φ_wk + η) / (N_k + Vη)       zeroth-order collapsed (Asuncion et al. 2009)
+    MEAN_FIELD  φ_wk ∝ exp(ψ(γ_k) + ψ(N_wk + η) − ψ(N_k + Vη))           Eq. 3.9–3.13 of Blei (2004)
+
+COLLAPSED leaves the token itself out (one of its c_w copies; its share of N_k is negligible and stays). It is an
+*estimator*, the best one measured: what is reported about its result is always a bound evaluated at it. MEAN_FIELD is
+coordinate ascent on the evidence bound.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data.packing import PackedDocuments, Tiles
+from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
+
+TINY = 1e-30
+
+
+class Rule(NamedTuple):
+    """How topics follow from counts, and responsibilities from topics.
+
+    `topics`: (counts (word, topic), η, exists (topic,)) -> weights (word, topic) and a scale (topic,); the topics are
+    their product. `document`: (weights at a tile's words (block, 8, topic), scale, counts (block, 8), slots (block,), γ
+    (document, topic), α, η, sweeps) -> (expected counts (block, 8, topic), γ, fit in nats).
+    """
+
+    topics: Callable[[Array, Any, Array], tuple[Array, Array]]
+    document: Callable[..., tuple[Array, Array, Array]]
+
+
+class Counts(NamedTuple):
+    """Expected word counts per topic.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `total` | (word, topic) | Σ of the batches' counts |
+    | `per_batch` | (batch, word, topic) | what to subtract when a batch is visited again |
+    | `proportions` | (batch, tile, document, topic) | γ, kept between passes |
+    """
+
+    total: Any
+    per_batch: Any
+    proportions: Any
+
+
+def per_document(per_block: Array, slots: Array | np.ndarray, n_documents: int) -> Array:
+    """Sums over the blocks (block, …) of each document of a tile."""
+    return jnp.zeros((n_documents, *per_block.shape[1:]), per_block.dtype).at[slots].add(per_block)
+
+
+# ── the two rules ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _collapsed_topics(total: Array, eta: Array, exists: Array) -> tuple[Array, Array]:
+    return total + eta, jnp.where(exists, 1.0 / (total.sum(0) + total.shape[0] * eta), 0.0)
+
+
+def _collapsed_document(
+    weights: Array, scale: Array, counts: Array, slots: Array, gamma: Array, alpha: Array, eta: Array, sweeps: Array
+) -> tuple[Array, Array, Array]:
+    def share(p: Array) -> Array:
+        return 1.0 / jnp.maximum(p.sum(-1), TINY)
+
+    def update(_: Array | int, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        p, inverse, g = carry
+        phi = p * inverse[..., None]
+        # without the token itself; a start's pseudo-counts may hold less than one token
+        p = jnp.maximum(g[slots][:, None] - phi, alpha) * jnp.maximum(weights - phi, eta / 2) * scale
+        inverse = share(p)
+        return p, inverse, alpha + per_document((p * (counts * inverse)[..., None]).sum(1), slots, len(g))
+
+    p = weights * scale * gamma[slots][:, None]
+    p, inverse, gamma = jax.lax.fori_loop(0, sweeps, update, (p, share(p), gamma))
+    fit = -(counts * (jnp.log(inverse) + jnp.log(gamma.sum(-1))[slots][:, None])).sum()
+    return p * (counts * inverse)[..., None], gamma, fit
+
+
+def _mean_field_topics(total: Array, eta: Array, exists: Array) -> tuple[Array, Array]:
+    concentration = jnp.where(exists, total + eta, 0.0)
+    sums = concentration.sum(0)
+    return exp_digamma(concentration), jnp.where(exists, 1.0 / jnp.maximum(exp_digamma(sums), TINY), 0.0)
+
+
+def _settle(
+    rows: Array,
+    counts: Array | np.ndarray,
+    slots: Array | np.ndarray,
+    gamma: Array,
+    alpha: Array,
+    sweeps: int | Array,
+    tolerance: float | Array,
+) -> tuple[Array, Array, Array]:
+    """γ and e = exp ψ(γ) after up to `sweeps` updates, and c / (β e). rows: β at the words, (block, 8, topic).
+
+    A document whose γ moved by less than `tolerance` tokens in all stays as it is: its result does not depend on which
+    documents share its tile.
+    """
+
+    def ratio(e: Array) -> Array:
+        return jnp.asarray(counts) / jnp.maximum((rows * e[slots][:, None]).sum(-1), TINY)
+
+    def update(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        n, g, e, moving = carry
+        new = alpha + e * per_document((rows * ratio(e)[..., None]).sum(1), slots, len(g))
+        new = jnp.where(moving[:, None], new, g)
+        # e is carried so that it is computed once per document, not fused into what reads it once per word
+        return n + 1, new, exp_digamma(new), moving & (jnp.abs(new - g).sum(-1) > tolerance)
+
+    def unfinished(carry: tuple[Array, Array, Array, Array]) -> Array:
+        n, _, _, moving = carry
+        return (n < sweeps) & moving.any()
+
+    start = (jnp.asarray(0), gamma, exp_digamma(gamma), jnp.ones(len(gamma), bool))
+    _, gamma, e, _ = jax.lax.while_loop(unfinished, update, start)
+    return gamma, e, ratio(e)
+
+
+def _mean_field_document(
+    weights: Array, scale: Array, counts: Array, slots: Array, gamma: Array, alpha: Array, eta: Array, sweeps: Array
+) -> tuple[Array, Array, Array]:
+    del eta  # is in the weights
+    rows = weights * scale
+    gamma, e, ratio = _settle(rows, counts, slots, gamma, alpha, sweeps, jnp.zeros((), rows.dtype))
+    fit = (counts * jnp.where(counts > 0, jnp.log(jnp.where(counts > 0, counts / ratio, 1.0)), 0.0)).sum()
+    fit -= (counts.sum(-1) * jnp.log(gamma.sum(-1))[slots]).sum()
+    return rows * e[slots][:, None] * ratio[..., None], gamma, fit
+
+
+COLLAPSED = Rule(_collapsed_topics, _collapsed_document)
+MEAN_FIELD = Rule(_mean_field_topics, _mean_field_document)
+
+
+# ── passes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@partial(jax.jit, donate_argnames=("state",), static_argnames=("rule",))
+@counted
+def memoized_passes(
+    tiles: Tiles,
+    state: Counts,
+    alpha: Float[Array, " topic"],
+    eta: float | Array,
+    *,
+    rule: Rule,
+    sweeps: int | Array,
+    passes: int | Array,
+    tolerance: float | Array,
+    momentum: float | Array,
+) -> tuple[Counts, Array, Array]:
+    """Up to `passes` passes over all batches, until a pass improves the fit by less than `tolerance` nats per token.
+
+    momentum: a pass begins at topics moved on by this share of the last pass's step (over-relaxation: below 1 it keeps
+    the fixed points and their stability, and near them needs up to half the passes); the last pass begins without. With
+    0, MEAN_FIELD never lowers the bound.
+    The topics of an inactive size are columns of zeros and stay so, with alpha 0 there. The state's buffers are reused.
+    Returns the new state, the fit Σ_w c_w log (Σ_k p_wk / Σγ) of the last pass (nats; p as the rule has it, before it
+    is normalised) and the number of passes made.
+    """
+    tiles = jax.tree.map(jnp.asarray, tiles)
+    exists = alpha > 0
+    n_tokens = tiles.counts.sum()
+
+    def one_batch(state: Counts, x: tuple[Array, Tiles]) -> tuple[Counts, Array]:
+        index, batch = x
+        total, per_batch, proportions = state
+        weights, scale = rule.topics(total, eta, exists)
+
+        def one_tile(new: Array, y: tuple[Tiles, Array]) -> tuple[Array, tuple[Array, Array]]:
+            tile, g = y
+            expected, g, fit = rule.document(weights[tile.words], scale, tile.counts, tile.slots, g, alpha, eta, sweeps)
+            return new.at[tile.words].add(expected), (g, fit)
+
+        new, (gamma, fits) = jax.lax.scan(one_tile, jnp.zeros_like(total), (batch, proportions[index]))
+        total = jnp.maximum(total + new - per_batch[index], 0.0)  # rounding, and topics that were moved ahead
+        # Written in place, where the read above provably comes first: the sum is never negative, but XLA cannot know.
+        # Without it two copies of all batches' counts are made for every batch, half the time of a pass.
+        index = index + (total.min() < 0)
+        return Counts(total, per_batch.at[index].set(new), proportions.at[index].set(gamma)), fits.sum()
+
+    def one_pass(carry: tuple[Counts, Array, Array, Array, Array]) -> tuple[Counts, Array, Array, Array, Array]:
+        state, step, _, fit, n = carry
+        before = state.total
+        ahead = jnp.maximum(before + jnp.where(n < passes - 1, momentum, 0.0) * step, 0.0)
+        state, fits = jax.lax.scan(one_batch, state._replace(total=ahead), (jnp.arange(len(state.per_batch)), tiles))
+        # summed afresh: no drift, and the pseudo-counts of a start are forgotten after the first pass
+        total = state.per_batch.sum(0)
+        # the step away from pseudo-counts says nothing: they hold another number of tokens
+        step = jnp.where(jnp.abs(before.sum() - n_tokens) < 0.01 * n_tokens, total - before, 0.0)
+        return state._replace(total=total), step, fit, fits.sum(), n + 1
+
+    def unfinished(carry: tuple[Counts, Array, Array, Array, Array]) -> Array:
+        _, _, before, after, n = carry
+        return (n < passes) & ((n < 2) | (after - before > tolerance * n_tokens))
+
+    low = jnp.asarray(-jnp.inf, state.total.dtype)
+    start = (state, jnp.zeros_like(state.total), low, low, jnp.asarray(0))
+    state, _, _, fit, n = jax.lax.while_loop(unfinished, one_pass, start)
+    return state, fit, n
+
+
+def start_state(packed: PackedDocuments, pseudo_counts: np.ndarray, alpha: np.ndarray) -> Counts:
+    """A state with no memory, on the host: `pseudo_counts` (word, topic) say where the topics start; γ starts even."""
+    exists = alpha > 0
+    even = np.where(exists, alpha + packed.lengths[..., None] / exists.sum(), 0.0)
+    no_memory = np.zeros((packed.n_batches, *pseudo_counts.shape), np.float32)
+    return Counts(pseudo_counts.astype(np.float32), no_memory, even.astype(np.float32))
+
+
+@jax.jit
+@counted
+def exp_log_topics(
+    total: Float[Array, "word topic"], eta: float | Array, alpha: Float[Array, " topic"]
+) -> Float[Array, "word topic"]:
+    """exp E[log β] at the expected counts: what documents see of Dirichlet topics."""
+    weights, scale = _mean_field_topics(total, jnp.asarray(eta, total.dtype), alpha > 0)
+    return weights * scale
+
+
+@jax.jit
+@counted
+def document_pass(
+    tiles: Tiles,
+    topic_weights: Float[Array, "word topic"],
+    gamma: Float[Array, "batch tile document topic"],
+    alpha: Float[Array, " topic"],
+    *,
+    sweeps: int | Array,
+    tolerance: float | Array,
+) -> tuple[Array, Array]:
+    """Mean-field updates of every document at fixed topics (Eq. 3.9–3.11) and the expected counts that follow.
+
+    topic_weights: exp E[log β], or β at a point. A document is left alone once its γ moves by less than `tolerance`
+    tokens. Returns γ and counts (word, topic).
+    """
+    tiles = jax.tree.map(jnp.asarray, tiles)
+
+    def one_tile(total: Array, x: tuple[Tiles, Array]) -> tuple[Array, Array]:
+        tile, g = x
+        rows = topic_weights[tile.words]
+        g, e, ratio = _settle(rows, tile.counts, tile.slots, g, alpha, sweeps, tolerance)
+        return total.at[tile.words].add(rows * e[tile.slots][:, None] * ratio[..., None]), g
+
+    def one_batch(total: Array, x: tuple[Tiles, Array]) -> tuple[Array, Array]:
+        return jax.lax.scan(one_tile, total, x)
+
+    total, gamma = jax.lax.scan(one_batch, jnp.zeros_like(topic_weights), (tiles, gamma))
+    return gamma, total
+
+
+@jax.jit
+@counted
+def document_bounds(
+    tiles: Tiles,
+    expected_log_topics: Float[Array, "word topic"],
+    gamma: Float[Array, "batch tile document topic"],
+    alpha: Float[Array, " topic"],
+) -> Float[Array, "batch tile document"]:
+    """The bound of each document at its γ and the assignments best for it (Eq. 3.12), nats; 0 in slots without one.
+
+        Σ_w c_w log Σ_k exp(E log θ_k + E log β_kw)
+        + log Γ(Σα) − Σ log Γ(α) − log Γ(Σγ) + Σ log Γ(γ) + Σ (α − γ) E log θ
+
+    Valid at any γ. Run it inside `jax.enable_x64(True)` on float64 inputs where the number is to be recorded.
+    """
+    tiles = jax.tree.map(jnp.asarray, tiles)
+    exists = alpha > 0
+    safe_alpha = jnp.where(exists, alpha, 1.0)
+    prior = log_gamma_positive(alpha.sum()) - jnp.where(exists, log_gamma_positive(safe_alpha), 0.0).sum()
+
+    def one_tile(x: tuple[Tiles, Array]) -> Array:
+        tile, g = x
+        safe = jnp.where(exists, g, 1.0)
+        sums = jnp.where(exists, g, 0.0).sum(-1, keepdims=True)
+        log_theta = digamma_positive(safe) - digamma_positive(sums)
+        proportions = jnp.where(exists, log_gamma_positive(safe) + (alpha - safe) * log_theta, 0.0).sum(-1)
+        open_log_theta = jnp.where(exists, log_theta, -jnp.inf)
+        words = jax.nn.logsumexp(expected_log_topics[tile.words] + open_log_theta[tile.slots][:, None], axis=-1)
+        words = jnp.where(tile.counts > 0, tile.counts * words, 0.0).sum(-1)
+        return per_document(words, tile.slots, len(g)) + prior + proportions - log_gamma_positive(sums[:, 0])
+
+    return jax.lax.map(lambda batch: jax.lax.map(one_tile, batch), (tiles, gamma))
+
+
+@jax.jit
+@counted
+def topic_bound(
+    concentration: Float[Array, "word topic"], eta: float | Array, exists: Array
+) -> tuple[Float[Array, ""], Float[Array, "word topic"]]:
+    """E[log p(β)] + H[q(β)] of Dirichlet topics with parameters `concentration` under a prior Dirichlet(η), nats, and
+    E[log β]; 0 for topics that do not exist. Float64 as `document_bounds`."""
+    eta = jnp.asarray(eta, concentration.dtype)
+    safe = jnp.where(exists, concentration, 1.0)
+    sums = safe.sum(0)
+    log_topics = digamma_positive(safe) - digamma_positive(sums)
+    n_words = len(safe)
+    prior = log_gamma_positive(n_words * eta) - n_words * log_gamma_positive(eta)
+    per_topic = (log_gamma_positive(safe) + (eta - safe) * log_topics).sum(0) - log_gamma_positive(sums) + prior
+    return jnp.where(exists, per_topic, 0.0).sum(), jnp.where(exists, log_topics, 0.0)

@@ -1,0 +1,105 @@
+"""What fitting topics holds in memory, as a formula, and the chunks that make it fit.
+
+Memoized updates keep the expected counts of every batch: the price of subtracting a batch's old counts exactly. That is
+what grows fastest, and what fewer batches save. Fewer batches cost passes: the topics move after every batch.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part
+from lvsearch.inference.data.packing import BLOCK, TILE_BLOCKS_CPU, PackedDocuments
+
+FLOAT32, FLOAT64 = 4, 8
+PROGRAMS = 80 * MIB
+"""What compiling the programs of one capacity leaves allocated; measured on CPU, about the same for every shape."""
+KEPT_COPIES = 2
+"""Of the counts kept per batch: the start on the host and the state, which is updated in place."""
+PASS_TOPICS, BOUND_TOPICS = 8, 15
+"""Arrays (word, topic) at once. Passes, float32: start, total, the last one, step, weights, scaled ones, a batch's and
+a tile's. The bound, float64: concentration on host and device, E[log β], four of float32, and the terms of log Γ and
+digamma (10 by `memory_analysis`)."""
+PASS_PROPORTIONS, BOUND_PROPORTIONS = 3, 3
+"""Arrays (document, topic) at once: start, state and a pass's own; in the bound one of float32 is as half of one."""
+TILE_COPIES = 4
+"""(token, topic) blocks of the tile being worked on: weights at the words, p, φ and the expected counts."""
+
+
+class Layout(NamedTuple):
+    """How documents are packed: the two arguments of `pack`, which decide memory."""
+
+    n_batches: int
+    tile_blocks: int
+    least_blocks: int  # no tile is made smaller than this
+
+    def halved(self) -> "Layout":
+        """Half the batches; once there is one, half the tile; itself where nothing is left to halve."""
+        if self.n_batches > 1:
+            return self._replace(n_batches=self.n_batches // 2)
+        return self._replace(tile_blocks=max(self.tile_blocks // 2, self.least_blocks))
+
+
+class Packing(NamedTuple):
+    """Sizes that the plan needs of packed documents, as they are in their largest layout.
+
+    `slots`: places for documents in all tiles; `cells`: places for words in all tiles.
+    """
+
+    layout: Layout
+    n_words: int
+    slots: int
+    cells: int
+
+
+def packing_of(packed: PackedDocuments, counts: csr_array) -> Packing:
+    """The sizes of documents, counts (D, V), packed in their largest layout."""
+    blocks = packed.tiles.slots.shape[-1]
+    longest = int(np.max(-(-np.diff(counts.indptr) // BLOCK), initial=1))
+    layout = Layout(packed.n_batches, blocks, min(blocks, max(TILE_BLOCKS_CPU, longest)))
+    return Packing(layout, packed.n_words, packed.documents.size, packed.tiles.words.size)
+
+
+def topic_plan(packing: Packing, capacity: int, layout: Layout) -> MemoryPlan:
+    """The plan of one fit at a capacity, in bytes; the larger of two moments.
+
+    V words, K topics (the capacity), B batches, D places for documents, N places for words, T words of a tile:
+
+        passes   2·4·B·V·K + 8·4·V·K + 3·4·D·K + 9·N + 4·4·T·K + programs
+        bound    1·4·B·V·K + 15·8·V·K + 3·8·D·K + 9·N + 4·8·T·K + programs
+
+    The passes' arrays are float32, the bound's float64. A word takes 8 bytes and one in a block of 8 its slot number.
+    """
+    counts = FLOAT32 * packing.n_words * capacity
+    tile = layout.tile_blocks * BLOCK * capacity
+    tiles = Part("tiles", packing.cells * 2 * FLOAT32 + packing.cells // BLOCK * FLOAT32)
+    programs = Part("compiled programs", PROGRAMS)
+    passes = (
+        Part("counts kept per batch", KEPT_COPIES * layout.n_batches * counts),
+        Part("topics", PASS_TOPICS * counts),
+        Part("proportions", PASS_PROPORTIONS * FLOAT32 * packing.slots * capacity),
+        Part("tile at work", TILE_COPIES * FLOAT32 * tile),
+        tiles,
+        programs,
+    )
+    bound = (
+        Part("counts kept per batch", layout.n_batches * counts),
+        Part("topics", BOUND_TOPICS * counts * (FLOAT64 // FLOAT32)),
+        Part("proportions", BOUND_PROPORTIONS * FLOAT64 * packing.slots * capacity),
+        Part("tile at work", TILE_COPIES * FLOAT64 * tile),
+        tiles,
+        programs,
+    )
+    worst = max(passes, bound, key=lambda parts: sum(part.n_bytes for part in parts))
+    return MemoryPlan(worst, layout.n_batches, counts)
+
+
+def layout_within(packing: Packing, capacity: int, chunks: Chunks) -> Layout:
+    """The largest chunks whose plan is within the budget, or the smallest there are; then halved as often as told."""
+    layout = packing.layout
+    while topic_plan(packing, capacity, layout).peak_bytes > chunks.budget_bytes and layout.halved() != layout:
+        layout = layout.halved()
+    for _ in range(chunks.halvings):
+        layout = layout.halved()
+    return layout

@@ -1,0 +1,46 @@
+"""How topic models score documents: by importance sampling, since their lower bound grows worse with more topics."""
+
+import numpy as np
+from jaxtyping import Array
+from scipy.sparse import csr_array
+
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.engine.estimator import Estimate, describe_units, unit_ceilings
+from lvsearch.inference.engine.unit_scores import UnitScores, score_units, site_value
+from lvsearch.inference.likelihood.bounds import saturated_ceiling
+from lvsearch.inference.likelihood.dispatch import document_likelihood
+from lvsearch.models.topic_model import TopicModel
+
+PADDING = 1e-20
+"""α of the topics that pad every size to one capacity, so that all compile once. They emit only a word that no document
+holds, and change p(document) by a factor of 1 − N · 1e-20 / Σα at most, far below float64's resolution."""
+
+
+@score_units.register
+def _(
+    model: TopicModel, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
+) -> UnitScores:
+    """Importance sampling with a mean-field proposal; a document's draws depend on the key and the document only."""
+    prior = model.proportions_prior(estimate.size, estimate.natural)
+    if prior is None:
+        return UnitScores(describe_units(model, estimate, data).log_lower, 0.0, "variational lower bound")
+    topics = np.asarray(site_value(estimate, model.topic_site), np.float64)
+    n_topics, n_words = topics.shape
+    padded = np.zeros((capacity[0], n_words + 1))
+    padded[:n_topics, :n_words] = topics
+    padded[n_topics:, n_words] = 1.0
+    alpha = np.full(capacity[0], PADDING)
+    alpha[:n_topics] = prior
+    counts = counts_of(data)
+    with_padding_word = csr_array((counts.data, counts.indices, counts.indptr), (counts.shape[0], n_words + 1))
+    found = document_likelihood(padded, alpha, with_padding_word, method="mfi", samples=samples, key=key)
+    return UnitScores(
+        found.log_likelihood, found.total_standard_error, f"importance sampling (mfi, {found.samples} samples)"
+    )
+
+
+@unit_ceilings.register
+def _(model: TopicModel, data: Dataset) -> np.ndarray:
+    """The saturated model of each document: no mixture of topics gives its words more."""
+    return saturated_ceiling(counts_of(data))

@@ -1,0 +1,205 @@
+"""What the command line can be asked for: the parser of `lvsearch demo | search | resume | report | evaluate`."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+Run = Callable[[argparse.Namespace], int]
+"""Does a command with its options and returns the exit status."""
+
+
+class Runs(NamedTuple):
+    """What does each command (`evaluate` brings its own)."""
+
+    demo: Run
+    search: Run
+    resume: Run
+    report: Run
+
+
+MAIN_EPILOG = """\
+to begin with:
+  lvsearch demo                    how many topics in the docstrings of Python, NumPy and SciPy (about two minutes)
+  lvsearch demo --simulated        the same on simulated documents whose number of topics is known
+  lvsearch search --texts docs.txt --out run/       your own documents, one per line
+"""
+SEARCH_EPILOG = """\
+examples:
+  lvsearch search --texts docs.txt --out run/
+      one document per line; stops by itself when the sizes near the best are settled
+  lvsearch search --corpus corpus.ldac --vocabulary vocab.txt --prior poisson:10 --max-size 40 --seed 0 --out run/
+      word counts in LDA-C form: "N id:count id:count …" per line, ids from 0
+  lvsearch search --texts docs.txt --prior negative-binomial:20,2 --seconds 600 --out run/
+      a wide prior, ten minutes; go on later with: lvsearch resume run/
+  lvsearch search --texts docs.txt --evidence plug-in --max-size 60 --out run/
+      the bounds of Chiang & Poole, which need no assumption, at estimated parameters
+
+what is written:
+  run/           the search itself, after every step: lvsearch resume run/, or lv.load("run/") in Python
+  run/report/    summary.md, pictures, tables
+"""
+RESUME_EPILOG = """\
+example:
+  lvsearch resume run/ --seconds 300
+
+The search goes on to the same result as if it had never stopped, and its report is written anew.
+"""
+REPORT_EPILOG = """\
+examples:
+  lvsearch report run/                  writes run/report/ anew
+  lvsearch report run/ --out paper/     into a new folder
+"""
+DEMO_EPILOG = """\
+examples:
+  lvsearch demo
+  lvsearch demo --simulated --seed 3 --out planted/
+"""
+
+
+def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
+    """The parser of all commands; `arguments` say which command's options are needed, `options.run` what does it."""
+    top = argparse.ArgumentParser(
+        prog="lvsearch",
+        description="How many topics do these documents have, and how sure can one be? A posterior over the number.",
+        epilog=MAIN_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_demo(commands, runs.demo)
+    _add_search(commands, runs.search)
+    _add_resume(commands, runs.resume)
+    _add_report(commands, runs.report)
+    _add_evaluate(commands, wanted="evaluate" in arguments[:1])
+    return top
+
+
+def _add_demo(commands: "argparse._SubParsersAction", run: Run) -> None:
+    demo = _command(commands, "demo", "Show what lvsearch does, on text that every machine holds.", DEMO_EPILOG)
+    demo.add_argument("--simulated", action="store_true", help="documents drawn with a known number of topics instead")
+    _add_seed(demo)
+    demo.add_argument("--out", type=Path, default=Path("lvsearch-demo"), help="a new folder (default: %(default)s)")
+    _add_running(demo)
+    demo.set_defaults(run=run)
+
+
+def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
+    search = _command(commands, "search", "How many topics do these documents have?", SEARCH_EPILOG)
+    data = search.add_argument_group("documents (one of the two)")
+    source = data.add_mutually_exclusive_group(required=True)
+    source.add_argument("--texts", type=Path, metavar="FILE", help="plain text, one document per line (UTF-8)")
+    source.add_argument("--corpus", type=Path, metavar="FILE.ldac", help="word counts in LDA-C form, ids from 0")
+    data.add_argument(
+        "--vocabulary", type=Path, metavar="FILE", help="with --corpus: the words, one per line, id 0 first"
+    )
+    data.add_argument(
+        "--held-out",
+        type=float,
+        default=0.1,
+        metavar="FRACTION",
+        help="keep this part of the documents out of the search and compare the sizes on it; 0 for none "
+        "(default: %(default)s)",
+    )
+    model = search.add_argument_group("model and prior")
+    model.add_argument(
+        "--prior",
+        default="poisson:10",
+        help="on the number of topics: poisson:RATE, poisson-shifted:RATE, geometric:P, "
+        "negative-binomial:MEAN,CONCENTRATION, uniform:LARGEST, table:P1,P2,… (default: %(default)s)",
+    )
+    model.add_argument(
+        "--concentration",
+        type=float,
+        default=5.0,
+        help="total Dirichlet mass on a document's topics, spread evenly over them (default: %(default)s)",
+    )
+    model.add_argument(
+        "--topic-concentration",
+        type=float,
+        default=0.05,
+        help="Dirichlet parameter of each word of a topic (default: %(default)s)",
+    )
+    model.add_argument(
+        "--evidence",
+        choices=("marginal", "bound", "plug-in"),
+        default="marginal",
+        help="marginal: parameters integrated out, annealed, answers how many; bound: a mean-field bound in its place, "
+        "quick and no answer; plug-in: at estimated parameters, with bounds proved of these fits, not of a size "
+        "(default: %(default)s)",
+    )
+    model.add_argument(
+        "--per-token",
+        action="store_true",
+        help="weigh evidence per token, to reproduce published figures: not a probability of the data",
+    )
+    stop = search.add_argument_group("when to stop (by default when the sizes near the best are settled)")
+    stop.add_argument("--max-size", type=int, metavar="N", help="the largest number of topics to try")
+    _add_budget(stop)
+    stop.add_argument("--exhaustive", action="store_true", help="visit every size up to --max-size")
+    stop.add_argument(
+        "--starts", type=int, metavar="N", help="fits of each size near the best; plug-in: of every size (default: 3)"
+    )
+    _add_seed(search)
+    search.add_argument("--out", type=Path, required=True, help="a new folder for the search and its report")
+    _add_running(search)
+    search.set_defaults(run=run)
+
+
+def _add_resume(commands: "argparse._SubParsersAction", run: Run) -> None:
+    resume = _command(commands, "resume", "Go on with a search that was stopped, interrupted or killed.", RESUME_EPILOG)
+    resume.add_argument("folder", type=Path, help="the folder of the search")
+    _add_budget(resume)
+    _add_running(resume)
+    resume.set_defaults(run=run)
+
+
+def _add_report(commands: "argparse._SubParsersAction", run: Run) -> None:
+    report = _command(commands, "report", "Write the report of a search: pictures, tables, a summary.", REPORT_EPILOG)
+    report.add_argument("folder", type=Path, help="the folder of the search")
+    report.add_argument("--out", type=Path, help="a new folder (default: report/ in the folder of the search)")
+    _add_cache(report)
+    report.set_defaults(run=run)
+
+
+def _add_evaluate(commands: "argparse._SubParsersAction", wanted: bool) -> None:
+    text = "Score anyone's topics on held-out documents, with errors."
+    command = commands.add_parser("evaluate", help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if wanted:  # the auditor is slow to import, and no other command needs it
+        from lvsearch.command import evaluate
+
+        evaluate.add_arguments(command)
+        _add_cache(command)
+        command.set_defaults(run=evaluate.run)
+
+
+def _command(commands: "argparse._SubParsersAction", name: str, text: str, epilog: str) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name, help=text, description=text, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def _add_seed(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--seed", type=int, default=0, help="every random number follows from it (default: %(default)s)"
+    )
+
+
+def _add_budget(command: argparse._ActionsContainer) -> None:
+    command.add_argument("--seconds", type=float, metavar="S", help="stop after so many seconds")
+    command.add_argument("--width", type=float, metavar="NATS", help="stop when the proved bounds are so close")
+
+
+def _add_running(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--quiet", action="store_true", help="no progress bar")
+    _add_cache(command)
+
+
+def _add_cache(command: argparse.ArgumentParser) -> None:
+    cache = command.add_argument_group("compiled programs (kept between runs, which saves much of a small run)")
+    cache.add_argument(
+        "--cache",
+        type=Path,
+        metavar="FOLDER",
+        help="where to keep them (default: the environment variable LVSEARCH_CACHE, else the user's cache folder)",
+    )
+    cache.add_argument("--no-cache", action="store_true", help="compile everything anew")

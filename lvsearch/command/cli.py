@@ -1,0 +1,263 @@
+"""The command line: `lvsearch demo | search | resume | report | evaluate`.
+
+Nothing heavy is imported before the arguments are known to be good. Mistakes of the user end in one line on stderr and
+exit status 2; Ctrl-C keeps everything done, writes the report and exits with 130.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lvsearch.command.arguments import Runs, parser
+from lvsearch.files.plain_text import visible
+from lvsearch.interrupts import pressed, watched
+from lvsearch.seeds import checked_seed
+
+if TYPE_CHECKING:
+    from lvsearch.data.corpus import Corpus
+    from lvsearch.results.result import SearchResult
+
+WRONG, INTERRUPTED = 2, 130
+REPORT = "report"
+DEMO_SECONDS, DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 60.0, 32, 16  # compiling the first fit included
+DEMO_TOPIC_CONCENTRATION = 0.5  # broad topics, one or two dozen: at LDA's own 0.05 the evidence still rises at 64
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line with these arguments (default: those of the process). Returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        options = parser(arguments, Runs(_demo, _search, _resume, _report)).parse_args(arguments)
+    except SystemExit as error:  # argparse has printed what is wrong, or the help
+        return int(error.code or 0)
+    try:
+        if "seed" in options:
+            checked_seed(options.seed)
+        if "cache" in options and not options.no_cache:
+            use_cache(options.cache)
+        with watched():
+            status = options.run(options)
+            return INTERRUPTED if pressed() else status  # swallowed after the search was over
+    except (ValueError, OSError, MemoryError) as error:
+        print(f"lvsearch: error: {_one_line(error)}", file=sys.stderr)
+        return WRONG
+    except KeyboardInterrupt:
+        print(f"lvsearch: interrupted; {_kept(options)}", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from lvsearch.files.storage import refuse_existing
+
+    refuse_existing(options.out)
+    import lvsearch as lv
+
+    truth = None
+    if options.simulated:
+        from lvsearch.fitted.simulated import planted
+
+        drawn = planted(seed=options.seed)
+        corpus, truth = drawn.corpus, drawn.n_topics
+        print(f"{len(corpus):,} simulated documents with {truth} topics, which the search is not told.")
+    else:
+        print("Collecting docstrings of the standard library, NumPy and SciPy …", flush=True)
+        corpus = lv.datasets.docstrings(seed=options.seed)
+        print(
+            f"{len(corpus):,} documents, {corpus.n_terms:,} words, {corpus.n_tokens:,} tokens. Searching …", flush=True
+        )
+    result = _searched(
+        corpus,
+        options,
+        held_out=0.1,
+        model=lv.models.LDA() if options.simulated else lv.models.LDA(topic_concentration=DEMO_TOPIC_CONCENTRATION),
+        prior=lv.sizes.Poisson(10),
+        max_size=SIMULATED_MAX_SIZE if options.simulated else DEMO_MAX_SIZE,
+        seconds=DEMO_SECONDS,
+    )
+    status = _conclude(result, options.out / REPORT)
+    if truth is not None and result.visits:
+        from lvsearch.fitted.simulated import verdict
+
+        print(f"\n{verdict(truth, result.estimated)}")
+    return status
+
+
+def _search(options: argparse.Namespace) -> int:
+    from lvsearch.files.storage import refuse_existing
+
+    if options.vocabulary is not None and options.corpus is None:
+        raise ValueError("got --vocabulary without --corpus: texts bring their own words")
+    if not 0 <= options.held_out < 1:
+        raise ValueError(
+            f"got --held-out {options.held_out}, expected a fraction from 0 (none) to below 1, such as 0.1"
+        )
+    if options.evidence == "plug-in" and options.max_size is options.seconds is options.width is None:
+        raise ValueError(
+            "plug-in evidence grows with size almost without end: say when to stop with --max-size, --seconds or "
+            "--width"
+        )
+    for path in (options.texts, options.corpus, options.vocabulary):
+        if path is not None and not path.is_file():
+            raise FileNotFoundError(f"no file {path}")
+    refuse_existing(options.out)
+    import lvsearch as lv
+
+    prior = lv.sizes.parse(options.prior)
+    result = _searched(
+        _corpus(options),
+        options,
+        held_out=options.held_out,
+        model=lv.models.LDA(options.concentration, options.topic_concentration),
+        prior=prior,
+        evidence=options.evidence,
+        per_token=options.per_token,
+        max_size=options.max_size,
+        seconds=options.seconds,
+        width=options.width,
+        starts=options.starts,
+        exhaustive=options.exhaustive,
+    )
+    return _conclude(result, options.out / REPORT)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    import lvsearch as lv
+
+    result = lv.resume(options.folder, seconds=options.seconds, width=options.width, progress=not options.quiet)
+    return _conclude(result, options.folder / REPORT)
+
+
+def _report(options: argparse.Namespace) -> int:
+    import lvsearch as lv
+    from lvsearch.files.storage import refuse_existing
+
+    if options.out is not None:
+        refuse_existing(options.out)
+    result = lv.load(options.folder)
+    _conclude(result, options.folder / REPORT if options.out is None else options.out)
+    return 0
+
+
+def _corpus(options: argparse.Namespace) -> "Corpus":
+    import lvsearch as lv
+
+    if options.corpus is not None:
+        return lv.Corpus.from_ldac(options.corpus, vocabulary=options.vocabulary)
+    from lvsearch.data.readers import read_documents
+
+    return lv.Corpus.from_texts(read_documents(options.texts))
+
+
+def _searched(
+    corpus: "Corpus",
+    options: argparse.Namespace,
+    *,
+    held_out: float,
+    model,
+    prior,
+    max_size: int | None,
+    seconds: float | None,
+    width: float | None = None,
+    evidence: str = "marginal",
+    per_token: bool = False,
+    starts: int | None = None,
+    exhaustive: bool = False,
+) -> "SearchResult":
+    """Search, with part of the documents held out."""
+    import lvsearch as lv
+
+    train, test = _split(corpus, held_out, options.seed)
+    return lv.search(
+        model,
+        train,
+        prior=prior,
+        evidence=evidence,
+        per_token=per_token,
+        max_size=max_size,
+        seconds=seconds,
+        width=width,
+        starts=starts,
+        exhaustive=exhaustive,
+        seed=options.seed,
+        held_out=test,
+        out=options.out,
+        progress=not options.quiet,
+    )
+
+
+def _split(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpus | None]":
+    """(to train on, held out): all and None where so few documents leave nothing to compare sizes on, which is said."""
+    from lvsearch.results.heldout import comparable
+
+    if not fraction:
+        return corpus, None
+    train, test = corpus.split(fraction, seed=seed) if len(corpus) > 1 else (corpus, None)
+    if test is not None and comparable(test):
+        return train, test
+    print(
+        f"lvsearch: {fraction:g} of {len(corpus)} document(s) is too little to compare sizes on: none are held out",
+        file=sys.stderr,
+    )
+    return corpus, None
+
+
+def _conclude(result: "SearchResult", folder: Path) -> int:
+    """Write the report, print the answer and the topics. Returns the exit status."""
+    from lvsearch.results.card import summary
+    from lvsearch.results.heldout import comparable, held_out_comparison
+    from lvsearch.results.report import topics_table, write_report
+
+    interrupted = result.state.stopped == "interrupted"
+    if interrupted and not result.visits:
+        print(
+            "lvsearch: interrupted before the first fit was done; nothing to report yet: begin it with lvsearch resume",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    test = result.held_out  # earlier versions also held out what cannot be compared
+    comparison = held_out_comparison(result, test) if test is not None and comparable(test) else None
+    path = write_report(result, folder, held_out=comparison)
+    print(f"\n{summary(result, comparison)}")
+    topics = topics_table(result.best).map(lambda cell: visible(cell) if isinstance(cell, str) else cell)
+    if not topics.empty:
+        print(f"\n{topics.to_string(index=False, justify='left', formatters=_left_aligned(topics))}")
+    print(f"\nReport: {path}")
+    return INTERRUPTED if interrupted else 0
+
+
+def _kept(options: argparse.Namespace) -> str:
+    """What a command that was interrupted leaves, and how to go on."""
+    from lvsearch.files.storage import MANIFEST
+
+    folder = getattr(options, "folder", None) or getattr(options, "out", None)
+    if folder is None or not (folder / MANIFEST).is_file():
+        return "nothing was written"
+    return visible(f"everything done until then is in {folder}: go on with lvsearch resume {folder}")
+
+
+def _left_aligned(table) -> dict:
+    """Formatters that keep text columns flush left."""
+    text = [name for name in table.columns if name in ("label", "words")]
+    widths = {name: max(len(name), *table[name].astype(str).map(len)) for name in text}
+    return {name: f"{{:<{widths[name]}}}".format for name in text}
+
+
+def use_cache(folder: Path | None) -> None:
+    """Keep compiled programs in `folder`: by default LVSEARCH_CACHE, else lvsearch/ in the user's cache folder."""
+    import jax
+
+    if folder is None:
+        user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(os.environ.get("LVSEARCH_CACHE") or Path(user) / "lvsearch")
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return visible(f"{error.strerror}: {error.filename}")
+    return visible(" ".join(str(error).split()))

@@ -1,0 +1,323 @@
+"""An auditor for topic models: held-out likelihood with errors, and paired comparison of two topic sets.
+
+Scores are nats over the words that the topics know, and add over documents; other words are counted and reported.
+"""
+
+import argparse
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64, Int64
+from scipy import stats
+
+from lvsearch.command.external_topics import ExternalTopics, encode, load_topics, shared_words
+from lvsearch.data.corpus import Corpus
+from lvsearch.files.plain_text import spreadsheet, visible
+from lvsearch.inference.likelihood.completion import document_completion, split_documents
+from lvsearch.inference.likelihood.dispatch import METHODS, document_likelihood
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutScore:
+    """Per-document scores of one topic set.
+
+    log_likelihood: (D,) nats; standard_error: (D,) Monte Carlo error of each, 0 where deterministic; n_tokens: (D,)
+    tokens scored; n_unknown: (D,) tokens outside the vocabulary, which are not; unknown_words: those words.
+    Scored by "bounds", log_likelihood is the certified lower end and upper (D,) the upper one; None otherwise.
+    """
+
+    source: str
+    method: str
+    log_likelihood: Float64[np.ndarray, " document"]
+    standard_error: Float64[np.ndarray, " document"]
+    n_tokens: Int64[np.ndarray, " document"]
+    n_unknown: Int64[np.ndarray, " document"]
+    unknown_words: tuple[str, ...]
+    upper: Float64[np.ndarray, " document"] | None = None
+
+    @property
+    def total(self) -> float:
+        """log p of the test set, nats."""
+        return float(np.sum(self.log_likelihood))
+
+    @property
+    def monte_carlo_error(self) -> float:
+        """Error of `total` from the finite number of samples, nats."""
+        return float(np.sqrt(np.sum(self.standard_error**2)))
+
+    @property
+    def per_token(self) -> float:
+        """Nats per scored token."""
+        return self.total / int(self.n_tokens.sum())
+
+    @property
+    def per_token_error(self) -> float:
+        """Standard error of `per_token` over test sets of this size (the ratio estimator's; Monte Carlo included).
+
+        NaN for a single document, whose spread cannot be seen.
+        """
+        n_documents = len(self.n_tokens)
+        if n_documents < 2 or not np.isfinite(self.total):
+            return float("nan")
+        residual = self.log_likelihood - self.per_token * self.n_tokens
+        spread = np.sum(residual**2) * n_documents / (n_documents - 1)
+        return float(np.sqrt(spread) / self.n_tokens.sum())
+
+    @property
+    def perplexity(self) -> float:
+        """exp(−nats per token); lower is better."""
+        return float(np.exp(-self.per_token))
+
+    @property
+    def perplexity_error(self) -> float:
+        """Standard error of `perplexity`, to first order."""
+        return self.perplexity * self.per_token_error
+
+    def table(self) -> pd.DataFrame:
+        """One row per document."""
+        return pd.DataFrame(
+            {
+                "log_likelihood": self.log_likelihood,
+                "standard_error": self.standard_error,
+                "tokens": self.n_tokens,
+                "unknown_tokens": self.n_unknown,
+            }
+        )
+
+    def __str__(self) -> str:
+        unknown, tokens = int(self.n_unknown.sum()), int(self.n_tokens.sum())
+        lines = [
+            f"{self.source}: {len(self.n_tokens)} documents, {tokens} tokens scored by {self.method}",
+            f"  log-likelihood  {self.total:.2f} nats (Monte Carlo error {self.monte_carlo_error:.2f})",
+            f"  per token       {self.per_token:.4f} ± {self.per_token_error:.4f} nats",
+            f"  perplexity      {self.perplexity:.1f} ± {self.perplexity_error:.1f}",
+        ]
+        if self.upper is not None:
+            lines.append(f"  certified       the log-likelihood lies in [{self.total:.2f}, {np.sum(self.upper):.2f}]")
+        impossible = int(np.sum(np.isneginf(self.log_likelihood)))
+        if impossible:
+            lines.append(f"  {impossible} documents hold a word that no topic can produce: -inf")
+        if unknown:
+            share = unknown / (unknown + tokens)
+            examples = ", ".join(self.unknown_words[:5])
+            lines.append(
+                f"  not scored      {unknown} tokens ({share:.1%}) of {len(self.unknown_words)} words outside the "
+                f"vocabulary: {examples}{', …' if len(self.unknown_words) > 5 else ''}"
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class PairedComparison:
+    """first − second on the same documents, nats for the whole test set; > 0 means that the first is better.
+
+    [lower, upper] is Student's t interval for the expected difference over test sets of this size.
+    """
+
+    first: str
+    second: str
+    difference: float
+    standard_error: float
+    lower: float
+    upper: float
+    confidence: float
+    n_documents: int
+    n_tokens: int
+
+    def __str__(self) -> str:
+        verdict = "cannot be told apart on these documents"
+        if self.lower > 0:
+            verdict = f"{self.first} is better"
+        if self.upper < 0:
+            verdict = f"{self.second} is better"
+        return (
+            f"{self.first} − {self.second}: {self.difference:.2f} ± {self.standard_error:.2f} nats "
+            f"({self.difference / self.n_tokens:.4f} per token), {self.confidence:.0%} interval "
+            f"[{self.lower:.2f}, {self.upper:.2f}] over {self.n_documents} documents: {verdict}"
+        )
+
+
+def held_out(
+    topics: ExternalTopics,
+    docs: Any,
+    *,
+    method: str = "mfi",
+    samples: int | None = None,
+    seed: int = 0,
+    only_words: Collection[str] | None = None,
+) -> HeldOutScore:
+    """log p(document | topics, α) of every document of a Corpus, with `document_likelihood`'s methods.
+
+    only_words: score these words alone, so that topic sets over different vocabularies can be compared.
+    Raises ValueError when no token can be scored.
+    """
+    encoded = encode(topics, docs, only_words)
+    n_tokens = np.asarray(encoded.counts.sum(axis=1)).ravel().astype(np.int64)
+    _require_tokens(n_tokens, topics)
+    deterministic = method in ("exact", "bounds")
+    result = document_likelihood(
+        topics.topics,
+        topics.alpha,
+        encoded.counts,
+        method=method,
+        samples=samples,
+        key=None if deterministic else jax.random.key(seed),
+    )
+    label = method if result.samples is None else f"{method}, {result.samples} samples"
+    return HeldOutScore(
+        topics.source,
+        label,
+        result.log_likelihood,
+        result.standard_error,
+        n_tokens,
+        encoded.n_unknown,
+        encoded.unknown_words,
+        result.upper,
+    )
+
+
+def completion(
+    topics: ExternalTopics,
+    docs: Any,
+    *,
+    observed_fraction: float = 0.5,
+    seed: int = 0,
+    only_words: Collection[str] | None = None,
+) -> HeldOutScore:
+    """Fit each document's topic weights on a random part of its tokens, score the rest: see `document_completion`."""
+    encoded = encode(topics, docs, only_words)
+    observed, rest = split_documents(encoded.counts, observed_fraction, seed)
+    result = document_completion(topics.topics, topics.alpha, observed, rest)
+    _require_tokens(result.n_tokens, topics)
+    return HeldOutScore(
+        topics.source,
+        f"completion from {observed_fraction:.0%}",
+        result.log_score,
+        np.zeros(len(result.log_score)),
+        result.n_tokens,
+        encoded.n_unknown,
+        encoded.unknown_words,
+    )
+
+
+def compare(first: HeldOutScore, second: HeldOutScore, confidence: float = 0.95) -> PairedComparison:
+    """Paired difference of two topic sets on the same documents and the same words.
+
+    Raises ValueError for scores of different tokens or methods, −inf scores, or fewer than two documents.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"got confidence={confidence}; expected a number between 0 and 1, such as 0.95")
+    if first.method != second.method:
+        raise ValueError(f"got scores by {first.method!r} and {second.method!r}; expected the same method for both")
+    if not np.array_equal(first.n_tokens, second.n_tokens):
+        raise ValueError(
+            "got scores of different tokens (the vocabularies differ); expected the same words of the same documents: "
+            "pass only_words=shared_words((a, b)) to both"
+        )
+    if len(first.n_tokens) < 2:
+        raise ValueError("got one document; expected at least two, so that a difference has an error")
+    for score in (first, second):
+        if not np.all(np.isfinite(score.log_likelihood)):
+            raise ValueError(f"got scores of {score.source} that are not finite; smooth its topics, or compare by hand")
+    differences = first.log_likelihood - second.log_likelihood
+    n_documents = len(differences)
+    error = float(np.std(differences, ddof=1) * np.sqrt(n_documents))
+    total = float(differences.sum())
+    reach = float(stats.t.ppf(0.5 + confidence / 2, n_documents - 1)) * error
+    return PairedComparison(
+        first.source,
+        second.source,
+        total,
+        error,
+        total - reach,
+        total + reach,
+        confidence,
+        n_documents,
+        int(first.n_tokens.sum()),
+    )
+
+
+def _require_tokens(n_tokens: np.ndarray, topics: ExternalTopics) -> None:
+    if not n_tokens.sum():
+        raise ValueError(
+            f"got documents without a single word of {topics.source}'s vocabulary; expected documents in its language: "
+            "check that both were cut into words and lower-cased in the same way"
+        )
+
+
+# ------------------------------------------------------------------------------------------------------ command line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `lvsearch evaluate`."""
+    parser.description = (
+        "Score anyone's topics on documents they were not fitted to: log p(document | topics, α) in nats with errors, "
+        "perplexity, and a paired comparison when several topic sets are given."
+    )
+    parser.add_argument(
+        "--topics",
+        nargs="+",
+        required=True,
+        type=Path,
+        metavar="FILE.npz",
+        help="arrays topics (K, V) with rows summing to 1, alpha (K,), vocabulary (V,); several files are compared",
+    )
+    parser.add_argument("--corpus", required=True, type=Path, metavar="FILE.ldac", help="test documents, LDA-C format")
+    parser.add_argument(
+        "--vocabulary", required=True, type=Path, metavar="FILE.txt", help="the corpus' words, one a line"
+    )
+    parser.add_argument(
+        "--method",
+        choices=METHODS,
+        default="mfi",
+        help="mfi: unbiased and fast (default); lrs: unbiased too, some 10 times slower; bounds: certified lower end",
+    )
+    parser.add_argument("--samples", type=int, help="samples per document (default: 200 for mfi, 100 for lrs)")
+    parser.add_argument(
+        "--completion",
+        type=float,
+        metavar="FRACTION",
+        help="instead: fit on this part of each document, score the rest",
+    )
+    parser.add_argument("--confidence", type=float, default=0.95, help="of the comparison's interval (default 0.95)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--per-document", type=Path, metavar="FILE.csv", help="also write one row per document and set")
+
+
+def _show(text: object) -> None:
+    """Print lines that hold names of files and words of other people."""
+    print("\n".join(map(visible, str(text).split("\n"))))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print every set's score, then each later set against the first. Returns the exit status."""
+    if args.per_document is not None and args.per_document.exists():
+        raise FileExistsError(f"{args.per_document} exists: choose another name for --per-document, or remove it")
+    corpus = Corpus.from_ldac(args.corpus, vocabulary=args.vocabulary)
+    topic_sets = [load_topics(path) for path in args.topics]
+    words = None
+    if len(topic_sets) > 1:
+        words = shared_words(topic_sets)
+        if any(len(topics.vocabulary) > len(words) for topics in topic_sets):
+            print(f"the vocabularies differ: only the {len(words)} words that all know are scored")
+    scores = []
+    for topics in topic_sets:
+        if args.completion is None:
+            score = held_out(topics, corpus, method=args.method, samples=args.samples, seed=args.seed, only_words=words)
+        else:
+            score = completion(topics, corpus, observed_fraction=args.completion, seed=args.seed, only_words=words)
+        _show(score)
+        scores.append(score)
+    for other in scores[1:]:
+        _show(compare(scores[0], other, args.confidence))
+    if args.per_document is not None:
+        tables = {str(path): score.table() for path, score in zip(args.topics, scores, strict=True)}
+        table = pd.concat(tables, names=["topics", "document"]).reset_index()
+        spreadsheet(table).to_csv(args.per_document, index=False)
+        print(f"wrote {args.per_document}")
+    return 0

@@ -1,0 +1,151 @@
+"""Topics from anywhere: what fitted scikit-learn, gensim and tomotopy models believe, in one form.
+
+Only the two arrays that define LDA's p(document) are read: topics and α. The library itself is not imported; an
+object that lacks what its reader needs is refused with the reason.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from scipy import sparse
+
+from lvsearch.files.archives import read_arrays
+
+
+@dataclass(frozen=True, eq=False)
+class ExternalTopics:
+    """topics: (K, V), row k is p(word | topic k); alpha: (K,); vocabulary: V words; source: for people."""
+
+    topics: Float64[np.ndarray, "topic word"]
+    alpha: Float64[np.ndarray, " topic"]
+    vocabulary: tuple[str, ...]
+    source: str
+
+    def __post_init__(self) -> None:
+        n_topics, n_words = self.topics.shape
+        if len(self.vocabulary) != n_words:
+            raise ValueError(
+                f"got {len(self.vocabulary)} words for topics over {n_words}; expected one word per column, in order"
+            )
+        if len(set(self.vocabulary)) != n_words:
+            raise ValueError("got a vocabulary with repeated words; expected each word once")
+        if self.alpha.shape != (n_topics,):
+            raise ValueError(f"got alpha of shape {self.alpha.shape} for {n_topics} topics; expected ({n_topics},)")
+
+    def save(self, path: str | Path) -> None:
+        """Write `topics`, `alpha` and `vocabulary` to an .npz file that `load_topics` reads (no pickle)."""
+        np.savez_compressed(
+            path, topics=self.topics, alpha=self.alpha, vocabulary=np.asarray(self.vocabulary, dtype=np.str_)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedDocuments:
+    """Documents over a topic set's vocabulary, and what did not fit.
+
+    counts: (D, V) known tokens. n_unknown: (D,) tokens outside the vocabulary. unknown_words: the distinct words among
+    them, most frequent first.
+    """
+
+    counts: sparse.csr_array
+    n_unknown: Int64[np.ndarray, " document"]
+    unknown_words: tuple[str, ...]
+
+
+def load_topics(path: str | Path) -> ExternalTopics:
+    """Read an .npz file with `topics` (K, V), `alpha` (K,) or a scalar, and `vocabulary` (V,) strings.
+
+    Raises ValueError for a file that is no such archive or is damaged, and when an array is missing or of another type.
+    """
+    arrays = read_arrays(Path(path).read_bytes(), path)
+    missing = {"topics", "alpha", "vocabulary"} - set(arrays)
+    if missing:
+        raise ValueError(
+            f"got {path} with arrays {sorted(arrays)}; expected topics, alpha and vocabulary: "
+            f"{sorted(missing)} missing; write it with ExternalTopics.save or np.savez"
+        )
+    words = arrays["vocabulary"]
+    if words.ndim != 1 or words.dtype.kind not in "UT":
+        raise ValueError(
+            f"got {path} with a vocabulary of type {words.dtype}, shape {words.shape}; expected a list of strings"
+        )
+    return _topics(arrays["topics"], arrays["alpha"], words, Path(path).stem)
+
+
+def sklearn_topics(model: Any, vocabulary: Iterable[str]) -> ExternalTopics:
+    """Topics of a fitted `LatentDirichletAllocation`: posterior means components_ / row sums, α = doc_topic_prior_.
+
+    vocabulary: `vectorizer.get_feature_names_out()`.
+    """
+    _require(model, ("components_", "doc_topic_prior_"), "a fitted sklearn.decomposition.LatentDirichletAllocation")
+    components = np.asarray(model.components_, np.float64)
+    return _topics(components, model.doc_topic_prior_, vocabulary, "scikit-learn")
+
+
+def gensim_topics(model: Any) -> ExternalTopics:
+    """Topics of a fitted gensim `LdaModel` or `LdaMulticore`: get_topics(), alpha, and the words of id2word."""
+    _require(model, ("get_topics", "alpha", "id2word"), "a fitted gensim.models.LdaModel with id2word")
+    topics = np.asarray(model.get_topics(), np.float64)
+    return _topics(topics, model.alpha, [model.id2word[word] for word in range(topics.shape[1])], "gensim")
+
+
+def tomotopy_topics(model: Any) -> ExternalTopics:
+    """Topics of a trained tomotopy `LDAModel`: get_topic_word_dist(k), alpha, used_vocabs."""
+    _require(model, ("get_topic_word_dist", "alpha", "used_vocabs", "k"), "a trained tomotopy.LDAModel")
+    topics = np.stack([np.asarray(model.get_topic_word_dist(topic), np.float64) for topic in range(model.k)])
+    return _topics(topics, model.alpha, list(model.used_vocabs), "tomotopy")
+
+
+def encode(topics: ExternalTopics, docs: Any, only_words: Collection[str] | None = None) -> EncodedDocuments:
+    """Lay documents (an `lv.Corpus`: .counts and .vocabulary) out over the topics' vocabulary.
+
+    only_words: score these words alone (the words two topic sets share); all others count as unknown.
+    """
+    _require(docs, ("counts", "vocabulary"), "an lv.Corpus, with .counts and .vocabulary")
+    column = {word: place for place, word in enumerate(topics.vocabulary) if only_words is None or word in only_words}
+    places = np.array([column.get(word, -1) for word in docs.vocabulary], dtype=np.int64)
+    known, counts = np.flatnonzero(places >= 0), sparse.csr_array(docs.counts)
+    move = sparse.csr_array(
+        (np.ones(len(known), np.int64), (known, places[known])), shape=(len(places), len(topics.vocabulary))
+    )
+    missing = counts[:, np.flatnonzero(places < 0)]
+    totals = np.asarray(missing.sum(axis=0)).ravel()
+    absent = np.flatnonzero(places < 0)
+    order = [int(absent[i]) for i in np.argsort(-totals, kind="stable") if totals[i] > 0]
+    return EncodedDocuments(
+        sparse.csr_array(counts @ move),
+        np.asarray(missing.sum(axis=1)).ravel().astype(np.int64),
+        tuple(docs.vocabulary[word] for word in order),
+    )
+
+
+def shared_words(topic_sets: Iterable[ExternalTopics]) -> frozenset[str]:
+    """The words that every topic set knows."""
+    return frozenset.intersection(*(frozenset(topics.vocabulary) for topics in topic_sets))
+
+
+def _topics(topics: Any, alpha: Any, vocabulary: Iterable[str], source: str) -> ExternalTopics:
+    """float64 copies with rows normalised; a scalar α means a symmetric one."""
+    for name, array in (("topics", np.asarray(topics)), ("alpha", np.asarray(alpha))):
+        if array.dtype.kind not in "fiub":
+            raise ValueError(f"got {name} of type {array.dtype} from {source}; expected real numbers")
+    topics = np.asarray(topics, np.float64)
+    with np.errstate(over="ignore"):
+        totals = topics.sum(axis=-1)
+    if topics.ndim != 2 or np.any(topics < 0) or not np.all(np.isfinite(totals)) or np.any(totals <= 0):
+        raise ValueError(f"got topics of shape {topics.shape} from {source}; expected (topics, words) with entries ≥ 0")
+    alpha = np.broadcast_to(np.asarray(alpha, np.float64), (len(topics),)) if np.ndim(alpha) == 0 else np.asarray(alpha)
+    if alpha.ndim != 1:
+        raise ValueError(f"got alpha of shape {alpha.shape} from {source}; expected one number for each topic")
+    words = tuple(str(word) for word in vocabulary)
+    return ExternalTopics(topics / topics.sum(axis=1, keepdims=True), alpha.astype(np.float64), words, source)
+
+
+def _require(model: Any, attributes: tuple[str, ...], expected: str) -> None:
+    missing = [name for name in attributes if not hasattr(model, name)]
+    if missing:
+        raise ValueError(f"got {type(model).__name__} without {', '.join(missing)}; expected {expected}")

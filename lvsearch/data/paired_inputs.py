@@ -1,0 +1,158 @@
+"""Regions and captions as people have them, lists, arrays or CSV files, in the form that `PairedCorpus` holds."""
+
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array, issparse
+
+from lvsearch.data.corpus import Corpus
+from lvsearch.data.readers import canonical_counts, refuse_masked
+from lvsearch.data.vocabulary import checked_vocabulary
+
+MOST_REGIONS = 100_000_000
+"""Counts of tokens are written out one by one."""
+
+
+def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """(all regions, how many per image, names) from a person's form of them."""
+    if issparse(regions) or (isinstance(regions, np.ndarray) and regions.ndim == 2):
+        counts = canonical_counts(regions)
+        per_image = np.asarray(counts.astype(np.int64).sum(axis=1))
+        if per_image.sum() > MOST_REGIONS:
+            raise ValueError(
+                f"got {per_image.sum():,} region tokens, expected at most {MOST_REGIONS:,}: each is a region of its "
+                "own; are the units too small?"
+            )
+        tokens = np.repeat(counts.indices, np.asarray(counts.data, np.int64)).astype(np.int32)
+        return tokens, per_image, checked_vocabulary(_named("token", names, counts.shape[1]), counts)
+    images = list(regions)
+    for image in images:
+        refuse_masked(image, "expected features that are known: leave such regions out")
+    lists = [np.asarray(image, dtype=np.float64) for image in images]
+    widths = {image.shape[1] for image in lists if image.ndim == 2 and image.size}
+    bad = next((i for i, image in enumerate(lists) if image.size and image.ndim != 2), None)
+    if bad is not None or len(widths) > 1:
+        what = (
+            f"image {bad} of shape {lists[bad].shape}" if bad is not None else f"{sorted(widths)} features per region"
+        )
+        raise ValueError(f"got {what}; expected (regions, features) for every image, with the same features throughout")
+    if not widths:
+        raise ValueError(f"got {len(lists):,} images without a single region; expected some")
+    width = widths.pop()
+    held = np.concatenate([image.reshape(-1, width) for image in lists])
+    named = tuple(str(name) for name in _named("feature", names, width))
+    return held, np.array([len(image) if image.size else 0 for image in lists], np.int64), named
+
+
+def _named(what: str, names: Iterable[Any] | None, length: int) -> Iterable[Any]:
+    return [f"{what}{number}" for number in range(length)] if names is None else names
+
+
+def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) -> Corpus:
+    """Counts over a vocabulary, from counts or from lists of words."""
+    words = None if vocabulary is None else tuple(str(word) for word in vocabulary)
+    if captions is None:
+        if words is None:
+            raise ValueError("got no captions and no vocabulary; expected the words that captions could have")
+        return Corpus(csr_array((n_images, len(words)), dtype=np.int32), words)
+    if issparse(captions) or isinstance(captions, np.ndarray):
+        counts = canonical_counts(captions)
+        return Corpus(counts, checked_vocabulary(words, counts))
+    lists = [[str(word) for word in image] for image in captions]
+    if any(isinstance(image, str) for image in captions):
+        raise ValueError("got a caption that is one string; expected a list of words for every image")
+    words = tuple(sorted({word for image in lists for word in image})) if words is None else words
+    known = {word: column for column, word in enumerate(words)}
+    unknown = next((word for image in lists for word in image if word not in known), None)
+    if unknown is not None:
+        raise ValueError(
+            f"got the caption word {unknown!r}, which the vocabulary of {len(words):,} words does not hold"
+        )
+    table = np.zeros((len(lists), len(words)), np.int32)
+    for row, image in enumerate(lists):
+        for word in image:
+            table[row, known[word]] += 1
+    return Corpus(csr_array(table), words)
+
+
+def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
+    """Every cell as the text that it is in the file, without white space around it: a name read as a number would lose
+    its zeros in one file (007, 7) and its decimals in another (1, 1.0)."""
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except ValueError as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}; expected comma-separated columns, UTF-8") from error
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the first values for names of rows
+        raise ValueError(f"{path}: got lines with more values than the header has names; name every column")
+    frame = pd.DataFrame({name: frame[name].fillna("").str.strip() for name in frame.columns})  # "": short lines
+    for name in needed:
+        if name not in frame.columns:
+            raise ValueError(f"{path}: got columns {', '.join(map(str, frame.columns))}; expected one named {name!r}")
+        empty = np.asarray(frame[name]) == ""
+        if empty.any():
+            raise ValueError(
+                f"{path}: got {int(empty.sum())} empty cells in the column {name!r}, the first in row "
+                f"{int(np.argmax(empty)) + 1} below the header; leave such lines out"
+            )
+    return frame
+
+
+class Tables(NamedTuple):
+    """Two CSV files read: the fields of a `PairedCorpus`, and for every image its name and the list of its words."""
+
+    regions: np.ndarray
+    region_counts: np.ndarray
+    region_names: tuple[str, ...]
+    images: tuple[str, ...]
+    captions: list[list[str]]
+
+
+def read_tables(regions: str | os.PathLike[str], captions: str | os.PathLike[str], image: str, word: str) -> Tables:
+    """The files of `PairedCorpus.from_csv`, which says what is in them and what is refused."""
+    table, words = _read_csv(regions, image), _read_csv(captions, image, word)
+    if len(table) and len(words) and not {*table[image]} & {*words[image]}:
+        raise ValueError(
+            f"got {regions} with images such as {table[image].iloc[0]!r} and {captions} with images such as "
+            f"{words[image].iloc[0]!r}, none in both; expected the same names: they are compared as text"
+        )
+    images = list(dict.fromkeys([*table[image], *words[image]]))
+    position = {name: index for index, name in enumerate(images)}
+    owners = np.array([position[name] for name in table[image]], np.int64)
+    order, counts = np.argsort(owners, kind="stable"), np.bincount(owners, minlength=len(images))
+    held, names = _things(regions, table.drop(columns=image), image)
+    by_image: list[list[str]] = [[] for _ in images]
+    for name, text in zip(words[image], words[word], strict=True):
+        by_image[position[name]].append(text)
+    return Tables(held[order], counts, names, tuple(images), by_image)
+
+
+def _things(path: str | os.PathLike[str], columns: pd.DataFrame, image: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """(a row's features or token, names) from the columns beside the image's."""
+    names = tuple(str(name) for name in columns.columns)
+    numbers = [_numbers(columns.iloc[:, place]) for place in range(len(names))]
+    if len(names) == 1 and numbers[0] is None:
+        tokens = columns.iloc[:, 0].to_numpy()
+        if "" in tokens:
+            raise ValueError(f"{path}: got an empty token in the column {names[0]!r}; leave such lines out")
+        kinds, ids = np.unique(tokens, return_inverse=True)
+        return ids.astype(np.int32), tuple(str(kind) for kind in kinds)
+    text = [name for name, values in zip(names, numbers, strict=True) if values is None]
+    if text or not names:
+        got = f"the column {text[0]!r} without numbers" if text else "no features"
+        raise ValueError(
+            f"{path}: got {got}; expected numbers beside the column {image!r}, or a single column of tokens"
+        )
+    return np.stack([values for values in numbers if values is not None], axis=1), names
+
+
+def _numbers(column: pd.Series) -> np.ndarray | None:
+    """The numbers of a column of text, NaN where it is empty; None where some cell is neither."""
+    if column.str.contains("_", regex=False).any():  # which Python reads in numbers, as in 1_000
+        return None
+    try:
+        return column.where(column != "", "nan").to_numpy().astype(np.float64)
+    except ValueError:
+        return None

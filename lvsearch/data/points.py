@@ -1,0 +1,399 @@
+"""Rows of a real matrix, some cells perhaps missing: what mixtures and feature models are given.
+
+A missing cell is never guessed from the data: it is missing because the caller said so, with a mask or by saying what
+NaN means. Nothing is dropped or rescaled; `Points.notes` tells what a person should know.
+"""
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float, Int
+
+from lvsearch.data.base import Data, Nouns
+from lvsearch.data.vocabulary import first_repeated
+from lvsearch.files.archives import UNREADABLE
+from lvsearch.files.string_arrays import holds, packed, unpacked
+from lvsearch.inference.data.dataset import Dataset, rows
+from lvsearch.models.units import Row
+
+LARGEST = 1e15
+"""Engines square values in float32, whose range ends at 3e38."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Points(Data):
+    """The rows of a matrix. Build one with `from_array`, `from_frame`, `from_csv` or `from_npy`.
+
+    The constructor itself trusts nothing either: it copies and checks what it is given. Equality and hash go by
+    `fingerprint`.
+
+    Attributes:
+        values: (rows, columns) float64, finite, 0 where not observed, read-only.
+        observed: (rows, columns) which cells are known, read-only.
+        columns: a name for each column, distinct.
+        row_names: what a person calls each row, or None.
+        notes: what was kept or selected, in the order in which it happened.
+
+    Raises:
+        ValueError: not two axes; no rows or no columns; a NaN or infinite value in an observed cell, or one beyond
+            ±1e15; a mask of another shape; names of the wrong length; a column name twice.
+    """
+
+    unit_type: ClassVar[type] = Row
+    nouns: ClassVar[Nouns] = Nouns("points", "row", "rows", "cell", "cells")
+    accepted: ClassVar[str] = "Points or a matrix of numbers"
+
+    values: Float[np.ndarray, "row column"]
+    observed: Bool[np.ndarray, "row column"]
+    columns: tuple[str, ...]
+    row_names: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        n_rows, n_columns = np.shape(self.values)
+        if not n_rows or not n_columns:
+            raise ValueError(f"got {n_rows} rows and {n_columns} columns; expected at least one of each")
+        if np.shape(self.observed) != np.shape(self.values):
+            raise ValueError(
+                f"got observed of shape {np.shape(self.observed)} for values of shape {np.shape(self.values)}; "
+                "expected one True or False for each cell"
+            )
+        columns = _strings("columns", self.columns, n_columns) or ()
+        twice = first_repeated(columns)
+        if twice is not None:
+            raise ValueError(f"got the column name {twice!r} twice; expected distinct names")
+        observed = np.array(self.observed, dtype=bool)
+        values = np.where(observed, np.asarray(self.values, dtype=np.float64), 0.0) + 0.0  # no −0: it prints as 0
+        _refuse_bad_values(values, columns)
+        for array in (values, observed):
+            array.setflags(write=False)
+        for field, value in (
+            ("values", values),
+            ("observed", observed),
+            ("columns", columns),
+            ("row_names", _strings("row_names", self.row_names, n_rows)),
+            ("notes", tuple(self.notes)),
+        ):
+            object.__setattr__(self, field, value)
+
+    # -- from data ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_array(
+        cls,
+        X: Any,
+        observed: Any = None,
+        *,
+        missing: str | None = None,
+        columns: Iterable[Any] | None = None,
+        row_names: Iterable[Any] | None = None,
+    ) -> "Points":
+        """A matrix with a row per unit.
+
+        Args:
+            X: (rows, columns) real numbers: a NumPy or JAX array, or nested lists. Of a masked array, masked cells are
+                missing.
+            observed: (rows, columns) which cells are known; the others may hold anything. Default: all.
+            missing: "nan" where NaN marks a missing cell. Default: NaN is an error.
+            columns: a name for each column. Default: "column0", "column1"….
+            row_names: one per row.
+
+        Raises:
+            ValueError: see `Points`; also text, complex numbers, a sparse matrix, a data frame; nothing observed.
+        """
+        if isinstance(X, pd.DataFrame):
+            raise ValueError("got a data frame; use lv.Points.from_frame, which keeps the names of its columns")
+        if isinstance(X, np.ma.MaskedArray):
+            known = ~np.ma.getmaskarray(X)
+            observed = known if observed is None else _mask(observed, known.shape) & known
+            X = X.data
+        values = _matrix(X)
+        known = np.ones(values.shape, dtype=bool) if observed is None else _mask(observed, values.shape)
+        if missing not in (None, "nan"):
+            raise ValueError(
+                f'got missing={missing!r}; expected "nan" or None; where another value marks missing cells, pass '
+                "observed=(X != value)"
+            )
+        if missing == "nan":
+            known = known & ~np.isnan(values)
+        names = [f"column{number}" for number in range(values.shape[1])] if columns is None else columns
+        names = _strings("columns", names, values.shape[1]) or ()
+        _refuse_nan(np.where(known, values, 0.0), names)
+        points = cls(np.where(known, values, 0.0), known, names, _strings("row_names", row_names, values.shape[0]))
+        if not points.n_observations:
+            raise ValueError(f"got {len(points):,} rows without a single observed cell; expected some that are known")
+        return replace(points, notes=points._remarks())
+
+    @classmethod
+    def from_frame(cls, frame: pd.DataFrame, observed: Any = None, *, missing: str | None = None) -> "Points":
+        """A data frame of numbers: its columns name the columns, and its index, unless the default one, the rows.
+
+        observed, missing: as for `from_array`; pandas' NA counts as NaN. Raises ValueError for columns that hold no
+        numbers, and as `from_array`.
+        """
+        kinds = pd.api.types
+        text = [str(n) for n, k in frame.dtypes.items() if not kinds.is_numeric_dtype(k) or kinds.is_complex_dtype(k)]
+        if text:
+            raise ValueError(
+                f"got {len(text)} column(s) without numbers, the first {text[0]!r}; expected numbers throughout: leave "
+                'them out (frame.select_dtypes("number")), make a column of names the index, encode categories'
+            )
+        if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
+            raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
+        names = None if _is_default(frame.index) else frame.index
+        values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        return cls.from_array(values, observed, missing=missing, columns=frame.columns, row_names=names)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        header: bool = True,
+        row_names: str | int | None = None,
+        missing: str | None = None,
+    ) -> "Points":
+        """A comma-separated file of numbers, UTF-8.
+
+        Args:
+            path: the file.
+            header: whether the first line names the columns.
+            row_names: the column that names the rows: its name, or without a header its number from 0.
+            missing: "nan" where empty cells, NA and NaN are missing. Default: they are an error.
+
+        Raises:
+            ValueError: a column of text; a header of numbers; lines of different lengths; see also `from_array`.
+        """
+        try:
+            frame = pd.read_csv(path, header=0 if header else None, index_col=row_names)
+        except ValueError as error:  # among them lines of different lengths, bytes that are not UTF-8, no such column
+            reason = " ".join(str(error).split())
+            raise ValueError(f"{path}: {reason}; expected comma-separated numbers, as many on every line") from error
+        if row_names is None and not _is_default(frame.index):  # pandas takes the first values for names of rows
+            raise ValueError(f"{path}: got lines with more values than the header has names; name every column")
+        if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
+            raise ValueError(
+                f"{path}: got only numbers on the first line, expected the names of the columns: say header=False "
+                "where the data begin there"
+            )
+        frame.columns = [name if header else f"column{number}" for number, name in enumerate(frame.columns)]
+        return cls.from_frame(frame, missing=missing)
+
+    @classmethod
+    def from_npy(cls, path: str | os.PathLike[str], *, missing: str | None = None) -> "Points":
+        """An .npy file with a matrix (rows, columns); arguments and errors as for `from_array`."""
+        content = Path(path).read_bytes()
+        try:
+            values = np.load(io.BytesIO(content), allow_pickle=False)
+        except UNREADABLE as error:
+            raise ValueError(f"{path}: {error}; expected a matrix written by numpy.save") from error
+        if not isinstance(values, np.ndarray):
+            raise ValueError(f"{path}: got an archive of several arrays; expected one matrix written by numpy.save")
+        return cls.from_array(values, missing=missing)
+
+    @classmethod
+    def of(cls, data: Any) -> "Points":
+        """Points as they are, a data frame, or a matrix. Raises ValueError for anything else, and for NaN."""
+        if isinstance(data, Points):
+            return data
+        return cls.from_frame(data) if isinstance(data, pd.DataFrame) else cls.from_array(data)
+
+    def like_this(self, data: Any) -> "Points":
+        """New rows over these columns: points or a data frame with these names, or a matrix of as many columns.
+
+        Raises:
+            ValueError: another number of columns; other names, or these in another order.
+        """
+        if isinstance(data, Data) and not isinstance(data, Points):
+            raise ValueError(
+                f"got {type(data).__name__} ({data.describe()}), expected Points over the columns of the training data"
+            )
+        points = Points.of(data)
+        if len(points.columns) != len(self.columns):
+            raise ValueError(
+                f"got rows of {len(points.columns)} columns, expected the {len(self.columns)} of the training data"
+            )
+        if not isinstance(data, Points | pd.DataFrame):
+            return replace(points, columns=self.columns)
+        if points.columns != self.columns:
+            place = next(i for i, pair in enumerate(zip(points.columns, self.columns, strict=True)) if len({*pair}) > 1)
+            same = "in another order" if set(points.columns) == set(self.columns) else "of other names"
+            raise ValueError(
+                f"got columns {same}: column {place} is {points.columns[place]!r}, expected {self.columns[place]!r}; "
+                "bring them into the order of training.columns, or name them alike (columns=training.columns)"
+            )
+        return points
+
+    # -- as data ------------------------------------------------------------------------------------------------
+
+    def dataset(self) -> Dataset:
+        """The rows in padded batches."""
+        return rows(self.values, self.observed)
+
+    @property
+    def n_units(self) -> int:
+        """Rows."""
+        return len(self.values)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return (len(self.values), len(self.columns))
+
+    @property
+    def observations_per_unit(self) -> Int[np.ndarray, " rows"]:
+        """Observed cells of each row."""
+        return self.observed.sum(axis=1, dtype=np.int64)
+
+    @property
+    def entries(self) -> Mapping[str, tuple[str, ...]]:
+        """The axis of dimensions is named by the columns."""
+        return {"dim": self.columns}
+
+    @property
+    def unit_labels(self) -> None:
+        """Rows have no classes."""
+        return
+
+    def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Points":
+        """The rows with these numbers, in this order, and a note saying so."""
+        names = None if self.row_names is None else tuple(self.row_names[row] for row in rows)
+        return replace(
+            self, values=self.values[rows], observed=self.observed[rows], row_names=names, notes=(*self.notes, note)
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256, in hexadecimal, of the content: values, which are observed, and names (not notes)."""
+        digest = hashlib.sha256(b"lvsearch points 1")
+        digest.update(np.asarray(self.values, dtype="<f8").tobytes())
+        digest.update(self.observed.tobytes())
+        digest.update(json.dumps((self.shape, self.columns, self.row_names)).encode())
+        return digest.hexdigest()
+
+    def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """No settings; values, mask, names and notes as arrays."""
+        arrays = {"values": self.values, "observed": self.observed}
+        arrays |= packed("columns", self.columns) | packed("notes", self.notes)
+        return {}, arrays if self.row_names is None else arrays | packed("row_names", self.row_names)
+
+    @classmethod
+    def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Points":
+        """The inverse of `to_storage`."""
+        names = unpacked("row_names", arrays) if holds("row_names", arrays) else None
+        columns, notes = (unpacked(name, arrays) for name in ("columns", "notes"))
+        return cls(arrays["values"], arrays["observed"], columns, names, notes)
+
+    def describe(self) -> str:
+        """Such as "600 rows × 4 columns, 2,310 of 2,400 cells observed"."""
+        return f"{self.n_units:,} rows × {len(self.columns):,} columns, {self._cells()} observed"
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows, columns and cells, a line each."""
+        named = ", ".join(self.columns[:6]) + (", …" if len(self.columns) > 6 else "")
+        return (
+            ("rows", f"{self.n_units:,}"),
+            ("columns", f"{len(self.columns):,}: {named}"),
+            ("observed", self._cells()),
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """The values as a table, NaN where not observed: a row per row (named where it has a name)."""
+        return pd.DataFrame(
+            np.where(self.observed, self.values, np.nan), index=self.row_names, columns=list(self.columns)
+        )
+
+    def __repr__(self) -> str:
+        return f"Points({self.describe()})"
+
+    def _cells(self) -> str:
+        every = self.observed.size
+        return f"all {every:,} cells" if self.observed.all() else f"{self.n_observations:,} of {every:,} cells"
+
+    def _remarks(self) -> tuple[str, ...]:
+        """What a person should know about data fresh from elsewhere."""
+        empty = int((~self.observed.any(axis=1)).sum())
+        notes = (f"{empty:,} of {self.n_units:,} rows have no observed cell; kept in place",) if empty else ()
+        unseen = int((~self.observed.any(axis=0)).sum())
+        if unseen:
+            notes += (f"{unseen:,} of {len(self.columns):,} columns have no observed cell; kept in place",)
+        return notes
+
+
+def _matrix(X: Any) -> Float[np.ndarray, "row column"]:
+    """X as float64 with two axes. ValueError for anything but a matrix of real numbers."""
+    if hasattr(X, "toarray"):
+        raise ValueError("got a sparse matrix; expected a dense one: X.toarray(), if the absent entries are zeros")
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise ValueError(f"got rows of different lengths ({error}); expected a matrix (rows, columns)") from error
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"got values of type {array.dtype}; expected real numbers in a matrix (rows, columns)")
+    if array.ndim != 2:
+        raise ValueError(
+            f"got an array of shape {array.shape}; expected two axes (rows, columns): X[:, None] makes one column of a "
+            "list of numbers, X[None] one row"
+        )
+    return array.astype(np.float64)
+
+
+def _mask(observed: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "row column"]:
+    mask = np.asarray(observed)
+    if mask.dtype != bool:
+        raise ValueError(f"got observed of type {mask.dtype}; expected True and False, one for each cell")
+    if mask.shape != shape:
+        raise ValueError(f"got observed of shape {mask.shape} for values of shape {shape}; expected one for each cell")
+    return mask
+
+
+def _refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...]) -> None:
+    bad = np.isnan(values)
+    if bad.any():
+        row, column = np.argwhere(bad)[0].tolist()
+        raise ValueError(
+            f"got NaN in {bad.sum():,} of {bad.size:,} cells, the first in row {row}, column {columns[column]!r}; "
+            'expected numbers. Where NaN marks a missing cell say so: lv.Points.from_array(X, missing="nan") (or '
+            "from_frame, for a data frame), or give observed="
+        )
+
+
+def _refuse_bad_values(values: Float[np.ndarray, "row column"], columns: tuple[str, ...]) -> None:
+    _refuse_nan(values, columns)
+    bad = ~(np.abs(values) <= LARGEST)
+    if bad.any():
+        row, column = np.argwhere(bad)[0].tolist()
+        raise ValueError(
+            f"got {values[row, column]} in row {row}, column {columns[column]!r}; expected finite numbers up to "
+            f"{LARGEST:g}: mark the cell as not observed, or rescale the column"
+        )
+
+
+def _strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[str, ...] | None:
+    if isinstance(values, str):
+        raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list of {expected:,} names")
+    strings = None if values is None else tuple(str(value) for value in values)
+    if strings is not None and len(strings) != expected:
+        raise ValueError(f"got {len(strings):,} {what}, expected {expected:,}: one for each")
+    return strings
+
+
+def _is_default(index: pd.Index) -> bool:
+    return index.equals(pd.RangeIndex(len(index)))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

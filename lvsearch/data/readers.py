@@ -1,0 +1,268 @@
+"""From anyone's data to checked counts: texts, sparse, dense, pandas and LDA-C input."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array, issparse
+
+from lvsearch.data.vocabulary import Analyzer, UnknownWords, read_lines, read_text
+
+_LARGEST = int(np.iinfo(np.int32).max)
+_LDAC_LINE = re.compile(r"\d{1,10}(?:[ \t]+\d{1,10}:\d{1,10})*", re.ASCII)
+
+
+def canonical_counts(matrix: Any, terms: Any = None) -> csr_array:
+    """Counts as an int32 `csr_array`, shape (docs, terms): sorted ids, no stored zeros, read-only, never shared.
+
+    Args:
+        matrix: any scipy sparse matrix or array (entries given twice are added, scipy's own rule), or anything
+            that `numpy.asarray` makes two-dimensional (NumPy, JAX, nested lists).
+        terms: the vocabulary, as yet unchecked, to name terms in messages.
+
+    Raises:
+        ValueError: not two-dimensional; not numbers; NaN, infinite, negative, fractional counts; counts above
+            2³¹ − 1; no documents; ids outside the matrix (damaged sparse input).
+    """
+    refuse_masked(matrix, "a missing value is not a count: decide whether it means 0 (matrix.filled(0))")
+    if not issparse(matrix):
+        matrix = np.asarray(matrix)
+    if matrix.ndim != 2:
+        raise ValueError(f"got {matrix.ndim} axes, shape {matrix.shape}; expected 2: a row per document")
+    if matrix.dtype.kind not in "biuf":
+        raise ValueError(f"got counts of type {matrix.dtype}; expected whole numbers, such as int32")
+    if matrix.shape[0] == 0:
+        raise ValueError("got no documents (0 rows); expected at least one")
+    # Wider than the result, so that entries given twice cannot wrap around when they are added.
+    matrix = matrix.astype(np.int64 if matrix.dtype.kind in "bi" else np.float64)
+    if issparse(matrix) and matrix.format in ("csr", "csc", "bsr"):
+        try:
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(f"got a damaged {matrix.format} matrix: {error}; expected ids within its shape") from error
+    counts = csr_array(matrix)
+    counts.sum_duplicates()
+    _check_values(counts, terms)
+    counts = csr_array((counts.data.astype(np.int32), counts.indices, counts.indptr), shape=counts.shape)
+    counts.eliminate_zeros()
+    for array in (counts.data, counts.indices, counts.indptr):
+        array.flags.writeable = False
+    return counts
+
+
+def refuse_masked(array: Any, expected: str) -> None:
+    """ValueError for a masked array with masked cells, under whose mask NumPy would hand out whatever stands there."""
+    masked = int(np.ma.getmaskarray(array).sum()) if isinstance(array, np.ma.MaskedArray) else 0
+    if masked:
+        raise ValueError(f"got a masked array with {masked:,} masked cells; {expected}")
+
+
+def _check_values(counts: csr_array, terms: Any) -> None:
+    values = counts.data
+    checks = (
+        (~np.isfinite(values), "a finite count; a missing value is not a count: decide whether it means 0"),
+        (values < 0, "counts of 0 or more; differences and embeddings are not counts"),
+        (
+            values != np.floor(values),
+            "whole numbers; TF-IDF weights and proportions are not counts: pass what they were made from, "
+            "for instance scikit-learn's CountVectorizer instead of TfidfVectorizer",
+        ),
+        (values > _LARGEST, f"counts up to {_LARGEST:,} (int32); are the units too small?"),
+    )
+    for bad, expected in checks:
+        if bad.any():
+            entry = int(np.argmax(bad))
+            document = int(np.searchsorted(counts.indptr, entry, side="right")) - 1
+            term = int(counts.indices[entry])
+            named = isinstance(terms, Sequence | np.ndarray) and term < len(terms)
+            name = f" ({str(terms[term])!r})" if named else ""
+            raise ValueError(
+                f"got {values[entry]} in document {document}, term {term}{name}, and {int(bad.sum()):,} such value(s) "
+                f"in all; expected {expected}"
+            )
+
+
+def checked_texts(texts: Iterable[Any]) -> list[str]:
+    """The texts as a list.
+
+    Raises:
+        ValueError: a single string, or an element that is not a string (None, NaN, bytes…).
+    """
+    if isinstance(texts, str):
+        raise ValueError("got a single string; expected an iterable of texts, one per document: pass [text]")
+    texts = list(texts)
+    for document, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(
+                f"got {text!r} ({type(text).__name__}) as document {document}; expected a string; "
+                "write '' for a document without text (it is kept as an empty one)"
+            )
+    return texts
+
+
+def count_texts(
+    texts: Iterable[Any],
+    analyzer: Analyzer,
+    minimum_document_frequency: int | None,
+    maximum_document_fraction: float | int | None,
+) -> tuple[csr_array, tuple[str, ...], str]:
+    """The counts of the words of texts, the words that were kept, in alphabetical order, and a note on the others.
+
+    Args:
+        minimum_document_frequency, maximum_document_fraction: the limits of `Corpus.from_texts`; None for its
+            defaults, which depend on the number of texts.
+
+    Raises:
+        ValueError: not an iterable of strings; no texts; a limit out of range; no word left.
+    """
+    texts = checked_texts(texts)
+    if not texts:
+        raise ValueError("got no texts; expected at least one document")
+    many = len(texts) >= 200
+    least, most = minimum_document_frequency, maximum_document_fraction
+    if least is None:
+        least = min(5, len(texts) // 100) if many else 1
+    if most is None:
+        most = 0.5 if many else 1.0
+    if least < 1:
+        raise ValueError(f"got minimum_document_frequency={least}; expected 1 (no limit) or more documents")
+    if not 0 < most <= 1:
+        raise ValueError(f"got maximum_document_fraction={most}; expected a fraction in (0, 1]; 1 is no limit")
+
+    vectorizer = analyzer.vectorizer()
+    try:
+        counts = csr_array(vectorizer.fit_transform(texts))
+    except ValueError as error:
+        raise ValueError(
+            f"got {len(texts):,} texts without a single word ({error}); expected words that match "
+            f"token_pattern={analyzer.token_pattern!r} and are not stop words; change one of the two"
+        ) from error
+    terms = vectorizer.get_feature_names_out()
+    frequency = np.bincount(counts.indices, minlength=len(terms))
+    kept = np.flatnonzero((frequency >= least) & (frequency <= most * len(texts)))
+    if not len(kept):
+        raise ValueError(
+            f"got no word in at least {least} and at most {most:.0%} of {len(texts):,} documents (of {len(terms):,} "
+            "distinct words); expected some; lower minimum_document_frequency or raise maximum_document_fraction"
+        )
+    before = int(counts.sum())
+    counts = counts[:, kept]
+    note = (
+        f"kept {len(kept):,} of {len(terms):,} words: those in at least {least} and at most {most:.0%} of the "
+        f"documents; {before - int(counts.sum()):,} of {before:,} tokens dropped"
+    )
+    return counts, tuple(terms[kept].tolist()), note
+
+
+def encode_texts(texts: Iterable[Any], analyzer: Analyzer, vocabulary: Sequence[str]) -> tuple[csr_array, UnknownWords]:
+    """The counts, shape (texts, terms), of the words of texts that are in a vocabulary, and what is not in it.
+
+    Raises:
+        ValueError: not an iterable of strings.
+    """
+    texts = checked_texts(texts)
+    tokens = analyzer.tokens()
+    column = {term: position for position, term in enumerate(vocabulary)}
+    rows: list[int] = []
+    columns: list[int] = []
+    unknown: Counter[str] = Counter()
+    for row, text in enumerate(texts):
+        for word in tokens(text):
+            if word in column:
+                rows.append(row)
+                columns.append(column[word])
+            else:
+                unknown[word] += 1
+    entries = (np.array(rows, dtype=np.int64), np.array(columns, dtype=np.int64))
+    counts = csr_array((np.ones(len(rows), dtype=np.int64), entries), shape=(len(texts), len(vocabulary)))
+    return counts, UnknownWords(
+        n_tokens=unknown.total(),
+        n_all_tokens=unknown.total() + len(rows),
+        n_distinct=len(unknown),
+        most_frequent=tuple(sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]),
+    )
+
+
+def frame_counts(frame: pd.DataFrame) -> tuple[Any, list[str], list[str] | None]:
+    """A wide table as (counts, terms, document names): a row per document, the columns are the vocabulary.
+
+    The names are the table's index, or None where that is pandas' default 0, 1, 2….
+
+    Raises:
+        ValueError: a column that does not hold numbers.
+    """
+    for column, dtype in frame.dtypes.items():
+        if not pd.api.types.is_numeric_dtype(dtype):
+            raise ValueError(
+                f"got a column {column!r} of type {dtype}; expected a wide table of counts, a column per term; from a "
+                "long one: .pivot_table(index='document', columns='word', values='count', aggfunc='sum', fill_value=0)"
+            )
+    names = None if isinstance(frame.index, pd.RangeIndex) else [str(name) for name in frame.index]
+    terms = [str(column) for column in frame.columns]
+    if len(terms) and all(isinstance(dtype, pd.SparseDtype) and dtype.fill_value == 0 for dtype in frame.dtypes):
+        return frame.sparse.to_coo(), terms, names
+    return frame.to_numpy(dtype=np.float64, na_value=np.nan), terms, names
+
+
+def read_documents(path: str | os.PathLike[str]) -> list[str]:
+    """The lines of a UTF-8 text file, a document each; empty ones among and after them are empty documents.
+
+    Lines end as in any editor, at line feeds (and carriage returns): form feeds, U+0085 and U+2028, at which
+    `str.splitlines` cuts too, stay inside documents. Raises ValueError for bytes that are not UTF-8, naming the file.
+    """
+    text = read_text(path)
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def read_ldac(path: str | os.PathLike[str], n_terms: int | None) -> csr_array:
+    """The counts of an LDA-C file: a line `N id:count …` per document, N distinct ids counted from 0.
+
+    Args:
+        n_terms: size of the vocabulary; None for one more than the largest id.
+
+    Raises:
+        ValueError: with the line's number: a line of another form; N different from the number of ids; an id
+            twice; an id outside the vocabulary. Also a file without documents.
+    """
+    rows: list[list[int]] = []
+    for number, line in enumerate(read_lines(path), start=1):
+        line = line.strip(" \t")
+        if not _LDAC_LINE.fullmatch(line):
+            raise ValueError(f"{path}, line {number}: {_what_is_wrong(line)}")
+        stated, *row = map(int, line.replace(":", " ").split())
+        ids = row[::2]
+        if stated != len(ids):
+            raise ValueError(
+                f"{path}, line {number}: got N = {stated} but {len(ids)} id:count pairs; expected as many as N says; "
+                "is the line cut off, or N the number of tokens? It is the number of distinct terms"
+            )
+        if len(set(ids)) < len(ids):
+            twice = next(term for term, times in Counter(ids).items() if times > 1)
+            raise ValueError(f"{path}, line {number}: got id {twice} twice; expected one pair per id: add the counts")
+        if n_terms is not None and ids and max(ids) >= n_terms:
+            raise ValueError(
+                f"{path}, line {number}: got id {max(ids)} with a vocabulary of {n_terms:,} terms; expected ids from 0 "
+                f"to {n_terms - 1}; are they counted from 1, or is this another corpus's vocabulary?"
+            )
+        rows.append(row)
+    if not rows:
+        raise ValueError(f"{path}: got no documents; expected a line `N id:count …` per document")
+
+    pairs = np.array([value for row in rows for value in row], dtype=np.int64).reshape(-1, 2)
+    starts = np.concatenate([[0], np.cumsum([len(row) // 2 for row in rows])])
+    width = n_terms if n_terms is not None else int(pairs[:, 0].max(initial=-1)) + 1
+    return csr_array((pairs[:, 1], pairs[:, 0], starts), shape=(len(rows), width))
+
+
+def _what_is_wrong(line: str) -> str:
+    if not line:
+        return "got an empty line; expected `N id:count …`; an empty document is written `0`"
+    first, *pairs = re.split(r"[ \t]+", line)  # other white space, such as non-breaking spaces, is part of what is bad
+    if not re.fullmatch(r"\d{1,10}", first, re.ASCII):
+        return f"got {first!r} first; expected N, the number of distinct terms in the document"
+    bad = next(pair for pair in pairs if not re.fullmatch(r"\d{1,10}:\d{1,10}", pair, re.ASCII))
+    return f"got {bad!r}; expected id:count, two whole numbers of 0 or more (ids from 0, counts up to {_LARGEST:,})"

@@ -1,0 +1,201 @@
+"""Files written atomically, checksummed, without pickle.
+
+A folder holds one manifest, `manifest.json`, and the arrays it names. Arrays are written first, under names that
+contain their checksum; then the manifest replaces the old one in a single rename. A process killed at any moment leaves
+either the old state or the new one, never a mixture. A folder that this module did not write is refused, and files that
+it did not write are left alone. One process writes to a folder at a time: `new_folder` and `known_folder` hold its
+lock.
+"""
+
+import hashlib
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lvsearch.files.archives import read_arrays
+from lvsearch.files.locking import LOCK, locked
+
+FORMAT = "lvsearch folder, version 1"
+MANIFEST = "manifest.json"
+OURS = re.compile(r".+-[0-9a-f]{16}\.npz|\..+-[0-9a-f]{16}\.npz-\w+\.tmp|\.manifest\.json-\w+\.tmp")
+"""Names of array files, and of the temporary files that a killed process leaves."""
+TEMPORARY = re.compile(r"\..+\.(?:json|npz|md|csv|png)-\w{8}\.tmp")
+"""Names of the temporary files of `_write_atomically`, whatever they were to become."""
+
+
+class CorruptFolderError(ValueError):
+    """The folder was not written by lvsearch, or was damaged since."""
+
+
+def write_folder(folder: Path, body: Any, arrays: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Write `body` (JSON-able) and groups of arrays; files of an earlier state that are no longer named are removed.
+
+    arrays: group name -> {array name: array}. Unchanged groups are not written again.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for group, content in arrays.items():
+        data = _npz(content)
+        digest = _digest(data)
+        name = _file_name(group, digest)
+        if not (folder / name).exists():
+            _write_atomically(folder / name, data)
+        files[group] = {"file": name, "sha256": digest}
+    text = json.dumps(body, indent=1, sort_keys=True)
+    manifest = {"format": FORMAT, "sha256": _digest(text.encode()), "files": files, "body": body}
+    _write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
+    named = {entry["file"] for entry in files.values()}
+    for stale in folder.iterdir():
+        if stale.name not in named and OURS.fullmatch(stale.name):
+            stale.unlink()
+
+
+def read_folder(folder: Path) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
+    """The body and the arrays of a folder, also of one that a search is writing to.
+
+    Raises FileNotFoundError where there is no such folder, `CorruptFolderError` where it is foreign or damaged.
+    """
+    while True:
+        manifest = _manifest(folder)
+        try:
+            return _read(folder, manifest)
+        except CorruptFolderError:
+            if _manifest(folder) == manifest:  # else the files were replaced while they were read
+                raise
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """Hold the lock of a new folder, which is made. Raises FileExistsError where something is there already,
+    `FolderInUseError` where another process is just making it."""
+    refuse_existing(folder)  # before a lock is put into somebody's folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        refuse_existing(folder)  # and again: until now another process may have filled it
+        yield
+
+
+@contextmanager
+def known_folder(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder that `write_folder` wrote, rid of what killed processes left in it.
+
+    Raises FileNotFoundError and `CorruptFolderError` as `read_folder` does, `FolderInUseError` where another process
+    writes to it.
+    """
+    _manifest(folder)  # before a lock is put into somebody's folder
+    with locked(folder):
+        for path in (*folder.iterdir(), *folder.glob("*/.*.tmp")):  # reports lie one level below
+            if TEMPORARY.fullmatch(path.name) and path.is_file():
+                path.unlink(missing_ok=True)
+        yield
+
+
+def _manifest(folder: Path) -> bytes:
+    """The bytes of the manifest."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no folder {folder}: expected one written by a search (out=…) or by result.save(…)")
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise CorruptFolderError(
+            f"{folder} holds no {MANIFEST}: got a folder that lvsearch did not write, or one whose very first write "
+            "was cut off; expected one written by a search (out=…) or by result.save(…)"
+        )
+    return path.read_bytes()
+
+
+def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
+    """What a manifest of this content names."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(content.decode())
+        form, expected, body = (manifest[key] for key in ("format", "sha256", "body"))
+        files = {group: (entry["file"], entry["sha256"]) for group, entry in manifest["files"].items()}
+        text = json.dumps(body, indent=1, sort_keys=True)
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptFolderError(f"{path} is damaged or foreign ({error!r}); restore it from a copy") from error
+    if form != FORMAT:
+        raise CorruptFolderError(
+            f"{path} has format {form!r}, expected {FORMAT!r}: read it with the version that wrote it"
+        )
+    if _digest(text.encode()) != expected:
+        raise CorruptFolderError(f"{path} was changed after it was written (checksum differs); restore it from a copy")
+    for group, (name, digest) in files.items():
+        if name != _file_name(group, digest):
+            raise CorruptFolderError(f"{path} names {name!r} for {group!r}, which is not ours; restore it from a copy")
+    return body, {group: _read_group(folder / name, digest) for group, (name, digest) in files.items()}
+
+
+def refuse_existing(folder: Path) -> None:
+    """FileExistsError for a folder (or file) that already holds something: nothing of anybody's is overwritten."""
+    if folder.is_file() or (folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())):
+        raise FileExistsError(
+            f"{folder} exists and is not empty: choose another folder, remove this one, or go on with a search saved "
+            "there by lv.resume (command line: lvsearch resume)"
+        )
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    write_bytes(path, text.encode())
+
+
+def _read_group(path: Path, expected: str) -> dict[str, np.ndarray]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise CorruptFolderError(f"{path} is missing: the folder is incomplete; restore it from a copy") from error
+    if _digest(data) != expected:
+        raise CorruptFolderError(f"{path} is truncated or damaged (checksum differs); restore it from a copy")
+    try:
+        return read_arrays(data, path)
+    except ValueError as error:
+        raise CorruptFolderError(f"{error}; restore it from a copy") from error
+
+
+def _npz(content: Mapping[str, np.ndarray]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **{name: np.asarray(array) for name, array in content.items()})
+    return buffer.getvalue()
+
+
+def _file_name(group: str, digest: str) -> str:
+    return f"{group}-{digest[:16]}.npz"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_atomically(path, data)
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(_ordinary_mode())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _ordinary_mode() -> int:
+    """The permissions of a file that `open` would make; those of mkstemp are private."""
+    umask = os.umask(0o077)  # it can only be read by setting it
+    os.umask(umask)
+    return 0o666 & ~umask

@@ -1,0 +1,195 @@
+"""Captions, region labels and retrieval from a model of images and captions, as people read them.
+
+Every function takes a fitted model (`lv.fit(...)`, `result.best`) and images: a `PairedCorpus`, or a pair (regions,
+captions). The images' own captions are looked at only where they are what is to be predicted.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float
+
+from lvsearch.data.paired_corpus import PairedCorpus
+from lvsearch.fitted.model import FittedModel
+from lvsearch.inference.annotation import (
+    AbsentFactors,
+    absent_factors,
+    caption_distributions,
+    region_distributions,
+)
+
+IMPOSSIBLE = 1e-25
+"""A probability that estimated words (with a floor of 1e-30) give only to what no training caption made possible."""
+
+
+@dataclass(frozen=True)
+class CaptionScores:
+    """log p(caption | image) of some images.
+
+    | field | meaning |
+    |---|---|
+    | `per_image` | Σ_m log p(w_m | r), nats; 0 where the caption is missing |
+    | `n_words` | caption words of all images |
+    | `impossible` | how many of them the model gives no probability (below 1e-25); they enter with what they got |
+    | `unseen` | caption words that no training caption has, sorted |
+    """
+
+    per_image: Float[np.ndarray, " images"]
+    n_words: int
+    impossible: int
+    unseen: tuple[str, ...]
+
+    @property
+    def perplexity(self) -> float:
+        """exp(−Σ log p / words) (§4.2.2); NaN without words."""
+        return float(np.exp(-self.per_image.sum() / self.n_words)) if self.n_words else float("nan")
+
+    def describe(self) -> str:
+        """One line, the words without probability named."""
+        text = f"caption perplexity {self.perplexity:,.1f} over {self.n_words:,} words"
+        if self.impossible:
+            text += f"; {self.impossible:,} of them have no probability under the estimated words"
+        if self.unseen:
+            text += f"; never seen in training: {', '.join(self.unseen[:5])}{', …' if len(self.unseen) > 5 else ''}"
+        return text
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Images ranked for a query: `ranking` holds image numbers, best first, `scores` Σ log p(word | image), nats, and
+    `relevant` which of them have all the query's words in their captions, in that order."""
+
+    query: tuple[str, ...]
+    ranking: np.ndarray
+    scores: Float[np.ndarray, " images"]
+    relevant: Bool[np.ndarray, " images"]
+
+    @property
+    def precision_recall(self) -> pd.DataFrame:
+        """Precision and recall after each relevant image: columns recall, precision. Empty where none is relevant."""
+        found = np.cumsum(self.relevant)
+        where = np.flatnonzero(self.relevant)
+        recall = found[where] / max(int(self.relevant.sum()), 1)
+        return pd.DataFrame({"recall": recall, "precision": found[where] / (where + 1)})
+
+    @property
+    def mean_precision(self) -> float:
+        """The average of the precisions at every relevant image; NaN where none is relevant."""
+        curve = self.precision_recall
+        return float(np.mean(curve["precision"].to_numpy())) if len(curve) else float("nan")
+
+
+def caption_distribution(model: "FittedImages", data: Any) -> pd.DataFrame:
+    """p(word | image), a row per image, a column per word, rows summing to 1; captions are not looked at.
+
+    Raises ValueError for a model without captions, and for other regions than the training data's.
+    """
+    images = _images(model, data)
+    return pd.DataFrame(
+        caption_distributions(model.estimate, images.dataset()),
+        index=images.captions.document_names,
+        columns=list(images.vocabulary),
+    )
+
+
+def annotate(model: "FittedImages", data: Any, n_words: int = 5) -> pd.DataFrame:
+    """The most probable words of each image, beside its caption: columns predicted, caption. Errors as above."""
+    images = _images(model, data)
+    probabilities = caption_distribution(model, images)
+    return pd.DataFrame(
+        {
+            "predicted": [", ".join(words) for words in _top(probabilities.to_numpy(), images, n_words)],
+            "caption": [", ".join(images.caption(image)) for image in range(len(images))],
+        },
+        index=probabilities.index,
+    )
+
+
+def label_regions(model: "FittedImages", data: Any, n_words: int = 2) -> pd.DataFrame:
+    """The most probable words of each region, p(word | image, region): a row per region; columns image, region, words,
+    probability (of the first word). ValueError for GM-mixture, whose regions have no words of their own; else as above.
+    """
+    images = _images(model, data)
+    rows = []
+    for image, probabilities in enumerate(region_distributions(model.estimate, images.dataset())):
+        words = _top(probabilities, images, n_words)
+        rows += [(image, n, ", ".join(w), p.max()) for n, (w, p) in enumerate(zip(words, probabilities, strict=True))]
+    return pd.DataFrame(rows, columns=["image", "region", "words", "probability"])
+
+
+def caption_scores(model: "FittedImages", data: Any) -> CaptionScores:
+    """log p(caption | image), which words have no probability, which were never seen. Errors as above."""
+    images = _images(model, data)
+    counts = images.captions.counts
+    log_p = np.log(caption_distributions(model.estimate, images.dataset()))
+    rows = np.repeat(np.arange(len(images)), np.diff(counts.indptr))
+    per_word = log_p[rows, counts.indices]
+    seen = _images(model, model.training).captions.term_totals > 0
+    unseen = np.unique(counts.indices[~seen[counts.indices]])
+    return CaptionScores(
+        np.bincount(rows, weights=per_word * counts.data, minlength=len(images)),
+        int(counts.data.sum()),
+        int(counts.data[per_word < np.log(IMPOSSIBLE)].sum()),
+        tuple(sorted(images.vocabulary[word] for word in unseen)),
+    )
+
+
+def retrieve(model: "FittedImages", data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
+    """Images ranked by p(query | image) = Π p(word | image) (§4.2.4). Ties keep the images' order.
+
+    query: words of the vocabulary; a single string is cut at spaces. Raises ValueError for an unknown or no word, and
+    as above.
+    """
+    images = _images(model, data)
+    words = tuple(query.split()) if isinstance(query, str) else tuple(query)
+    unknown = [word for word in words if word not in images.vocabulary]
+    if unknown or not words:
+        raise ValueError(f"got the query {words!r}; expected one or more words of the vocabulary: {unknown!r} are not")
+    columns = [images.vocabulary.index(word) for word in words]
+    log_p = np.log(caption_distributions(model.estimate, images.dataset()))[:, columns].sum(1)
+    ranking = np.argsort(-log_p, kind="stable")
+    has_all = (images.captions.counts[:, columns].toarray() > 0).all(1)
+    return Retrieval(words, ranking, log_p[ranking], has_all[ranking])
+
+
+def absent_factor_words(model: "FittedImages", data: Any) -> AbsentFactors:
+    """How many caption words are assigned to factors absent from their image's regions (§4.2.2). Errors as above."""
+    return absent_factors(model.estimate, _images(model, data).dataset())
+
+
+def _images(model: "FittedImages", data: Any) -> PairedCorpus:
+    training = model.training
+    assert isinstance(training, PairedCorpus)  # what a model of images with captions is trained on
+    return training.like_this(data)
+
+
+def _top(probabilities: np.ndarray, images: PairedCorpus, n_words: int) -> list[list[str]]:
+    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :n_words]
+    return [[images.vocabulary[word] for word in row] for row in order]
+
+
+@dataclass(frozen=True)
+class FittedImages(FittedModel):
+    """A model of images with captions at one size: the functions above as methods."""
+
+    def caption_distribution(self, data: Any) -> pd.DataFrame:
+        """p(word | image): a row per image, a column per word."""
+        return caption_distribution(self, data)
+
+    def caption_scores(self, data: Any) -> CaptionScores:
+        """log p(caption | image) of each image, and the perplexity of all."""
+        return caption_scores(self, data)
+
+    def annotate(self, data: Any, n_words: int = 5) -> pd.DataFrame:
+        """The most probable words of each image beside its caption."""
+        return annotate(self, data, n_words)
+
+    def label_regions(self, data: Any, n_words: int = 2) -> pd.DataFrame:
+        """The most probable words of each region. ValueError for models whose regions have none of their own."""
+        return label_regions(self, data, n_words)
+
+    def retrieve(self, data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
+        """Images ranked by the probability of a query's words."""
+        return retrieve(self, data, query)

@@ -1,0 +1,146 @@
+"""A fitted mixture of rows: its clusters, for people. All in the units of the data."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from lvsearch.data.points import Points
+from lvsearch.fitted.cluster_plot import plot_clusters
+from lvsearch.fitted.model import FittedModel
+from lvsearch.inference.mixtures import predictive_log_density
+from lvsearch.models.components import BernoulliComponents, MultinomialComponents
+from lvsearch.models.mixture import Mixture
+from lvsearch.models.units import Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LABEL = "component"
+
+
+@dataclass(frozen=True)
+class FittedMixture(FittedModel):
+    """A mixture at one size. Rows are named as the data name them, else by number."""
+
+    @property
+    def model(self) -> Mixture:
+        """The model with the hyper-parameters of this fit."""
+        model = self.estimate.model
+        assert isinstance(model, Mixture)
+        return model
+
+    def weights(self) -> pd.Series:
+        """The expected share of each component, E[π_k]; what is left of 1 belongs to components not in the fit."""
+        weights, _ = self.model.expected_weights(self.estimate.natural)
+        return pd.Series(weights, index=pd.RangeIndex(len(weights), name=LABEL), name="weight")
+
+    def means(self) -> pd.DataFrame:
+        """The mean of each component's rows, parameters at their posterior means: a row per component."""
+        means, _ = self._moments()
+        return pd.DataFrame(means, index=pd.RangeIndex(len(means), name=LABEL), columns=self._columns)
+
+    def covariances(self) -> dict[int, pd.DataFrame]:
+        """The covariance of each component's rows, parameters at their posterior means: component -> (column, column).
+
+        Of a multinomial it is of one count of a row, not of all of them.
+        """
+        _, covariances = self._moments()
+        frames = (pd.DataFrame(each, index=self._columns, columns=self._columns) for each in covariances)
+        return dict(enumerate(frames))
+
+    def memberships(self, data: Any = None) -> pd.DataFrame:
+        """q(component) of each row, rows summing to 1. data: by default the training data."""
+        rows = self._points(data)
+        shares = np.asarray(self._describe(rows).representation, np.float64)
+        return pd.DataFrame(shares, index=_names(rows), columns=pd.RangeIndex(shares.shape[1], name=LABEL))
+
+    def labels(self, data: Any = None) -> pd.Series:
+        """The most probable component of each row."""
+        return self.memberships(data).idxmax(axis=1).rename(LABEL)
+
+    def predict(self, data: Any = None) -> np.ndarray:
+        """As `labels`, a plain array, as scikit-learn's mixtures have it."""
+        return self.labels(data).to_numpy()
+
+    def uncertain(self, n: int = 10, data: Any = None) -> pd.DataFrame:
+        """The `n` rows whose component is least certain: component, its probability, the second one and its."""
+        shares = self.memberships(data)
+        values = shares.to_numpy()
+        if values.shape[1] < 2:
+            raise ValueError("got a mixture of one component, expected two or more: every row is certain")
+        order = np.argsort(-values, axis=1, kind="stable")[:, :2]
+        first, second = (np.take_along_axis(values, order[:, [place]], axis=1)[:, 0] for place in (0, 1))
+        least = np.argsort(first, kind="stable")[:n]
+        columns = {LABEL: order[least, 0], "probability": first[least]}
+        columns |= {"second": order[least, 1], "second_probability": second[least]}
+        return pd.DataFrame(columns, index=shares.index[least])
+
+    def log_density(self, data: Any = None) -> pd.Series:
+        """log p(row | the training data) at this size, nats, parameters integrated out under the fit.
+
+        ValueError for plug-in fits, whose density is `score_units`.
+        """
+        rows = self._points(data)
+        return pd.Series(predictive_log_density(self.estimate, rows.dataset()), index=_names(rows), name="log_density")
+
+    def sample(self, n: int, seed: int = 0) -> pd.DataFrame:
+        """`n` new rows, parameters at their posterior means, and the `component` of each.
+
+        Rows of counts get the totals of training rows drawn at random. ValueError for n below 1.
+        """
+        if n < 1:
+            raise ValueError(f"got n={n}, expected at least 1")
+        rng, key = np.random.default_rng(seed), jax.random.key(seed)
+        weights = self.weights().to_numpy()
+        chosen = rng.choice(len(weights), size=n, p=weights / weights.sum())
+        like = self._points(None)
+        totals = like.values[rng.integers(len(like.values), size=n)]
+        with jax.enable_x64(True):
+            statistics = self._statistics()
+            each = jax.tree.map(lambda leaf: leaf[chosen], statistics)
+            units = Row(totals, np.ones(totals.shape, bool))
+            values = jax.vmap(self.model.components.draw)(jax.random.split(key, n), each, units)
+        frame = pd.DataFrame(np.asarray(values), columns=self._columns)
+        frame[LABEL] = chosen
+        return frame
+
+    def plot_clusters(self, columns: tuple[Any, Any] | None = None, ax: "Axes | None" = None) -> "Axes":
+        """The training rows in two columns, coloured by component, uncertain ones pale; ellipses hold 90 % of a
+        component where it is Gaussian.
+
+        columns: two names; by default the first two. ValueError for fewer than two columns and for unknown names.
+        """
+        means, covariances = self._moments()
+        gaussian = not isinstance(self.model.components, BernoulliComponents | MultinomialComponents)
+        shares = self.memberships().to_numpy()
+        return plot_clusters(self._points(None), shares, means, covariances if gaussian else None, columns, ax)
+
+    # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _columns(self) -> list[str]:
+        return list(self._points(None).columns)
+
+    def _points(self, data: Any) -> Points:
+        points = self.training if data is None else self.training.like_this(data)
+        if not isinstance(points, Points):
+            raise ValueError(f"got rows as {type(points).__name__}, expected Points, whose columns have names")
+        return points
+
+    def _statistics(self) -> Any:
+        """Of the components' parameters at their posterior means, float64; for use inside `jax.enable_x64(True)`."""
+        return self.model.components.family.point(jax.tree.map(jnp.asarray, self.estimate.natural["components"]))
+
+    def _moments(self) -> tuple[Float[np.ndarray, "component dim"], Float[np.ndarray, "component dim dim"]]:
+        with jax.enable_x64(True):
+            means, covariances = jax.vmap(self.model.components.moments)(self._statistics())
+        return np.asarray(means), np.asarray(covariances)
+
+
+def _names(points: Points) -> pd.Index:
+    return pd.RangeIndex(points.n_units) if points.row_names is None else pd.Index(points.row_names)

@@ -1,0 +1,42 @@
+"""What a fitted model can do, by the type of its model. A type with abilities of its own adds an entry here."""
+
+from functools import singledispatch
+
+from lvsearch.data.base import Data
+from lvsearch.fitted.annotation import FittedImages
+from lvsearch.fitted.clusters import FittedMixture
+from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.topics import FittedTopics
+from lvsearch.models.annotated import AnnotatedModel
+from lvsearch.models.contract import Model
+from lvsearch.models.mixture import Mixture
+from lvsearch.models.topic_model import TopicModel
+from lvsearch.sizing.fit import Fit
+
+
+@singledispatch
+def fitted_type(model: Model) -> type[FittedModel]:
+    """The class of its fits."""
+    return FittedModel
+
+
+@fitted_type.register
+def _(model: TopicModel) -> type[FittedModel]:
+    return FittedTopics
+
+
+@fitted_type.register
+def _(model: Mixture) -> type[FittedModel]:
+    return FittedMixture
+
+
+@fitted_type.register
+def _(model: AnnotatedModel) -> type[FittedModel]:
+    return FittedImages
+
+
+def fitted(fit: Fit, training: Data) -> FittedModel:
+    """What a search calls a fit, as people use it. ValueError for a fit that failed."""
+    if fit.info.failure is not None or fit.state is None:
+        raise ValueError(fit.info.failure or f"the fit of size {fit.size} carries no model; bring your own fits")
+    return fitted_type(fit.state.model)(fit.size, fit.evidence, fit.state, training)

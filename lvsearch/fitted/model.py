@@ -1,0 +1,138 @@
+"""A model fitted at one size, as people use it: transform, score, tables. What one type of model can do beside, its
+subclasses say (`kinds`)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from lvsearch.data.base import Data
+from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
+from lvsearch.inference.engine.estimator import Described, Estimate, bound_units, describe_units
+from lvsearch.inference.engine.unit_scores import site_value
+from lvsearch.models.contract import Model
+from lvsearch.models.families import Categorical
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.sizes import Size
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A model at one size. `evidence` is the interval that the fit carries; scores: nats, higher is better.
+
+    Units are what the model's data are made of: documents, rows. New data is of the training data's kind and on its
+    axes (the same words, the same columns), or what makes such data, such as a matrix; ValueError otherwise.
+
+    Where a search recorded a witness in place of this size's own fit, `estimate.size` is the witness's: its extra
+    components are empty, and tables and `transform` leave them out.
+    """
+
+    size: Size
+    evidence: Evidence
+    estimate: Estimate
+    training: Data
+
+    def __getattr__(self, name: str) -> Any:
+        """What only fits of other models can do, such as `topics`: AttributeError, saying what this one can."""
+        if name.startswith("_") or name in ("estimate", "training", "size", "evidence"):  # while it is being made
+            raise AttributeError(name)
+        able = ", ".join(each for each in dir(type(self)) if not each.startswith("_"))
+        raise AttributeError(f"a fit of {type(self.estimate.model).__name__} has no {name!r}; it has {able}")
+
+    @property
+    def model(self) -> Model:
+        """The model with the hyper-parameters of this fit."""
+        return self.estimate.model
+
+    def transform(self, data: Any) -> Any:
+        """The expected value of what describes each unit, (units, …): topic proportions (docs, K), rows summing to 1.
+
+        Where units differ in how many elements describe them, such as the states of a sequence, one array for each."""
+        return self._describe(data).representation
+
+    def score_units(self, data: Any) -> Float[np.ndarray, " units"]:
+        """A lower bound on log p(unit | parameters at their posterior means), nats, one number per unit."""
+        return self._describe(data).log_lower
+
+    def interval_units(self, data: Any) -> tuple[Float[np.ndarray, " units"], Float[np.ndarray, " units"]]:
+        """Certified ends of log p(unit | parameters at their posterior means), nats, (lower, upper) per unit."""
+        return bound_units(self.model, self.estimate, self.training.like_this(data).dataset())
+
+    def score(self, data: Any) -> float:
+        """The sum of `score_units`, nats: score(A and B) = score(A) + score(B)."""
+        return float(self.score_units(data).sum())
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every global site that `table` can show: site name -> table."""
+        values = {name: site_value(self.estimate, name) for name in self.model.globals()}
+        return {name: self.table(name) for name, value in values.items() if _is_table(value)}
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A global site at its posterior mean, rows = elements (topics): `table("topic_word")`.
+
+        A site with one axis is a table of one column, a single number one of one cell. Raises ValueError for a name the
+        model does not have, and for sites that are not a table.
+        """
+        sites = self.model.globals()
+        if name not in sites:
+            raise ValueError(f"no table {name!r}: {type(self.model).__name__} has {', '.join(sites)}")
+        values, axes = site_value(self.estimate, name), sites[name].axes
+        if not _is_table(values):
+            shape = values.shape if isinstance(values, np.ndarray) else f"{len(values)} arrays"
+            raise ValueError(f"{name!r} has shape {shape}, expected at most two axes; read estimate.natural[{name!r}]")
+        if not axes:
+            return pd.DataFrame({name: [values.item()]})
+        index = self._index(axes[0], len(values))
+        if values.ndim == 1:
+            return pd.DataFrame({name: values}, index=index)
+        return pd.DataFrame(values, index=index, columns=self._index(axes[1], values.shape[1]))
+
+    def occupied(
+        self, *, chains: int = 4, draws: int = 1000, seed: int = 0, progress: bool = True
+    ) -> OccupiedPosterior:
+        """The posterior over how many parts of the process the training data occupy: `lv.occupied` of this model.
+
+        From chains of a sampler, not from this fit, whose own distribution (`occupied_under_fit`) is another. Raises
+        ValueError for models that are no process, and as `lv.occupied` does.
+        """
+        return occupied(self.model, self.training, chains=chains, draws=draws, seed=seed, progress=progress)
+
+    def occupied_under_fit(self, data: Any = None, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
+        """How many components some unit is in under q, as a table like `posterior()`: of q, not of the posterior.
+
+        q knows one mode and takes components as independent of each other: it is too narrow, and its most probable
+        number may have little probability. `occupied` answers for a process, `lv.search` for a model with a size.
+        data: the units; by default the training data. From `draws` draws of all units' components; the standard errors
+        are those of these draws alone. Raises ValueError for models whose units are not in one component each.
+        """
+        from lvsearch.inference.mixtures import log_block_count_prior, occupied_under
+        from lvsearch.inference.occupied import occupied_counts
+        from lvsearch.models.dp_mixture import DPMixture
+
+        units = self.training if data is None else self.training.like_this(data)
+        rng = np.random.default_rng(seed)
+        in_parts = occupied_counts(self.model, self.estimate, units.dataset(), draws=draws, rng=rng)
+        if in_parts is not None:
+            return occupied_table(in_parts)
+        site = self.model.locals()[self.model.representation]
+        if not isinstance(site.family, Categorical) or site.element_axes:
+            raise ValueError(f"{type(self.model).__name__} has no occupied components: its units are not in one each")
+        shares = self.transform(self.training if data is None else data)
+        counts = occupied_under(np.asarray(shares, np.float64), np.random.default_rng(seed), draws)
+        model = self.model
+        process = isinstance(model, DPMixture)
+        return occupied_table(counts, log_block_count_prior(len(shares), model.concentration) if process else None)
+
+    def _describe(self, data: Any) -> Described:
+        return describe_units(self.model, self.estimate, self.training.like_this(data).dataset())
+
+    def _index(self, axis: str, length: int) -> pd.Index:
+        """The names of an axis' entries where the data name them, else numbers."""
+        names = self.training.entries.get(axis)
+        return pd.RangeIndex(length, name=axis) if names is None else pd.Index(names, name=axis)
+
+
+def _is_table(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.ndim <= 2

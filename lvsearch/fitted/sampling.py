@@ -1,0 +1,138 @@
+"""`lv.sample`: draws from the posterior of a model, by chains side by side; and such draws in a folder."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+from tqdm import tqdm
+
+from lvsearch.data.kinds import data_for
+from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
+from lvsearch.inference.chains import Sampler
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.evidence import evidence_chain
+from lvsearch.inference.processes import process_sampler
+from lvsearch.inference.sampling import Recorder, Trace, recorder, run
+from lvsearch.models.contract import Model
+from lvsearch.models.families import PointGaussian, PointMean, PointProbability, PointSimplex
+from lvsearch.seeds import checked_seed
+from lvsearch.sizing.sizes import Size, as_size
+
+POINTS = (PointGaussian, PointMean, PointProbability, PointSimplex)
+"""Families of parameters that are estimated and have no posterior."""
+KIND = "trace"
+STARTS = 1
+"""Folded into the key of the starts: they are not drawn with the key of the sweeps."""
+
+
+def sample(
+    model: Model,
+    data: Any,
+    *,
+    size: int | Size | None = None,
+    chains: int = 4,
+    draws: int = 1000,
+    warmup: int | None = None,
+    thin: int = 1,
+    seed: int = 0,
+    units: bool = False,
+    after: Trace | None = None,
+    progress: bool = True,
+) -> Trace:
+    """Draws from p(latents | data, size), by Gibbs sampling.
+
+    model, data, size: as for `lv.fit`; a process has no size and takes None. LDA and finite mixtures have parameters
+    and proportions integrated out, one indicator after another (Griffiths & Steyvers 2004; Blei 2004, §3.7, Eq. 5.13);
+    so have the processes: `DPMixture`; `HDP` and `HDPMixture`, but for the weights that units share (Teh et al. 2006,
+    §5.3); `HLDA`, a path and the levels of one document after another (Blei 2004, §6.2.1). The independent-normal
+    mixture has Gibbs steps of its own (Richardson & Green 1997); every other model is sampled from the gradient of its
+    log-joint, site by site (Blei 2004, §2.2.1).
+
+    chains: side by side, begun at independent draws of the prior (of what it alone says of each latent); those of a
+    process far apart, in few parts and in many. draws: kept of each chain. warmup: sweeps before them, by default as
+    many as there are sweeps from the first draw to the last. thin: sweeps from one draw to the next. units: record also
+    what belongs to each document or row, (chain, draw, unit, …), which may be large. after: a trace of the same
+    arguments, interrupted or of fewer draws, to go on with: the result has the bits of one run.
+
+    What is recorded: `log_density`, log p(data, latents of the chain) in nats; `occupied`, how many components some
+    part of the data is in; `rows` or `tokens` of each component, where parameters are integrated out; the values of
+    the model's sites by their names, where they are not, and of LDA's hyper-parameters that have priors; `nodes` at
+    each level of a tree. Components of different draws need not correspond.
+
+    Ctrl-C keeps the draws made so far. Raises ValueError for a process with a size or another model without one, trees
+    with paths of several lengths, estimated parameters, bad data, and counts below 1.
+    """
+    _check_model(model)
+    seed = checked_seed(seed)
+    if (size is None) != model.process:
+        raise ValueError(
+            f"got size={size} for {type(model).__name__}, expected "
+            + ("no size: a process has none" if model.process else f"one: the number of {model.size_names[0]}")
+        )
+    if chains < 1 or draws < 1 or thin < 1 or (warmup is not None and warmup < 0):
+        raise ValueError(
+            f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 of the first "
+            "three, and a warm-up of at least 0 sweeps or None"
+        )
+    if warmup is None:
+        warmup = draws * thin if after is None else after.warmup
+    dataset = data_for(model, data).dataset()
+    chain, record = _sampler(model, dataset, size, seed, chains, units)
+    sweeps = warmup + draws * thin
+    made = 0 if after is None else after.sweep
+    with tqdm(total=sweeps, initial=made, desc=f"{chains} chains", unit="sweep", disable=not progress) as bar:
+        return run(
+            chain,
+            jax.random.key(seed),
+            chains=chains,
+            draws=draws,
+            warmup=warmup,
+            thin=thin,
+            recorder=record,
+            after=after,
+            done=bar.update,
+        )
+
+
+def _sampler(
+    model: Model, data: Dataset, size: int | Size | None, seed: int, chains: int, units: bool
+) -> tuple[Sampler, Recorder]:
+    if size is not None:
+        chain = evidence_chain(model, data, as_size(size, len(model.size_names)), None)
+        return chain, recorder(chain, data, units=units)
+    key = jax.random.fold_in(jax.random.key(seed), STARTS)
+    return process_sampler(model, data, key, chains=chains, units=units)
+
+
+def save_trace(trace: Trace, folder: str | Path) -> None:
+    """Write a trace to a new folder, atomically. FileExistsError where something is there already."""
+    settings, arrays = trace.to_storage()
+    with new_folder(Path(folder)):
+        write_folder(Path(folder), {"kind": KIND, **settings}, arrays)
+
+
+def load_trace(folder: str | Path) -> Trace:
+    """The trace saved in a folder, to read or to go on with (`lv.sample(…, after=trace)`).
+
+    Raises FileNotFoundError where there is no such folder, ValueError for one that holds no trace or is damaged.
+    """
+    body, arrays = read_folder(Path(folder))
+    if not isinstance(body, dict) or body.get("kind") != KIND:
+        raise CorruptFolderError(f"got {folder}, which holds no trace; expected one written by save_trace")
+    try:
+        return Trace.from_storage(body, arrays)
+    except (KeyError, TypeError) as error:
+        raise CorruptFolderError(f"{folder} is damaged ({error!r}); restore it from a copy") from error
+
+
+def _check_model(model: Any) -> None:
+    """ValueError for what has no posterior of one size to draw from, saying what to call instead."""
+    if not isinstance(model, Model):
+        raise ValueError(f"got {model!r}, expected a model such as lv.models.LDA(), with its parentheses")
+    name = type(model).__name__
+    estimated = [site for site, each in model.globals().items() if isinstance(each.family, POINTS)]
+    if estimated:
+        raise ValueError(
+            f"got {name} with estimated {', '.join(estimated)}; expected a model whose parameters have a prior, from "
+            "whose posterior they can be drawn: leave plug_in() out"
+        )

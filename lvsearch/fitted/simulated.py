@@ -1,0 +1,85 @@
+"""A corpus with a known number of topics, to see whether a search finds it."""
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.sparse import csr_array
+
+from lvsearch.data.corpus import Corpus
+from lvsearch.models.lda import LDA
+from lvsearch.models.units import BagOfWords
+from lvsearch.sizing.posterior import EstimatedPosterior
+
+
+@dataclass(frozen=True, eq=False)
+class Planted:
+    """A corpus drawn from LDA, and the truth behind it.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `corpus` | | the documents |
+    | `topic_word` | (K, V) | the topics, rows summing to 1 |
+    | `proportions` | (D, K) | each document's proportions |
+    """
+
+    corpus: Corpus
+    topic_word: Float[np.ndarray, "topic word"]
+    proportions: Float[np.ndarray, "doc topic"]
+
+    @property
+    def n_topics(self) -> int:
+        return len(self.topic_word)
+
+
+def planted(
+    n_topics: int = 7,
+    *,
+    n_documents: int = 600,
+    n_tokens: int = 80,
+    n_terms: int = 300,
+    concentration_per_topic: float = 0.7,
+    topic_concentration: float = 0.05,
+    seed: int = 0,
+) -> Planted:
+    """Draw a corpus from LDA with `n_topics` topics.
+
+    The default can be recovered but is not trivial: documents mix about five of seven topics (α = 0.7), which overlap
+    in their words. The hyper-parameters differ on purpose from `LDA`'s defaults, as they would for a real corpus.
+    n_tokens: in each document. Raises ValueError for counts below 1.
+    """
+    for name, number in (
+        ("n_topics", n_topics),
+        ("n_documents", n_documents),
+        ("n_tokens", n_tokens),
+        ("n_terms", n_terms),
+    ):
+        if number < 1:
+            raise ValueError(f"got {name}={number}, expected at least 1")
+    model = LDA(concentration_per_topic * n_topics, topic_concentration)
+    shape = (n_documents, n_tokens)
+    units = BagOfWords(np.zeros(shape, np.int32), np.ones(shape, np.float32))
+    g, l, drawn = model.simulate(jax.random.key(seed), (n_topics,), units, {"word": n_terms})
+    rows = np.repeat(np.arange(n_documents), n_tokens)
+    ones = np.ones(rows.size, np.int32)
+    counts = csr_array((ones, (rows, np.asarray(drawn.words).ravel())), shape=(n_documents, n_terms))
+    width = len(str(n_terms - 1))
+    corpus = Corpus.from_matrix(counts, [f"word{term:0{width}}" for term in range(n_terms)])
+    topics, proportions = (np.exp(np.asarray(logs, np.float64)) for logs in (g["topic_word"], l["proportions"]))
+    return Planted(corpus, topics / topics.sum(-1, keepdims=True), proportions / proportions.sum(-1, keepdims=True))
+
+
+def verdict(n_topics: int, found: EstimatedPosterior) -> str:
+    """Whether a search found the planted number, in one sentence."""
+    best = found.best[0]
+    if best == n_topics:
+        return f"Planted {n_topics} topics: found, as the most probable number."
+    if (n_topics,) in found.indistinguishable:
+        return (
+            f"Planted {n_topics} topics: {best} is most probable, and {n_topics} is among the sizes that cannot be "
+            "told apart from it."
+        )
+    if (n_topics,) not in found.sizes:
+        return f"Planted {n_topics} topics: the search stopped before it tried that size; give it more time."
+    return f"Planted {n_topics} topics: NOT found. {best} is most probable, and {n_topics} is told apart from it."

@@ -1,0 +1,325 @@
+"""`lv.fit_tree`: a tree of topics of a corpus, by collapsed Gibbs sampling; and the tree of a mean-field fit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from lvsearch.data.corpus import Corpus
+from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.occupied_posterior import OccupiedPosterior
+from lvsearch.fitted.topic_tree import TopicTree, TreeNode
+from lvsearch.fitted.tree_storage import TreeParts, load_parts, save_parts
+from lvsearch.inference.engine.unit_scores import site_value
+from lvsearch.inference.mixtures import log_block_count_prior
+from lvsearch.inference.trees import (
+    MOST_DOCUMENTS,
+    NEW,
+    Allocation,
+    DocumentPaths,
+    TreeHyper,
+    TreePriors,
+    TreeTopics,
+    TreeTrace,
+    agglomerated_start,
+    climb,
+    describe_documents,
+    hyper_of,
+    level_names,
+    sample_tree,
+    tree_topics,
+)
+from lvsearch.models.hlda import HLDA
+from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.seeds import checked_seed
+
+INFERRED = TreePriors(GammaPrior(1.0, 1.0), GammaPrior(1.0, 0.1), GammaPrior(1.0, 1.0))
+
+
+FEWEST_DRAWS = 4
+
+
+@dataclass(frozen=True, repr=False)
+class FittedTree:
+    """The most probable tree that some chains visited, as people use it; scores in nats, higher is better. Beside it
+    `branches`: how many nodes other trees have at each level, and how probable that is.
+
+    New documents are a `Corpus` on the training vocabulary (`training.encode(texts)` makes one and reports unknown
+    words, which are left out), or counts over it; ValueError otherwise. They are described given this one tree, with
+    topics at their posterior means.
+
+    | field | meaning |
+    |---|---|
+    | `model` | as it was passed |
+    | `training` | the corpus |
+    | `traces` | one per chain, the best first |
+    | `burn_in` | sweeps of each chain that are no draws yet |
+    | `inferred` | whether γ, α and η were drawn too |
+    """
+
+    model: HLDA
+    training: Corpus
+    traces: tuple[TreeTrace, ...]
+    burn_in: int
+    inferred: bool
+
+    @property
+    def allocation(self) -> Allocation:
+        """Paths of the training documents and levels of their tokens."""
+        return self.traces[0].best
+
+    @property
+    def hyper(self) -> TreeHyper:
+        """γ, α and η at this state."""
+        return self.traces[0].best_hyper
+
+    @property
+    def log_joint(self) -> float:
+        """log p(words, levels, paths) of this state, topics and proportions integrated out; plus the log prior density
+        of γ, α and η where these were inferred."""
+        return self.traces[0].best_log_joint
+
+    @property
+    def topics(self) -> TreeTopics:
+        """Topics at their posterior means, and the paths open to a new document."""
+        return tree_topics(self.training.counts, self.allocation, self.hyper)
+
+    def branches(self) -> pd.DataFrame:
+        """The posterior over the number of nodes at each level below the root, 0: a row per level and number.
+
+        From every sweep after the first half, in all chains. `standard_error` is that of `probability`: of several
+        chains, from the spread between and within them; of one, by batch means, which know nothing of trees that the
+        chain did not reach. `log_prior`, nats, is known of the level below the root where γ is given, else NaN.
+        `occupied` says whether the chains agree. Raises ValueError where chains have fewer than 4 draws.
+        """
+        frames = []
+        for level, table in enumerate(self.occupied().tables(), start=1):
+            absent = ["log_evidence_lower", "log_evidence_upper", "log_evidence"]
+            frame = table.rename(columns={"size": "nodes"}).drop(columns=absent)
+            frame.insert(0, "level", level)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
+
+    def __repr__(self) -> str:
+        """The tree, and how sure its numbers of branches are."""
+        tree = self.tree(n_examples=0).text() + f"\nThe best tree visited: log joint {self.log_joint:,.1f} nats."
+        if self.model.depth < 2:
+            return tree
+        if len(self.traces[0].nodes_each) - self.burn_in < FEWEST_DRAWS:
+            return f"{tree} Too few sweeps to say how probable its numbers of nodes are."
+        return f"{tree} {self.occupied().describe()}"
+
+    def occupied(self) -> OccupiedPosterior:
+        """The posterior of `branches` as `lv.occupied` gives it, with R-hat and effective draws, from these chains.
+        Errors as for `branches`."""
+        counts = np.stack([trace.nodes_each[:, 1:] for trace in self.traces])
+        draws, depth = counts.shape[1] - self.burn_in, self.model.depth
+        if draws < FEWEST_DRAWS or depth < 2:
+            raise ValueError(
+                f"got {max(draws, 0)} draws of trees with {depth} level(s), expected at least {FEWEST_DRAWS} draws of "
+                "trees with 2 levels or more: raise sweeps, of which half are left out, or depth"
+            )
+        first = log_block_count_prior(len(self.training), float(self.model.branching), int(counts.max()))
+        log_prior = (None if self.inferred else first, *[None] * (depth - 2))
+        return OccupiedPosterior(level_names(depth), counts, self.burn_in, log_prior)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the tree and its chains to a new folder (`lv.load_tree`). FileExistsError where something is there."""
+        save_parts(TreeParts(self.model, self.training, self.traces, self.burn_in, self.inferred), folder)
+
+    def tree(self, n_words: int = 10, n_examples: int = 3) -> TopicTree:
+        """The tree with top words, document counts and example documents; `number` orders nodes as `transform` does."""
+        return TopicTree(tuple(node for node, _ in self._numbered(n_words, n_examples)))
+
+    def describe(self, data: Any, samples: int = 200, seed: int = 0) -> pd.DataFrame:
+        """A row per document: log_likelihood and its standard_error, the most probable path (numbers of `tree()`'s
+        nodes, "new" beyond them) and its probability, and the expected share of each level.
+        """
+        result, topics = self._documents(data, samples, seed)
+        number = {label: node.number for node, label in self._numbered(1, 0)} | {NEW: "new"}
+        best = result.posterior.argmax(1)
+        frame = pd.DataFrame(
+            {
+                "log_likelihood": result.log_likelihood,
+                "standard_error": result.standard_error,
+                "path": [" → ".join(str(number[node]) for node in topics.paths[p].tolist()) for p in best],
+                "probability": result.posterior[np.arange(len(best)), best],
+            }
+        )
+        for level in range(result.levels.shape[1]):
+            frame[f"level {level}"] = result.levels[:, level]
+        return frame
+
+    def path_posterior(self, data: Any, samples: int = 200, seed: int = 0) -> pd.DataFrame:
+        """p(path | document), a row per document, a column per path: each leaf, and below each inner node a new one."""
+        result, topics = self._documents(data, samples, seed)
+        number = {label: node.number for node, label in self._numbered(1, 0)} | {NEW: "new"}
+        names = [" → ".join(str(number[node]) for node in path) for path in topics.paths.tolist()]
+        return pd.DataFrame(result.posterior, columns=names)
+
+    def transform(self, data: Any, samples: int = 200, seed: int = 0) -> Float[np.ndarray, "docs node"]:
+        """p(the document's path passes each node of `tree()`); the root's column is 1, a level's sums to 1 less what
+        goes to new nodes."""
+        result, topics = self._documents(data, samples, seed)
+        labels = [label for _, label in self._numbered(1, 0)]
+        passes = np.array([[(path == label).any() for label in labels] for path in topics.paths], np.float64)
+        return result.posterior @ passes
+
+    def score_units(self, data: Any, samples: int = 200, seed: int = 0) -> Float[np.ndarray, " docs"]:
+        """log p(document | this tree), estimated, one per document; `describe` gives standard errors."""
+        return self._documents(data, samples, seed)[0].log_likelihood
+
+    def score(self, data: Any, samples: int = 200, seed: int = 0) -> float:
+        """The sum of `score_units`."""
+        return float(self.score_units(data, samples, seed).sum())
+
+    def _documents(self, data: Any, samples: int, seed: int) -> tuple[DocumentPaths, TreeTopics]:
+        counts, topics = self.training.like_this(data).counts, self.topics
+        return describe_documents(topics, self.hyper, counts, jax.random.key(seed), samples=samples), topics
+
+    def _numbered(self, n_words: int, n_examples: int) -> list[tuple[TreeNode, int]]:
+        """(node, its label in the allocation), the root first, siblings by documents."""
+        paths, level_counts = self.allocation
+        counts = self.training.counts
+        document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+        lengths = np.maximum(np.asarray(counts.sum(1)).ravel(), 1)
+        per_level = np.zeros((counts.shape[0], paths.shape[1]))
+        np.add.at(per_level, document, level_counts)
+        topics = self.topics
+        row = {label: i for i, label in enumerate(topics.nodes.tolist())}
+        vocabulary, names = np.asarray(self.training.vocabulary, dtype=object), self.training.document_names
+        found: list[tuple[TreeNode, int]] = []
+
+        def add(label: int, parent: int | None, level: int, members: np.ndarray) -> None:
+            beta = topics.topics[row[label]]
+            words = tuple((str(vocabulary[w]), float(beta[w])) for w in np.argsort(-beta, kind="stable")[:n_words])
+            share = per_level[members, level] / lengths[members]
+            chosen = members[np.argsort(-share, kind="stable")[:n_examples]]
+            examples = tuple(f"document {d}" if names is None else names[d] for d in chosen.tolist())
+            tokens = float(per_level[members, level].sum())
+            number = len(found)
+            found.append((TreeNode(number, parent, level, float(len(members)), tokens, words, examples), label))
+            if level + 1 < paths.shape[1]:
+                below, sizes = np.unique(paths[members, level + 1], return_counts=True)
+                for child in below[np.argsort(-sizes, kind="stable")].tolist():
+                    add(child, number, level + 1, members[paths[members, level + 1] == child])
+
+        add(int(paths[0, 0]), None, 0, np.arange(len(paths)))
+        return found
+
+
+def fit_tree(
+    model: HLDA,
+    data: Any,
+    *,
+    sweeps: int = 200,
+    chains: int = 1,
+    climbs: int = 0,
+    start_branching: float | None = None,
+    infer: bool = False,
+    temperatures: Sequence[float] = (),
+    seed: int = 0,
+) -> FittedTree:
+    """A tree of topics by collapsed Gibbs sampling: how many branches there are is part of the answer.
+
+    The most probable tree visited is one of many: `.branches()` says how probable each number of nodes is, and
+    printing the result says so below the tree. Errors are those of several chains where `chains` is 2 or more.
+
+    model: `lv.models.HLDA(depth=3, branching=…, levels=…, topics=…)`. data: a `Corpus`, or counts.
+    sweeps: of each of `chains` chains, the first from a dendrogram of the documents, the others from starts drawn from
+    the prior; the most probable state of all is kept.
+    climbs: begin the first chain at the mode that hill climbing finds from so many random orders of the documents
+    instead. Where topics are peaked, with η far below 0.1, a chain does not leave the tree that it starts with, and
+    this does; it is for some hundred documents and some dozen nodes, a minute or so. `sweeps=0` keeps that mode.
+    start_branching: draw the first chain's start from the prior too, with this γ: a dendrogram's start is often a mode
+    with fewer inner nodes than typical trees have.
+    infer: draw γ, each α and each η too, under Gamma priors of means 1, 10 and 1; states are then compared by joints
+    that contain these priors. temperatures: of the first sweeps, above 1 anneals; sweeps at them are no draws.
+
+    `lv.fit` fits the same model by mean field on a truncated tree instead.
+    Raises ValueError for bad data and settings, and for a model whose paths have several lengths.
+    """
+    if not isinstance(model, HLDA):
+        raise ValueError(f"got {model!r}, expected a model such as lv.models.HLDA() (with its parentheses)")
+    hyper = hyper_of(model)
+    if climbs < 0 or (climbs and start_branching is not None):
+        raise ValueError(
+            f"got climbs={climbs}, start_branching={start_branching}; expected climbs ≥ 0, and one way to start"
+        )
+    if start_branching is not None and not start_branching > 0:
+        raise ValueError(f"got start_branching={start_branching}, expected a positive number")
+    training = data if isinstance(data, Corpus) else Corpus.of(data)
+    key = jax.random.key(checked_seed(seed))
+    starts: tuple[Allocation, ...] = ()
+    if climbs:
+        starts = (climb(training.counts, hyper, jax.random.fold_in(key, chains), orders=climbs),)
+    elif start_branching is None and len(training) <= MOST_DOCUMENTS:
+        starts = (agglomerated_start(training.counts, hyper),)
+    traces = sample_tree(
+        training.counts,
+        hyper,
+        key,
+        sweeps=sweeps,
+        chains=chains,
+        starts=starts,
+        start_branchings=(start_branching,),
+        priors=INFERRED if infer else TreePriors(),
+        temperatures=temperatures,
+    )
+    return FittedTree(model, training, traces, max(-(-sweeps // 2), len(temperatures)), infer)
+
+
+def load_tree(folder: str | Path) -> FittedTree:
+    """The tree that `FittedTree.save` wrote; nothing is fitted.
+
+    Raises FileNotFoundError where there is no such folder, ValueError for one that holds no tree or is damaged.
+    """
+    return FittedTree(*load_parts(folder))
+
+
+def mean_field_tree(
+    fitted: FittedModel, n_words: int = 10, n_examples: int = 3, min_documents: float | int = 0.5
+) -> TopicTree:
+    """The tree of `lv.fit(lv.models.HLDA(…), …)`: nodes that at least `min_documents` documents are expected to pass.
+
+    Document counts are expected; tokens are not told apart by level and given as NaN. ValueError for another model.
+    """
+    model = fitted.model
+    if not isinstance(model, HLDA):
+        raise ValueError(f"got a fit of {type(model).__name__}, expected one of HLDA")
+    passes, begin = fitted.transform(fitted.training), 0
+    size = fitted.estimate.size
+    assert isinstance(fitted.training, Corpus)
+    names, vocabulary = fitted.training.document_names, np.asarray(fitted.training.vocabulary, dtype=object)
+    through = {n: np.zeros((len(passes), *size[: n - 1])) for n in range(1, model.depth + 1)}
+    for n in model.lengths:
+        width = int(np.prod(size[: n - 1]))
+        ends = passes[:, begin : begin + width].reshape(-1, *size[: n - 1])
+        begin += width
+        for level in range(1, n + 1):
+            through[level] = through[level] + ends.sum(axis=tuple(range(level, n)))
+    nodes: list[TreeNode] = []
+
+    def add(index: tuple[int, ...], parent: int | None) -> None:
+        level = len(index) + 1
+        weight = through[level][(slice(None), *index)]
+        if parent is not None and weight.sum() < min_documents:
+            return
+        beta = np.asarray(site_value(fitted.estimate, f"topic_word_{level}"))[index]
+        words = tuple((str(vocabulary[w]), float(beta[w])) for w in np.argsort(-beta, kind="stable")[:n_words])
+        chosen = np.argsort(-weight, kind="stable")[:n_examples]
+        examples = tuple(f"document {d}" if names is None else names[d] for d in chosen.tolist())
+        number = len(nodes)
+        nodes.append(TreeNode(number, parent, level - 1, float(weight.sum()), float("nan"), words, examples))
+        if level < model.depth:
+            below = through[level + 1].sum(0)[index]
+            for child in np.argsort(-below, kind="stable").tolist():
+                add((*index, child), number)
+
+    add((), None)
+    return TopicTree(tuple(nodes))

@@ -1,0 +1,107 @@
+"""Fitted trees of topics in a folder: the model, the corpus and what every chain visited."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from lvsearch.data.corpus import Corpus
+from lvsearch.data.stored import decode_data, encode_data
+from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
+from lvsearch.files.stored_models import decode_model, encode_module
+from lvsearch.files.versions import versions
+from lvsearch.inference.sampling import Trace
+from lvsearch.inference.trees import Allocation, DirichletLevels, TreeHyper, TreeTrace
+from lvsearch.models.hlda import HLDA
+
+KIND = "fitted tree"
+ALONG = ("sweep", "log_joint", "nodes", "seconds", "nodes_each")
+"""Arrays of a chain that are stored as they are."""
+
+
+class TreeParts(NamedTuple):
+    """What a `FittedTree` is made of, whose fields these are."""
+
+    model: HLDA
+    training: Corpus
+    traces: tuple[TreeTrace, ...]
+    burn_in: int
+    inferred: bool
+
+
+def save_parts(tree: TreeParts, folder: str | Path) -> None:
+    """Write a tree to a new folder, atomically. FileExistsError where something is there already."""
+    data, data_arrays = encode_data(tree.training)
+    arrays, traces = {"data": data_arrays}, []
+    for number, chain in enumerate(tree.traces):
+        settings, groups = chain.trace.to_storage()
+        traces.append(settings)
+        arrays[f"chain-{number}"] = _chain_arrays(chain)
+        arrays |= {f"{name}-{number}": group for name, group in groups.items()}
+    body = {
+        "kind": KIND,
+        "model": encode_module(tree.model),
+        "data": data,
+        "traces": traces,
+        "burn_in": tree.burn_in,
+        "inferred": tree.inferred,
+        "versions": versions(),
+    }
+    with new_folder(Path(folder)):
+        write_folder(Path(folder), body, arrays)
+
+
+def load_parts(folder: str | Path) -> TreeParts:
+    """What `save_parts` wrote.
+
+    Raises FileNotFoundError where there is no such folder, ValueError for one that holds no tree or is damaged."""
+    folder = Path(folder)
+    body, arrays = read_folder(folder)
+    if not isinstance(body, dict) or body.get("kind") != KIND:
+        raise CorruptFolderError(f"got {folder}, which holds no fitted tree; expected one written by FittedTree.save")
+    try:
+        model, training = decode_model(body["model"]), decode_data(body["data"], arrays["data"], folder)
+        if not isinstance(model, HLDA) or not isinstance(training, Corpus):
+            raise CorruptFolderError(f"{folder} holds no tree of topics of a corpus; restore it from a copy")
+        traces = tuple(
+            _chain(
+                arrays[f"chain-{number}"],
+                Trace.from_storage(settings, {name: arrays[f"{name}-{number}"] for name in ("draws", "position")}),
+            )
+            for number, settings in enumerate(body["traces"])
+        )
+        return TreeParts(model, training, traces, body["burn_in"], body["inferred"])
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptFolderError(f"{folder} is damaged ({error!r}); restore it from a copy") from error
+
+
+def _chain_arrays(chain: TreeTrace) -> dict[str, np.ndarray]:
+    arrays = {name: getattr(chain, name) for name in ALONG}
+    states = (("best", chain.best, chain.best_hyper), ("last", chain.last, chain.last_hyper))
+    for name, allocation, hyper in states:
+        assert isinstance(hyper.levels, DirichletLevels)  # the only ones that a model has
+        parts = {**allocation._asdict(), "branching": hyper.branching, "alpha": hyper.levels.alpha, "eta": hyper.topics}
+        arrays |= {f"{name}.{part}": np.asarray(value) for part, value in parts.items()}
+    return {**arrays, "best_log_joint": np.asarray(chain.best_log_joint)}
+
+
+def _chain(arrays: Mapping[str, np.ndarray], trace: Trace) -> TreeTrace:
+    (best, best_hyper), (last, last_hyper) = _state(arrays, "best"), _state(arrays, "last")
+    return TreeTrace(
+        **{name: arrays[name] for name in ALONG},
+        best=best,
+        best_hyper=best_hyper,
+        best_log_joint=float(arrays["best_log_joint"]),
+        last=last,
+        last_hyper=last_hyper,
+        kept=(),  # `fit_tree` keeps no states besides
+        trace=trace,
+    )
+
+
+def _state(arrays: Mapping[str, np.ndarray], name: str) -> tuple[Allocation, TreeHyper]:
+    hyper = TreeHyper(
+        float(arrays[f"{name}.branching"]), DirichletLevels(arrays[f"{name}.alpha"]), arrays[f"{name}.eta"]
+    )
+    return Allocation(arrays[f"{name}.paths"], arrays[f"{name}.level_counts"]), hyper

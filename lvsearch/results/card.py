@@ -1,0 +1,342 @@
+"""A search in words: readable text for a terminal, a card for a notebook. Both say the same facts in the same order."""
+
+import base64
+import html
+import io
+import math
+import platform
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lvsearch.files.plain_text import visible
+from lvsearch.files.versions import versions
+from lvsearch.results.findings import Findings
+from lvsearch.results.wording import (
+    answer,
+    bounds_in_words,
+    limit_in_words,
+    observation_name,
+    probability_in_words,
+)
+from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.sizing.posterior import format_probability, posterior
+from lvsearch.sizing.words import sizes_in_words
+
+NEAR = 2
+"""Sizes shown on each side of those that cannot be told apart."""
+MOST_ROWS = 24
+BEYOND_THE_ERRORS = "; how far the bound is below the evidence is in none of these errors, and grows with the size"
+
+
+class Fact(NamedTuple):
+    """One line of the card."""
+
+    name: str
+    text: str
+
+
+def summary(result: Findings, held_out: pd.DataFrame | None = None) -> str:
+    """The answer in a few lines of text. held_out: from `SearchResult.compare_held_out`, if there is one."""
+    lines = [visible(headline(result))]
+    lines += [f"  {fact.name + ':':<12} {visible(fact.text)}" for fact in facts(result, held_out)]
+    return "\n".join(lines)
+
+
+def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact, ...]:
+    """Everything worth knowing about a search beside its answer, most important first."""
+    if not _has_answer(result):
+        return (*_failures(result), *_search_facts(result))
+    found = _probability(result)
+    limit = limit_in_words(result)
+    return (
+        *found,
+        *([Fact("limit", limit)] if limit else []),
+        *_evidence(result),
+        *([Fact("audit", result.audited.describe())] if result.audited is not None else []),
+        Fact("held-out", _held_out(result, held_out)),
+        Fact("prior", f"{result.prior.describe()}{_prior_influence(result)}"),
+        *_failures(result),
+        *_search_facts(result),
+    )
+
+
+def card(result: Findings, held_out: pd.DataFrame | None = None) -> str:
+    """The card as self-contained HTML, for `_repr_html_`: the answer, the picture, the sizes near it, the facts.
+
+    It takes its colours from the page around it, light or dark; the picture stands on a white panel of its own.
+    """
+    parts = [f"<div class='lv-card'>{STYLE}<h3>{html.escape(headline(result))}</h3>"]
+    if _has_answer(result):
+        table = near_table(result).to_html(index=False, border=0, escape=True, classes="lv-near")
+        parts.append(f"<div class='lv-row'><img alt='Probability of each size' src='{_picture(result)}'>{table}</div>")
+    rows = "".join(
+        f"<tr><th>{html.escape(fact.name)}</th><td>{html.escape(fact.text)}</td></tr>"
+        for fact in facts(result, held_out)
+    )
+    parts.append(f"<table class='lv-facts'><tbody>{rows}</tbody></table></div>")
+    return "".join(parts)
+
+
+def near_table(result: Findings) -> pd.DataFrame:
+    """The sizes around the answer, written for people: probabilities never a bare 1.000.
+
+    At most 24 rows: those that cannot be told from the best and two on each side (marginal evidence), or the sizes with
+    the largest upper ends and the unvisited ones (plug-in evidence).
+    """
+    if not result.evaluator.nested:
+        return _near_estimates(result)
+    table = posterior(_shown_bounds(result))
+    ranked = sorted(table.rows[:-1], key=lambda row: (-row.probability_lower, -row.probability_upper, row.size))
+    shown = sorted(ranked[: MOST_ROWS // 2], key=lambda row: row.size or ())
+    return pd.DataFrame(
+        {
+            "size": ["unvisited" if row.size is None else _short(row.size) for row in (*shown, table.unvisited)],
+            "probability from": [format_probability(row.probability_lower) for row in (*shown, table.unvisited)],
+            "to": [format_probability(row.probability_upper) for row in (*shown, table.unvisited)],
+        }
+    )
+
+
+# ── the facts ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def headline(result: Findings) -> str:
+    """The answer in one sentence, also where there is none."""
+    if not result.visits:
+        return "No size was tried yet."
+    return answer(result) if _has_answer(result) else "No fit succeeded: see the failures."
+
+
+def _has_answer(result: Findings) -> bool:
+    return any(not visit.failed and result.prior.log_pmf(visit.size) > -math.inf for visit in result.visits)
+
+
+def _shown_bounds(result: Findings):
+    return result.certified() if result.default_kind == "certified" else result.diminishing()
+
+
+def _probability(result: Findings) -> tuple[Fact, ...]:
+    if not result.evaluator.nested:
+        return (Fact("probability", probability_in_words(result)),)
+    return (Fact("probability", posterior(_shown_bounds(result)).describe()),)
+
+
+def _evidence(result: Findings) -> tuple[Fact, ...]:
+    scale = (
+        f", weighed per {observation_name(result)} (a geometric-mean likelihood, for published figures)"
+        if result.settings.per_token
+        else ""
+    )
+    if not result.evaluator.nested:
+        error = float(np.median(list(result.standard_errors.values())))
+        if any(visit.annealed is not None for visit in result.visits):
+            return (
+                Fact(
+                    "evidence",
+                    f"annealed{scale}: log p(data | size), parameters integrated out, from paths up and down; "
+                    f"{_annealed_error(result)}. The probabilities are estimates under these errors, not bounds",
+                ),
+                Fact("not tried", _unvisited(result)),
+                Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
+            )
+        return (
+            Fact(
+                "evidence",
+                f"{result.settings.evidence}{scale}: per size an estimate whose standard error, from the spread of "
+                f"repeated fits, is about {error:,.3g} nats. The probabilities are estimates over the sizes tried, not "
+                f"bounds{BEYOND_THE_ERRORS if result.settings.evidence == 'bound' else ''}",
+            ),
+            Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
+        )
+    plug_in = "plug-in (at estimated parameters)" if result.settings.evidence == "plug-in" else "nested"
+    kinds = [Fact("proved", bounds_in_words(result, "certified").removeprefix("proved "))]
+    if result.prior.dimension == 1:
+        kinds.append(Fact("diminishing", bounds_in_words(result, "diminishing")))
+    return (Fact("evidence", f"{plug_in}{scale}{_optimiser(result)}"), *kinds)
+
+
+def _optimiser(result: Findings) -> str:
+    """How far the fits of one size ended apart, in words; nothing where all agree, or no size has two."""
+    if not result.evaluator.repeatable:
+        return ""
+    ends = [[t.estimate for t in visit.trials if t.failure is None] for visit in result.visits]
+    apart = max((max(each) - min(each) for each in ends if each), default=0.0) / result.evaluator.scale
+    if not apart > 0:
+        return ""
+    return (
+        f"; every size keeps the best of its fits, which ended up to {apart:,.3g} nats apart: a better one may have "
+        "been missed"
+    )
+
+
+def _annealed_error(result: Findings) -> str:
+    """Standard error and ends of the best size, in words."""
+    best = next(visit for visit in result.visits if visit.size == result.best_size)
+    annealed = best.annealed
+    assert annealed is not None
+    error, low, high = (
+        value / result.evaluator.scale for value in (annealed.standard_error, annealed.lower, annealed.upper)
+    )
+    return f"of the best size {low:,.1f} to {high:,.1f} nats, standard error {error:,.2g}".replace("-", "−")
+
+
+def _unvisited(result: Findings) -> str:
+    prior, share = result.unvisited
+    return (
+        f"sizes that hold {format_probability(min(prior, 1.0))} of the prior. Supposing that the evidence between and "
+        f"beyond sizes tried is no better than theirs, they hold {format_probability(min(share, 1.0))} of the "
+        "posterior; the search ends where that, with a few nats to spare, is below 0.001"
+    )
+
+
+def _held_out(result: Findings, held_out: pd.DataFrame | None) -> str:
+    if held_out is not None:
+        from lvsearch.results.heldout import agreement
+
+        return agreement(held_out)
+    if result.training is None:
+        return "no data to hold out: the search was over a function"
+    nouns = result.training.nouns
+    return (
+        f"not looked at. {nouns.units.capitalize()} that the search did not see are the best check: train, test = "
+        f"{nouns.whole}.split(0.1), search train, then result.compare_held_out(test)"
+    )
+
+
+def _prior_influence(result: Findings) -> str:
+    return f"; {result.influence.describe()}" if not result.evaluator.nested else ""
+
+
+def _failures(result: Findings) -> tuple[Fact, ...]:
+    failures = [trial.failure for visit in result.visits for trial in visit.trials if trial.failure is not None]
+    if not failures:
+        return ()
+    return (Fact("failures", f"{len(failures)} fit(s) failed and were not ranked; the first: {failures[0]}"),)
+
+
+def _search_facts(result: Findings) -> tuple[Fact, ...]:
+    settings = result.settings
+    fits = sum(len(visit.trials) for visit in result.visits)
+    tried = sizes_in_words([visit.size for visit in result.visits]) if result.visits else "none"
+    most = "no largest size" if settings.max_size is None else f"largest size allowed {_short(settings.max_size)}"
+    stopped = result.state.stopped or "not finished"
+    which = "of each size" if result.evaluator.nested else "of each size near the best"
+    each = settings.starts if result.evaluator.repeatable else 1
+    starts = f"{each} fit{'s' if each != 1 else ''} {which}"
+    return (
+        *_model(result),
+        *_data(result),
+        Fact("sizes tried", f"{tried} ({len(result.visits)} sizes, {fits} fits, {result.seconds:,.0f} seconds)"),
+        Fact("search", f"{stopped}; seed {settings.seed}, {starts}, {most}"),
+        *_compiled(result),
+        *_memory(result),
+        Fact("versions", _versions()),
+    )
+
+
+def _compiled(result: Findings) -> tuple[Fact, ...]:
+    """How often each kernel was compiled; nothing where all were known from earlier searches of this process."""
+    if not result.compiles:
+        return ()
+    ordered = sorted(result.compiles.items(), key=lambda entry: (-entry[1], entry[0]))
+    return (Fact("compiled", ", ".join(f"{kernel} {times}" for kernel, times in ordered)),)
+
+
+def _memory(result: Findings) -> tuple[Fact, ...]:
+    evaluator = result.evaluator
+    if not isinstance(evaluator, ModelEvaluator) or not evaluator.chunks.halvings:
+        return ()
+    times = evaluator.chunks.halvings
+    return (Fact("memory", f"ran out {'once' if times == 1 else f'{times} times'}; chunks were halved each time"),)
+
+
+def _model(result: Findings) -> tuple[Fact, ...]:
+    evaluator = result.evaluator
+    if not isinstance(evaluator, ModelEvaluator):
+        return (Fact("model", "a function of the size"),)
+    return (Fact("model", evaluator.model.describe()),)
+
+
+def _data(result: Findings) -> tuple[Fact, ...]:
+    data = result.training
+    if data is None:
+        return ()
+    text = f"{data.describe()}; fingerprint {data.fingerprint[:16]}"
+    return (Fact("data", text), *([Fact("notes", "; ".join(data.notes))] if data.notes else []))
+
+
+def _versions() -> str:
+    """Of the machine that shows the card, which is the one that searched unless the result was loaded elsewhere."""
+    known = versions()
+    device = known.pop("device")
+    packages = ", ".join(f"{name} {number}" for name, number in known.items())
+    return f"{packages}, Python {platform.python_version()}; device {device}"
+
+
+# ── table and picture ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _near_estimates(result: Findings) -> pd.DataFrame:
+    found = result.estimated
+    close = [size in found.indistinguishable for size in found.sizes]
+    first, last = close.index(True), len(close) - 1 - close[::-1].index(True)
+    rows = list(range(max(0, first - NEAR), min(len(close), last + NEAR + 1)))
+    if len(rows) > MOST_ROWS:
+        rows = sorted(sorted(rows, key=lambda row: -float(found.probability[row]))[:MOST_ROWS])
+    by_size = {visit.size: visit for visit in result.visits}
+    scale, decimals = result.evaluator.scale, 4 if result.settings.per_token else 1
+    best = by_size[found.best].estimate / scale
+    relative = [by_size[found.sizes[row]].estimate / scale - best for row in rows]
+    errors = [result.standard_errors[found.sizes[row]] for row in rows]
+    return pd.DataFrame(
+        {
+            "size": [("→ " if found.sizes[row] == found.best else "") + _short(found.sizes[row]) for row in rows],
+            "log evidence, nats": [f"{value:+,.{decimals}f}".replace("-", "−") for value in relative],
+            "± s.e.": [f"{error:,.{decimals}f}" for error in errors],
+            "probability": [format_probability(float(found.probability[row])) for row in rows],
+            "5 %": [format_probability(float(found.probability_lower[row])) for row in rows],
+            "95 %": [format_probability(float(found.probability_upper[row])) for row in rows],
+            "fits": [len(by_size[found.sizes[row]].trials) for row in rows],
+        }
+    )
+
+
+def _picture(result: Findings) -> str:
+    """`plot_posterior` as a data URI. A figure of its own, outside pyplot, so that no notebook shows it twice."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from lvsearch.results.plots import plot_posterior
+
+    figure = Figure(figsize=(6.4, 3.9), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    plot_posterior(result, figure.add_subplot())
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _short(size: tuple[int, ...]) -> str:
+    return "×".join(map(str, size))
+
+
+STYLE = """<style>
+.lv-card { font: 14px/1.45 system-ui, sans-serif; color: inherit; max-width: 64em; padding: .6em 1em;
+  border: 1px solid rgba(128,128,128,.35); border-radius: 8px; }
+.lv-card h3 { font-size: 1.25em; margin: .2em 0 .6em; }
+.lv-card .lv-row { display: flex; flex-wrap: wrap; gap: 1.2em; align-items: flex-start; }
+.lv-card img { width: 30em; max-width: 100%; background: #fff; border-radius: 6px; }
+.lv-card table { border-collapse: collapse; color: inherit; background: transparent; font-size: .93em; }
+.lv-card tr, .lv-card th, .lv-card td { background: transparent; color: inherit; }
+.lv-card th, .lv-card td { padding: .15em .7em; vertical-align: top; border: 0; }
+.lv-card .lv-near td, .lv-card .lv-near th { text-align: right; white-space: nowrap;
+  font-variant-numeric: tabular-nums; }
+.lv-card .lv-near tbody tr { border-top: 1px solid rgba(128,128,128,.25); }
+.lv-card .lv-near { font-size: .82em; }
+.lv-card .lv-near td, .lv-card .lv-near th { padding: .1em .45em; }
+.lv-card .lv-facts { margin-top: .8em; }
+.lv-card .lv-facts th { text-align: left; font-weight: 600; white-space: nowrap; opacity: .75; }
+.lv-card .lv-facts td { text-align: left; white-space: normal; }
+</style>"""

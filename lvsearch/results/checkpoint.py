@@ -1,0 +1,222 @@
+"""Searches on disk: everything `SearchResult` holds, in a folder of `lvsearch.files.storage`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from lvsearch.data.base import Data
+from lvsearch.data.stored import decode_data, encode_data
+from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
+from lvsearch.files.stored_models import decode_model, encode_module
+from lvsearch.files.versions import versions
+from lvsearch.inference.data.memory import Chunks
+from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.results.audit import Audit
+from lvsearch.results.findings import Findings
+from lvsearch.results.heldout import load_held_out
+from lvsearch.searching.controller import SearchSettings, SearchState
+from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.sizing import sizes
+from lvsearch.sizing.bracket import Bracket
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.fit import Fit, FitInfo
+from lvsearch.sizing.ledger import Trial, Visit
+
+
+def save_result(result: Findings, folder: Path) -> None:
+    """Write a result to a new folder."""
+    content = encode_search(result)
+    with new_folder(folder):
+        write_folder(folder, *content)
+
+
+def save_search(result: Findings, folder: Path) -> None:
+    """Write or overwrite the state of a search in its own folder; atomic. Errors as for `encode_search`."""
+    write_folder(folder, *encode_search(result))
+
+
+def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+    """Everything that a search holds, as the body and the arrays of a folder.
+
+    Raises ValueError for what cannot be stored: functions, models, priors and data of one's own.
+    """
+    if not isinstance(result.evaluator, ModelEvaluator) or result.training is None:
+        raise ValueError(
+            "got a search over a plain function, expected one over a model of lvsearch.models: code is not stored (no "
+            "pickle). Leave out= away, and keep result.posterior(), result.bounds() and result.starts() as tables"
+        )
+    data, data_arrays = encode_data(result.training)
+    body = {
+        "model": encode_module(result.evaluator.base_model),
+        "prior": result.prior.to_json(),
+        "settings": asdict(result.settings),
+        "visits": [_encode_visit(visit) for visit in result.state.visits],
+        "kept": [_encode_fit(fit) for fit in result.state.kept.values()],
+        "stopped": result.state.stopped,
+        "seconds": result.seconds,
+        "compiles": dict(result.compiles),
+        "chunks": result.evaluator.chunks._asdict(),
+        "data": data,
+        "versions": versions(),
+        "audit": None if result.audited is None else result.audited.to_json(),
+        "held_out": None,
+    }
+    held_out_arrays = {}
+    if result.held_out is not None:
+        body["held_out"], held_out_arrays["held-out"] = encode_data(result.held_out)
+    arrays = {
+        f"fit-{_name(size)}": _fit_arrays(fit) for size, fit in result.state.kept.items() if fit.state is not None
+    }
+    return body, {"data": data_arrays, **held_out_arrays, **arrays}
+
+
+def load_findings(folder: Path) -> Findings:
+    """Read what `save_search` wrote. Raises FileNotFoundError or `CorruptFolderError`, saying what is wrong."""
+    body, arrays = read_folder(folder)
+    try:
+        training = decode_data(body["data"], arrays["data"], folder)
+        settings = _decode_settings(body["settings"])
+        model = decode_model(body["model"])
+        scale = float(training.n_observations) if settings.per_token else 1.0
+        data = training.dataset()
+        chunks = Chunks(**body["chunks"]) if "chunks" in body else None  # older folders know of none
+        evaluator = ModelEvaluator(
+            model, data, evidence=settings.evidence, seed=settings.seed, scale=scale, chunks=chunks
+        )
+        visits = tuple(_decode_visit(entry) for entry in body["visits"])
+        kept = {}
+        for entry in body["kept"]:
+            fit = _decode_fit(entry, arrays.get(f"fit-{_name(tuple(entry['size']))}"))
+            kept[fit.size] = fit
+        state = SearchState(visits, kept, body["stopped"])
+        prior, compiles = sizes.from_json(body["prior"]), body.get("compiles", {})
+        audit = body.get("audit")  # older folders know of none
+        audited = None if audit is None else Audit.from_json(audit)
+        held_out = _held_out(body, arrays, training, folder)
+        return Findings(evaluator, prior, settings, state, training, body["seconds"], compiles, audited, held_out)
+    except (KeyError, TypeError, IndexError, AttributeError, RecursionError, ArithmeticError) as error:
+        raise CorruptFolderError(
+            f"{folder} lacks what a search needs ({error!r}); was it written by lvsearch?"
+        ) from error
+
+
+def _held_out(
+    body: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]], training: Data, folder: Path
+) -> Data | None:
+    """The data kept beside a search. Older folders keep them in one of their own, which their manifest knows not."""
+    if "held_out" not in body:
+        return load_held_out(training, folder / "held-out")
+    if body["held_out"] is None:
+        return None
+    return training.like_this(decode_data(body["held_out"], arrays["held-out"], folder))
+
+
+# ── fits and visits ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _name(size: tuple[int, ...]) -> str:
+    return "x".join(map(str, size))
+
+
+def _encode_evidence(evidence: Evidence) -> list[float]:
+    return [evidence.lower, evidence.upper, evidence.standard_error]
+
+
+def _encode_visit(visit: Visit) -> dict[str, Any]:
+    return {
+        "size": visit.size,
+        "trials": [
+            {
+                "start": trial.start,
+                "evidence": _encode_evidence(trial.evidence),
+                "log_symmetry": trial.log_symmetry,
+                "seconds": trial.seconds,
+                "failure": trial.failure,
+                "brackets": [asdict(bracket) for bracket in trial.brackets],
+            }
+            for trial in visit.trials
+        ],
+        "evidence": _encode_evidence(visit.evidence),
+        "log_symmetry": visit.log_symmetry,
+        "replaced_by": visit.replaced_by,
+        "bounds": [visit.log_lower, visit.log_upper],
+    }
+
+
+def _decode_visit(entry: Mapping[str, Any]) -> Visit:
+    trials = tuple(
+        Trial(
+            t["start"],
+            Evidence(*t["evidence"]),
+            t["log_symmetry"],
+            t["seconds"],
+            t["failure"],
+            _decode_brackets(t["brackets"]),
+        )
+        for t in entry["trials"]
+    )
+    replaced_by = None if entry["replaced_by"] is None else tuple(entry["replaced_by"])
+    evidence = Evidence(*entry["evidence"])
+    return Visit(tuple(entry["size"]), trials, evidence, entry["log_symmetry"], replaced_by, *entry["bounds"])
+
+
+def _decode_brackets(entries: Sequence[Mapping[str, Any]]) -> tuple[Bracket, ...]:
+    return tuple(
+        Bracket(**{**entry, "forward": tuple(entry["forward"]), "backward": tuple(entry["backward"])})
+        for entry in entries
+    )
+
+
+def _encode_fit(fit: Fit) -> dict[str, Any]:
+    state: Estimate | None = fit.state
+    return {
+        "size": fit.size,
+        "evidence": _encode_evidence(fit.evidence),
+        "log_symmetry": fit.log_symmetry,
+        "info": asdict(fit.info),
+        "brackets": [asdict(bracket) for bracket in fit.brackets],
+        "state": None
+        if state is None
+        else {
+            "model": encode_module(state.model),
+            "size": state.size,
+            "bounds": [state.log_lower, state.log_upper],
+            "passes": state.passes,
+        },
+    }
+
+
+def _fit_arrays(fit: Fit) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(fit.state.natural)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
+
+
+def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None) -> Fit:
+    state = None
+    if entry["state"] is not None:
+        if arrays is None:
+            raise CorruptFolderError(
+                f"the arrays of the fit of size {entry['size']} are missing; restore them from a copy"
+            )
+        model = decode_model(entry["state"]["model"])
+        natural = {}
+        for name, site in model.globals().items():
+            kind = site.family.statistics_type
+            natural[name] = arrays[name] if kind is None else kind(*[arrays[f"{name}.{f}"] for f in kind._fields])
+        low, high = entry["state"]["bounds"]
+        state = Estimate(model, tuple(entry["state"]["size"]), natural, low, high, entry["state"]["passes"])
+    evidence = Evidence(*entry["evidence"])
+    brackets = _decode_brackets(entry["brackets"])
+    return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, FitInfo(**entry["info"]), brackets)
+
+
+# ── settings ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _decode_settings(entry: Mapping[str, Any]) -> SearchSettings:
+    max_size = entry["max_size"]
+    return SearchSettings(**{**entry, "max_size": None if max_size is None else tuple(max_size)})

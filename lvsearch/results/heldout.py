@@ -1,0 +1,142 @@
+"""Held-out documents or rows: what each kept size makes of them, paired unit by unit.
+
+A second opinion on the number of components that shares neither the prior nor the variational bound with the search.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from lvsearch.data.base import Data, Nouns
+from lvsearch.data.stored import decode_data
+from lvsearch.files.storage import CorruptFolderError, read_folder
+from lvsearch.inference.engine.estimator import capacity_of
+from lvsearch.inference.engine.unit_scores import UnitScores, score_units
+from lvsearch.results.findings import Findings
+from lvsearch.results.wording import unit_name
+
+SAMPLES = 200
+WITHIN = 0.02
+"""Nats per token (or cell) within which a size counts as predicting as well as the best."""
+CONTENT = "held-out data"
+
+
+def held_out_comparison(result: Findings, test: Any, *, samples: int = SAMPLES, seed: int = 0) -> pd.DataFrame:
+    """log p(test | parameters at each kept size), and the paired difference to the most probable size.
+
+    test: units that the search did not see, on the axes of the training data (documents over its vocabulary, rows of
+    its columns). A row per size whose fit was kept, in increasing order; nats per token of documents, per observed cell
+    of rows. Columns: one per size variable (`size` if one); log_p_per_token (log_p_per_cell) and its
+    monte_carlo_error; difference_per_token (difference_per_cell), above the most probable size; standard_error, of that
+    difference over units (paired, so what makes a unit hard for every size cancels); estimator, how log p was computed:
+    by importance sampling with a mean-field proposal for topic models, else the variational lower bound.
+
+    `.attrs` holds reference (the most probable size), size_names, unit (what sizes count), nouns (what the test data
+    are called), n_units, n_observations, estimator. Raises ValueError for data on other axes, fewer than two units, and
+    nothing observed.
+    """
+    if result.training is None:
+        raise ValueError("got a search over a plain function, which has no data and no models: nothing can be held out")
+    data = require_comparable(result.training.like_this(test))
+    nouns, n_units, n_observations = data.nouns, data.n_units, data.n_observations
+    reference = result.best_size
+    sizes = sorted({size for size, fit in result.state.kept.items() if fit.state is not None} | {reference})
+    capacity = tuple(max(sizes_of_one) for sizes_of_one in zip(*map(capacity_of, sizes), strict=True))
+    batches, key = data.dataset(), jax.random.key(seed)
+    scores: dict[tuple[int, ...], UnitScores] = {}
+    for size in sizes:
+        estimate = result.fit(size).estimate
+        scores[size] = score_units(estimate.model, estimate, batches, capacity=capacity, samples=samples, key=key)
+    names = ("size",) if result.prior.dimension == 1 else tuple(result.evaluator.size_names)
+    score_name, difference_name = _columns(nouns)
+    rows = []
+    for size in sizes:
+        difference = scores[size].per_unit - scores[reference].per_unit
+        rows.append(
+            {
+                **dict(zip(names, size, strict=True)),
+                score_name: float(scores[size].per_unit.sum()) / n_observations,
+                "monte_carlo_error": scores[size].monte_carlo_error / n_observations,
+                difference_name: float(difference.sum()) / n_observations,
+                "standard_error": float(np.std(difference, ddof=1) * np.sqrt(n_units)) / n_observations,
+                "estimator": scores[size].method,
+            }
+        )
+    frame = pd.DataFrame(rows)
+    frame.attrs = {
+        "reference": reference,
+        "size_names": names,
+        "unit": unit_name(result),
+        "nouns": nouns,
+        "n_units": n_units,
+        "n_observations": n_observations,
+        "estimator": scores[reference].method,
+    }
+    return frame
+
+
+def comparable(test: Data) -> bool:
+    """Whether sizes can be compared on these data: with an error, which takes two units, and with anything to score."""
+    return test.n_units > 1 and test.n_observations > 0
+
+
+def require_comparable(test: Data) -> Data:
+    """The data themselves. Raises ValueError where they are not `comparable`."""
+    if not comparable(test):
+        nouns = test.nouns
+        raise ValueError(
+            f"got {test.n_units} held-out {nouns.unit}(s) with {test.n_observations} {nouns.observations}, expected at "
+            f"least two {nouns.units} with {nouns.observations}, so that a difference has an error"
+        )
+    return test
+
+
+def agreement(comparison: pd.DataFrame) -> str:
+    """Whether held-out data agree with the most probable size, in one sentence without a full stop."""
+    names, reference = list(comparison.attrs["size_names"]), comparison.attrs["reference"]
+    nouns = comparison.attrs["nouns"]
+    score_name, difference_name = _columns(nouns)
+    best = comparison.loc[comparison[score_name].idxmax()]
+    top = tuple(int(best[name]) for name in names)
+    chosen = comparison[(comparison[names] == list(reference)).all(axis=1)].iloc[0]
+    score = f"{chosen[score_name]:.4f} nats per {nouns.observation}".replace("-", "−")
+    of = f"of the {len(comparison)} sizes kept, on {comparison.attrs['n_units']:,} {nouns.units}"
+    if top == reference:
+        return f"agrees: {_name(reference)} predicts best {of} ({score}; {comparison.attrs['estimator']})"
+    gain, error = float(best[difference_name]), float(best["standard_error"])
+    verdict = "agrees within" if gain <= WITHIN else "disagrees by more than"
+    return (
+        f"{verdict} {WITHIN} nats per {nouns.observation}: {_name(top)} predicts best {of}, {gain:.4f} ± {error:.4f} "
+        f"above {_name(reference)} ({score}; {comparison.attrs['estimator']})"
+    )
+
+
+def load_held_out(training: Data, folder: Path) -> Data | None:
+    """The held-out data in a folder of their own, where earlier versions kept them; None where there are none.
+
+    Raises ValueError for a damaged folder, one in an earlier format, and data on other axes than the training data's.
+    """
+    if not folder.is_dir():
+        return None
+    body, groups = read_folder(folder)
+    try:
+        if body["content"] != CONTENT:
+            raise CorruptFolderError(
+                f"{folder} holds {body['content']!r}, expected {CONTENT!r}: an earlier version wrote it. Remove it to "
+                "go on without held-out data"
+            )
+        return training.like_this(decode_data(body["data"], groups["held-out"], folder))
+    except KeyError as error:
+        raise CorruptFolderError(f"{folder} holds no held-out data ({error}); restore it from a copy") from error
+
+
+def _columns(nouns: Nouns) -> tuple[str, str]:
+    """The columns of the score and of the difference."""
+    return f"log_p_per_{nouns.observation}", f"difference_per_{nouns.observation}"
+
+
+def _name(size: tuple[int, ...]) -> str:
+    return "×".join(map(str, size))

@@ -1,0 +1,152 @@
+"""A report: a folder of pictures, tables and one readable summary, for people who were not there.
+
+| file | what |
+|---|---|
+| `summary.md` | the answer, the pictures, the topics, everything that decided them |
+| `posterior.png`, `bounds.png`, `held_out.png` | the pictures |
+| `posterior.csv`, `bounds.csv`, `starts.csv` | the result's tables |
+| `topics.csv`, `topic_words.csv` | the topics of the most probable size; every topic's top words with probabilities |
+| `loadings.csv`, … | models without topics: each table of parameters of the most probable size, under its name |
+| `held_out.csv` | what each kept size makes of held-out documents or rows |
+| `audit.csv` | what the search estimates of simulated data beside their true evidence, where that was looked at |
+
+Pictures and tables are written to a temporary name and then renamed; those of an earlier report are replaced. Text that
+a spreadsheet would take for a formula has an apostrophe before it in the tables.
+"""
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from lvsearch.files.plain_text import markdown, spreadsheet
+from lvsearch.files.storage import write_bytes, write_text
+from lvsearch.fitted.topics import FittedTopics
+from lvsearch.results.card import facts, headline, near_table
+from lvsearch.results.findings import Findings
+from lvsearch.results.wording import size_in_words
+
+if TYPE_CHECKING:
+    from lvsearch.fitted.model import FittedModel
+
+TOP_WORDS = 10
+LISTED_WORDS = 30
+WIDTH, HEIGHT, DPI = 7.6, 4.6, 160
+
+
+def write_report(
+    result: Findings, folder: str | Path, test: Any = None, *, held_out: pd.DataFrame | None = None
+) -> Path:
+    """Write the report of a search into `folder` (made if missing) and return the path of its `summary.md`.
+
+    test: documents or rows that the search did not see; with them the report compares the kept sizes on them.
+    held_out: that comparison where it is at hand already (`lvsearch.results.heldout.held_out_comparison`).
+    Raises ValueError for a search without a single fit that is a number, and for test data over other words or columns.
+    """
+    from lvsearch.results.heldout import held_out_comparison
+    from lvsearch.results.plots import plot_bounds, plot_held_out, plot_posterior
+
+    folder = Path(folder)
+    result.best_size  # noqa: B018 — raises where there is nothing to report
+    if held_out is None and test is not None:
+        held_out = held_out_comparison(result, test)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in _tables(result, held_out).items():
+        write_text(folder / f"{name}.csv", spreadsheet(table).to_csv(index=False))
+    _write_picture(folder / "posterior.png", lambda axes: plot_posterior(result, axes))
+    _write_picture(folder / "bounds.png", lambda axes: plot_bounds(result, axes))
+    if held_out is not None:
+        _write_picture(folder / "held_out.png", lambda axes: plot_held_out(held_out, axes))
+    path = folder / "summary.md"
+    write_text(path, _summary(result, held_out))
+    return path
+
+
+def topics_table(fitted: "FittedModel") -> pd.DataFrame:
+    """Topics for people, most prevalent first: topic, share of the tokens, label (where the corpus has labels), words.
+
+    Empty for models without topics.
+    """
+    if not isinstance(fitted, FittedTopics):
+        return pd.DataFrame()
+    frame = fitted.topics(TOP_WORDS).reset_index()
+    frame["prevalence"] = [f"{share:.1%}" for share in frame["prevalence"]]
+    return frame.rename(columns={"prevalence": "share"})
+
+
+def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
+    tables = {"posterior": result.posterior(), "bounds": result.bounds(), "starts": result.starts()}
+    best = _best(result)
+    if isinstance(best, FittedTopics):
+        tables["topics"] = best.topics(TOP_WORDS).reset_index()
+        tables["topic_words"] = _topic_words(best, best.model.topic_site)
+    elif best is not None:
+        tables |= {name: table.reset_index() for name, table in best.tables().items()}
+    if held_out is not None:
+        tables["held_out"] = held_out
+    if result.audited is not None:
+        tables["audit"] = result.audited.table()
+    return tables
+
+
+def _best(result: Findings) -> "FittedModel | None":
+    """The most probable size's model; None for a search over a function, which has none."""
+    return None if result.training is None else result.best
+
+
+def _topic_words(fitted: "FittedModel", topic_site: str) -> pd.DataFrame:
+    """A row per topic and rank: word and its probability in the topic."""
+    table = fitted.table(topic_site)
+    values, words = table.to_numpy(), np.asarray(table.columns, dtype=object)
+    top = np.argsort(-values, axis=1, kind="stable")[:, :LISTED_WORDS]
+    n_topics, n_ranks = top.shape
+    return pd.DataFrame(
+        {
+            "topic": np.repeat(np.asarray(table.index), n_ranks),
+            "rank": np.tile(np.arange(1, n_ranks + 1), n_topics),
+            "word": words[top].ravel(),
+            "probability": np.take_along_axis(values, top, axis=1).ravel(),
+        }
+    )
+
+
+def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
+    lines = [f"# {markdown(headline(result))}", "", "![Probability of each size](posterior.png)", ""]
+    lines += [f"- **{fact.name}**: {markdown(fact.text)}" for fact in facts(result, held_out)]
+    best = _best(result)
+    topics = pd.DataFrame() if best is None else topics_table(best)
+    if best is not None and not topics.empty:
+        lines += ["", f"## The topics of {markdown(size_in_words(result, best.size))}", "", *_markdown(topics)]
+    lines += ["", "## Evidence", "", "![Evidence](bounds.png)", "", *_markdown(near_table(result))]
+    if held_out is not None:
+        names, nouns = held_out.attrs["size_names"], held_out.attrs["nouns"]
+        per = nouns.observation
+        shown = pd.DataFrame(held_out[[*names, f"log_p_per_{per}", f"difference_per_{per}", "standard_error"]])
+        shown.columns = [*names, f"nats per {per}", "above the most probable", "± s.e. (paired)"]
+        shown = shown.map(lambda value: f"{value:.4f}" if isinstance(value, float) else value)
+        title = f"Held-out {nouns.units}"
+        lines += ["", f"## {title}", "", f"![{title}](held_out.png)", "", *_markdown(shown)]
+    lines += ["", f"Tables: {', '.join(f'`{name}.csv`' for name in _tables(result, held_out))}.", ""]
+    return "\n".join(lines)
+
+
+def _markdown(table: pd.DataFrame) -> list[str]:
+    """The rows of a Markdown table."""
+    header = "| " + " | ".join(markdown(str(name)) for name in table.columns) + " |"
+    rows = ["| " + " | ".join(markdown(str(cell)) for cell in row) + " |" for row in table.itertuples(index=False)]
+    return [header, "|" + "---|" * len(table.columns), *rows]
+
+
+def _write_picture(path: Path, draw: Any) -> None:
+    """Draw on a figure of its own, outside pyplot, and write it whole or not at all."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    draw(figure.add_subplot())
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": "lvsearch"})
+    write_bytes(path, buffer.getvalue())

@@ -1,0 +1,93 @@
+"""The result of a search, for people: its numbers, in words, in pictures, audited, and in a folder."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from lvsearch.results import card as cards
+from lvsearch.results import plots
+from lvsearch.results.audit import Audit
+from lvsearch.results.auditing import audit_search
+from lvsearch.results.checkpoint import load_findings, save_result
+from lvsearch.results.findings import Findings
+from lvsearch.results.heldout import SAMPLES, held_out_comparison
+from lvsearch.sizing.sizes import Size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, repr=False)
+class SearchResult(Findings):
+    """What a search found: all of `Findings`, and what a person does with it."""
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "SearchResult":
+        """The result saved in a folder. FileNotFoundError or `CorruptFolderError`, saying what is wrong."""
+        findings = load_findings(Path(folder))
+        return cls(**{field.name: getattr(findings, field.name) for field in fields(findings)})
+
+    # ── auditing ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def audit(self, sizes: Iterable[Size | int] | None = None, *, seed: int = 0, progress: bool = True) -> Audit:
+        """How far the estimated evidence is off, and whether the ranking holds, on data drawn from the model.
+
+        Data of the shape of those searched (as many units, each as long, the same cells missing) are drawn at a few
+        sizes, parameters from their priors, and searched with the same effort; the truth is bracketed from the latents
+        that they were drawn with, which are an exact draw of the posterior (Grosse, Ghahramani & Adams 2015).
+
+        sizes: by default the best and up to two others, the most probable ones that were tried. Their evidence is
+        compared under a flat prior, whatever that of the search, and in nats of all the data, also where the search
+        weighs them per token. seed: of the data drawn. It takes about as long as the search took for these sizes, times
+        their number. `with_audit` puts it on the card.
+
+        Raises ValueError for evidence that is not annealed, searches over a function, and sizes that are none.
+        """
+        return audit_search(self, sizes, seed=seed, progress=progress)
+
+    def with_audit(self, audit: Audit) -> "SearchResult":
+        """The same result with an audit on its card, in its report and in its folder. A search that goes on begins
+        without one."""
+        return replace(self, audited=audit)
+
+    def compare_held_out(self, test: Any = None, *, samples: int = SAMPLES, seed: int = 0) -> pd.DataFrame:
+        """What each kept size makes of units that the search did not see, paired unit by unit: a second opinion.
+
+        test: by default what the search kept (`held_out`). Columns and errors as `heldout.held_out_comparison` says;
+        `plot_held_out` draws it. ValueError where there is neither.
+        """
+        test = self.held_out if test is None else test
+        if test is None:
+            raise ValueError("got no test data, and the search kept none: pass them here or to lv.search(held_out=)")
+        return held_out_comparison(self, test, samples=samples, seed=seed)
+
+    # ── keeping and showing ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def save(self, folder: str | Path) -> None:
+        """Write the result to a new folder (`lv.load`, `lv.resume`). FileExistsError where something is there."""
+        save_result(self, Path(folder))
+
+    def plot_bounds(self, ax: "Axes | None" = None) -> "Axes":
+        """Evidence against size, with what is proved and what is estimated."""
+        return plots.plot_bounds(self, ax)
+
+    def plot_held_out(self, test: Any = None, ax: "Axes | None" = None) -> "Axes":
+        """`compare_held_out` as a picture: difference to the most probable size, with its standard error."""
+        return plots.plot_held_out(self.compare_held_out(test), ax)
+
+    def plot_posterior(self, ax: "Axes | None" = None) -> "Axes":
+        """Probability of each size with error bars."""
+        return plots.plot_posterior(self, ax)
+
+    def summary(self) -> str:
+        """The answer in a few lines of text."""
+        return cards.summary(self)
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        return cards.card(self)

@@ -1,0 +1,150 @@
+"""The sentences that pictures, cards and reports share, so that they cannot disagree."""
+
+import math
+
+from lvsearch.results.findings import Findings
+from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
+from lvsearch.sizing.posterior import format_probability, posterior
+from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
+
+
+def unit_name(result: Findings) -> str:
+    """What is being counted: "topics"; "size" where nobody said, or where there are several size variables."""
+    names = result.evaluator.size_names
+    return names[0] if len(names) == 1 else "size"
+
+
+def observation_name(result: Findings) -> str:
+    """What evidence may be weighed per: "token", "cell"; "observation" where there is no data."""
+    return "observation" if result.training is None else result.training.nouns.observation
+
+
+def scale_in_words(result: Findings) -> str:
+    """What follows "nats" or "intervals": " per token" where evidence is weighed so, else nothing."""
+    return f" per {observation_name(result)}" if result.settings.per_token else ""
+
+
+def size_in_words(result: Findings, size: Size) -> str:
+    """Such as "18 topics", "size 18", or "3 topics × 2 regions"."""
+    names = result.evaluator.size_names
+    if names == ("size",):
+        return f"size {size[0]}"
+    return " × ".join(counted(number, name) for number, name in zip(size, names, strict=True))
+
+
+def verb(result: Findings, size: Size) -> str:
+    """Of `size_in_words`: one size is, several topics are."""
+    if len(size) != 1 or result.evaluator.size_names == ("size",):
+        return "is"
+    return is_or_are(size[0])
+
+
+def kind_of(result: Findings, kind: str | None) -> str:
+    """The kind asked for, checked as `SearchResult.posterior` checks it; by default what suits the evidence."""
+    kind = result.default_kind if kind is None else kind
+    if kind not in ("estimate", "certified", "diminishing"):
+        raise ValueError(f"got kind={kind!r}, expected one of 'estimate', 'certified', 'diminishing'")
+    if kind == "certified" and not result.evaluator.nested:
+        raise ValueError(
+            "a certified posterior under marginal evidence is [0, 1] everywhere: the only proved upper end is the "
+            "ceiling. Use kind='estimate', or search with evidence=\"plug-in\""
+        )
+    return kind
+
+
+HIDDEN = 0.05
+"""What sizes not tried may hold of the posterior before the headline says so."""
+
+
+def best_estimate(result: Findings) -> str:
+    """The answer of an estimated posterior, in one sentence without a full stop; that of a bound says so."""
+    by_bound = " (by the mean-field bound, which is not the evidence)" if result.settings.evidence == "bound" else ""
+    return f"{_most_probable(result)}{by_bound}"
+
+
+def _most_probable(result: Findings) -> str:
+    """A search that did not finish says so first, and one whose answer the largest size allowed decides says that it is
+    still rising there."""
+    found = result.estimated
+    best, allowed = size_in_words(result, found.best), result.settings.max_size
+    largest = max(visit.size for visit in result.visits)
+    unfinished = result.state.stopped not in (None, "finished")
+    start = f"unfinished ({result.state.stopped}): " if unfinished else ""
+    many = len(found.indistinguishable) > 1
+    together = f"; {sizes_in_words(found.indistinguishable)} cannot be told apart" if many else ""
+    if found.best == allowed or (unfinished and found.best == largest and max(largest) > 1):
+        return f"{start}still rising at {best}, the largest {'allowed' if found.best == allowed else 'tried'}{together}"
+    if many:
+        return f"{start}{best} {verb(result, found.best)} most probable{together}"
+    prior, posterior = result.unvisited
+    hidden = f"; sizes not tried hold {format_probability(prior)} of the prior" if posterior > HIDDEN else ""
+    return f"{start}{best} {verb(result, found.best)} most probable, apart from every other size tried{hidden}"
+
+
+def answer(result: Findings) -> str:
+    """The answer in one sentence, whatever the evidence."""
+    if not result.evaluator.nested:
+        return f"{best_estimate(result)}."
+    best, kind = result.best_size, result.default_kind
+    table = posterior(result.certified() if kind == "certified" else result.diminishing())
+    if not table.is_vacuous:
+        row = max(table.rows[:-1], key=lambda row: row.probability_lower)
+        low, high = format_probability(row.probability_lower), format_probability(row.probability_upper)
+        has = "has" if verb(result, row.size or ()) == "is" else "have"
+        return f"{size_in_words(result, row.size or ())} {has} probability {low} to {high} ({table.basis})."
+    has = "has" if verb(result, best) == "is" else "have"
+    return (
+        f"No size can be singled out under {kind} bounds {OF_FITS}; {size_in_words(result, best)} {has} the largest "
+        f"prior × {result.settings.evidence} evidence of the sizes tried."
+    )
+
+
+def probability_in_words(result: Findings) -> str:
+    """The probability of the best size under standard errors, with its 5 % and 95 % points."""
+    found = result.estimated
+    row = found.sizes.index(found.best)
+    mean, low, high = (
+        format_probability(float(values[row]))
+        for values in (found.probability, found.probability_lower, found.probability_upper)
+    )
+    return f"{mean} for {size_in_words(result, found.best)}, given the standard errors (5 % to 95 %: {low} to {high})"
+
+
+def limit_in_words(result: Findings) -> str | None:
+    """A warning where the sizes that matter reach the largest size allowed; None otherwise."""
+    allowed = result.settings.max_size
+    if allowed is None or result.evaluator.nested:
+        return None
+    if any(
+        size == most for sizes in result.estimated.indistinguishable for size, most in zip(sizes, allowed, strict=True)
+    ):
+        return (
+            f"{'×'.join(map(str, allowed))} is the largest size allowed: raise it to see whether more would be better"
+        )
+    return None
+
+
+def bounds_in_words(result: Findings, kind: str) -> str:
+    """What the certified or the diminishing bounds say of log p(data) and what they rest on, without a full stop."""
+    if kind == "diminishing":
+        found = result.diminishing()
+        if found.still_rising:
+            seen = "".join(f". The assumption failed: {violation.describe()}" for violation in found.violations)
+            proved = f"that proved {OF_FITS}" if found.of_fits else "the certified one"
+            return f"{found.basis}: gains are still rising, so there is no upper end yet but {proved}{seen}"
+        return found.describe().rstrip(".")
+    found = result.certified()
+    low, high = (_nats(end) for end in (found.log_lower, found.log_upper))
+    between = f"log p(data) between {low} and {high} nats"
+    if not found.of_fits:
+        return f"certified, no assumption: {between}, too far apart to prove anything about a size"
+    outside = format_probability(math.exp(min(found.log_unvisited_prior, 0.0)))
+    return f"{found.basis}, {NOT_OF_SIZES}: {between}; unvisited sizes hold {outside} of the prior"
+
+
+def _nats(value: float) -> str:
+    """Whole nats where there are many, with a minus sign that is one."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}").replace("-", "−")

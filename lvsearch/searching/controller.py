@@ -1,0 +1,311 @@
+"""The search over sizes: which fit to make next, what to keep, when to stop. It names no model.
+
+The order of a search depends on nothing but its settings and what it found, so a search that was cut off goes on as if
+it had not been.
+
+Nested evidence (plug-in): the witness algorithm of Chiang & Poole; a size starts from its best witness.
+Annealed evidence, and functions: as `racing` says.
+The mean-field bound: a doubling ladder first; then, around the sizes that cannot be told from the best, repeated fits
+(`starts` each) and unvisited neighbours, then a second fit of the sizes just outside, until there is nothing left to
+settle there; with `exhaustive` all the other sizes up to `max_size` follow, nearest to the best first, or, where fits
+shrink, come before that, each from the fit of the next larger one.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tqdm.auto import tqdm
+
+from lvsearch.interrupts import pressed
+from lvsearch.sizing.fit import Evaluator, Fit
+from lvsearch.sizing.ledger import (
+    Trial,
+    Visit,
+    bordering,
+    enclosed,
+    largest_unvisited,
+    near_mode,
+    record_of,
+    scaled,
+    unvisited_neighbour,
+)
+from lvsearch.sizing.racing import next_size
+from lvsearch.sizing.sizes import Size, SizePrior
+from lvsearch.sizing.witness import WitnessSearch
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What decides the course of a search, with the prior, the model and the data.
+
+    | field | meaning |
+    |---|---|
+    | `evidence` | "marginal" (annealed), "bound" (mean field) or "plug-in" (parameters estimated) |
+    | `per_token` | weigh evidence per token against the prior (for reproducing the paper's figures) |
+    | `max_size` | largest size to try, one per size variable; None for no limit |
+    | `seed` | every random number follows from it |
+    | `starts` | annealings of a size at most, fits of a size near the mode (bound) or of every size (plug-in) |
+    | `grow` | start a size from a smaller one's fit; otherwise always from documents |
+    | `exhaustive` | not plug-in: visit every size up to `max_size`, not just those near the mode |
+    | `keep` | fitted models to keep beside the witnesses: the most probable ones |
+    """
+
+    evidence: str
+    per_token: bool
+    max_size: Size | None
+    seed: int
+    starts: int
+    grow: bool
+    exhaustive: bool
+    keep: int
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """Everything a search knows: its visits in order, the fits it kept, and why it stopped (None while it runs)."""
+
+    visits: tuple[Visit, ...] = ()
+    kept: Mapping[Size, Fit] = field(default_factory=dict)
+    stopped: str | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When to stop early: after `seconds`, or when the proved bounds are within `width` nats."""
+
+    seconds: float | None = None
+    width: float | None = None
+
+
+SECOND_LOOK = 2
+"""Fits that a size gets before it ends a search at the edge of those near the mode."""
+
+NEAR = 20
+"""A fit may be merged from one that is larger by a twentieth, or by one."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """The next thing to do: one or several trials of one size, the first numbered `trial`.
+
+    warm: trial 0 begins from another size's fit, where there is one. Where fits shrink, only those of sizes that are
+    filled in do: a chain of them comes cheap, but each resembles the one before it.
+    """
+
+    size: Size
+    trial: int
+    trials: int
+    warm: bool = True
+
+
+def witness_search(
+    evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState
+) -> WitnessSearch:
+    """The generated set, witnesses and bounds of a search so far, on the search's scale."""
+    return WitnessSearch.from_records(
+        prior,
+        evaluator.ceiling / evaluator.scale,
+        evaluator.nested,
+        settings.max_size,
+        [record_of(visit, evaluator.scale) for visit in state.visits],
+    )
+
+
+def next_task(
+    evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState, search: WitnessSearch
+) -> Task | None:
+    """What to do next; None when the search is finished."""
+    starts = settings.starts if evaluator.repeatable else 1
+    if evaluator.nested:
+        size = search.next_size()
+        return None if size is None else Task(size, 0, starts)
+    if evaluator.anneals or not evaluator.repeatable:
+        size = next_size(state.visits, prior, starts, settings.max_size, evaluator.scale, settings.exhaustive)
+        return None if size is None else Task(size, _n_trials(state, size), 1, warm=not evaluator.shrinks)
+    if search.on_ladder:
+        size = search.next_size()
+        return None if size is None else Task(size, 0, 1, warm=not evaluator.shrinks)
+    if settings.exhaustive and evaluator.shrinks and settings.max_size is not None:
+        size = largest_unvisited(settings.max_size, state.visits)
+        if size is not None:
+            return Task(size, 0, 1)
+    near = near_mode(state.visits, prior, starts, evaluator.scale, evaluator.repeatable)
+    if near and len(near[0].trials) < starts:
+        return Task(near[0].size, len(near[0].trials), 1)
+    neighbour = unvisited_neighbour(near, state.visits, prior, search.max_size)
+    if neighbour is not None:
+        return Task(neighbour, 0, 1, warm=not evaluator.shrinks)
+    for visit in (*near, *enclosed(near, state.visits)):
+        if len(visit.trials) < starts:
+            return Task(visit.size, len(visit.trials), 1)
+    for visit in bordering(near, state.visits):
+        if len(visit.trials) < min(SECOND_LOOK, starts):
+            return Task(visit.size, len(visit.trials), 1)
+    if not settings.exhaustive or settings.max_size is None:
+        return None
+    size = search.next_size()
+    return None if size is None else Task(size, 0, 1)
+
+
+def run(
+    evaluator: Evaluator,
+    prior: SizePrior,
+    settings: SearchSettings,
+    state: SearchState = SearchState(),
+    *,
+    budget: Budget = Budget(),
+    save: Callable[[SearchState], None] = lambda state: None,
+    progress: bool = True,
+) -> SearchState:
+    """Search until finished, out of budget or interrupted (Ctrl-C keeps everything done so far). However short the
+    time, one step is made, so that calls with little of it get somewhere.
+
+    save: called with the state after every step, before the next one begins.
+    """
+    began, made = time.monotonic(), 0
+    search = witness_search(evaluator, prior, settings, state)
+    state = replace(state, stopped=None)
+    bar = tqdm(disable=not progress, desc="lvsearch", unit="fit", total=_expected_fits(evaluator, settings))
+    bar.update(sum(len(visit.trials) for visit in state.visits))
+    try:
+        while (task := next_task(evaluator, prior, settings, state, search)) is not None:
+            if budget.seconds is not None and made and time.monotonic() - began > budget.seconds:
+                return _stopped(state, f"stopped after {budget.seconds:g} seconds", save)
+            if budget.width is not None and state.visits and search.bounds().width <= budget.width:
+                return _stopped(state, f"proved bounds within {budget.width:g} nats", save)
+            state, search = step(evaluator, prior, settings, state, search, task)
+            made += 1
+            save(state)
+            if pressed():
+                raise KeyboardInterrupt
+            bar.update(task.trials)
+            bar.set_postfix_str(_status(prior, settings, evaluator, state, search))
+        return _stopped(state, "finished", save)
+    except KeyboardInterrupt:
+        pressed()  # heard
+        return _stopped(state, "interrupted", save)
+    finally:
+        bar.close()
+
+
+def step(
+    evaluator: Evaluator,
+    prior: SizePrior,
+    settings: SearchSettings,
+    state: SearchState,
+    search: WitnessSearch,
+    task: Task,
+) -> tuple[SearchState, WitnessSearch]:
+    """Make the fits of one task and enter the best of them."""
+    fits = []
+    for trial in range(task.trial, task.trial + task.trials):
+        start = _start(evaluator, task.size, state, search) if settings.grow and task.warm and trial == 0 else None
+        fits.append(evaluator.evaluate(task.size, start, trial))
+    best = max(fits, key=lambda fit: fit.estimate)
+    trials = tuple(_trial(fit) for fit in fits)
+    known = next((visit for visit in state.visits if visit.size == task.size), None)
+    kept: dict[Size, Fit | None] = dict(state.kept)
+    if known is None:
+        visit = _enter(evaluator, search, task.size, best, trials, state.visits)
+        visits = (*state.visits, visit)
+        kept[task.size] = best if visit.replaced_by is None else _in_place_of(best, kept.get(visit.replaced_by))
+    else:
+        visit = known
+        for trial in trials:
+            visit = visit.with_trial(trial)
+        visits = tuple(visit if old.size == task.size else old for old in state.visits)
+        if visit.evidence.lower + visit.log_symmetry > known.evidence.lower + known.log_symmetry:
+            kept[task.size] = best
+            search = witness_search(evaluator, prior, settings, SearchState(visits))
+    wanted = _worth_keeping(evaluator, prior, settings, visits, search)
+    return SearchState(visits, {size: fit for size, fit in kept.items() if size in wanted and fit is not None}), search
+
+
+def _enter(
+    evaluator: Evaluator,
+    search: WitnessSearch,
+    size: Size,
+    best: Fit,
+    trials: tuple[Trial, ...],
+    visits: tuple[Visit, ...],
+) -> Visit:
+    """Record a new size in `search`, which changes, and the visit that follows: the best fit's, or its witness's."""
+    record = search.record(size, scaled(best.evidence, evaluator.scale))
+    recorded = next((visit for visit in visits if visit.size == record.replaced_by), best)
+    bounds = search.bounds()
+    return Visit(
+        size,
+        trials,
+        recorded.evidence,
+        recorded.log_symmetry,
+        record.replaced_by,
+        bounds.log_lower,
+        bounds.log_upper,
+    )
+
+
+def _in_place_of(fit: Fit, witness: Fit | None) -> Fit | None:
+    """The witness's fit at a larger size, its extra components empty; None where the witness's fit was not kept."""
+    if witness is None:
+        return None
+    info = replace(fit.info, start=f"the fit of witness {witness.size}, extra components empty")
+    return Fit(fit.size, witness.evidence, witness.log_symmetry, witness.state, info)
+
+
+def _start(evaluator: Evaluator, size: Size, state: SearchState, search: WitnessSearch) -> Fit | None:
+    """The best witness's fit where there are witnesses; else the nearest kept fit on the evaluator's side.
+
+    A larger one has to be near: each merger loses a little, and a fit from scratch loses nothing.
+    """
+    kept = [s for s, fit in state.kept.items() if fit.state is not None]
+    if evaluator.shrinks:
+        most = tuple(n + max(1, n // NEAR) for n in size)
+        near = [s for s in kept if s != size and all(map(int.__le__, size, s)) and all(map(int.__le__, s, most))]
+        return state.kept[min(near, key=lambda s: (sum(s), s))] if near else None
+    smaller = [s for s in kept if all(map(int.__le__, s, size))]
+    witness = search.best_witness(size)
+    if witness is not None and witness.size in smaller:
+        return state.kept[witness.size]
+    return state.kept[max(smaller, key=lambda s: (sum(s), s))] if smaller else None
+
+
+def _worth_keeping(
+    evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, visits: tuple[Visit, ...], search: WitnessSearch
+) -> set[Size]:
+    weighted = sorted(
+        (visit for visit in visits if not visit.failed),
+        key=lambda visit: (-(prior.log_pmf(visit.size) + visit.estimate / evaluator.scale), visit.size),
+    )
+    return {visit.size for visit in weighted[: settings.keep]} | set(search.witnesses) | {visits[-1].size}
+
+
+def _trial(fit: Fit) -> Trial:
+    return Trial(fit.info.start, fit.evidence, fit.log_symmetry, fit.info.seconds, fit.info.failure, fit.brackets)
+
+
+def _n_trials(state: SearchState, size: Size) -> int:
+    return next((len(visit.trials) for visit in state.visits if visit.size == size), 0)
+
+
+def _stopped(state: SearchState, why: str, save: Callable[[SearchState], None]) -> SearchState:
+    state = replace(state, stopped=why)
+    save(state)
+    return state
+
+
+def _expected_fits(evaluator: Evaluator, settings: SearchSettings) -> int | None:
+    """Known where every size up to `max_size` is visited, equally often."""
+    if settings.max_size is None or not evaluator.nested:
+        return None
+    return math.prod(settings.max_size) * (settings.starts if evaluator.repeatable else 1)
+
+
+def _status(
+    prior: SizePrior, settings: SearchSettings, evaluator: Evaluator, state: SearchState, search: WitnessSearch
+) -> str:
+    near = near_mode(state.visits, prior, settings.starts, evaluator.scale, evaluator.repeatable)
+    best = "×".join(map(str, near[0].size)) if near else "none yet"
+    gap = f", bounds {search.bounds().width:,.3g} nats apart" if evaluator.nested else f", {len(near)} sizes near it"
+    return f"best {best}{gap}"

@@ -1,0 +1,239 @@
+"""Evaluators: a model with data, or a plain function of the size."""
+
+import math
+import time
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax.errors import JaxRuntimeError
+from jaxtyping import Array
+
+from lvsearch.inference.chains import Chain
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.memory import Chunks, MemoryPlan, out_of_memory
+from lvsearch.inference.engine.estimator import Estimate, Estimator, estimator
+from lvsearch.inference.evidence import Effort, Profile, TwoSided, anneal, effort, evidence_chain, pace, path_needs_fit
+from lvsearch.models.contract import Model
+from lvsearch.sizing.bracket import Bracket
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.fit import Fit, FitInfo
+from lvsearch.sizing.sizes import Size
+
+CEILING_SLACK = 1e-9
+ANNEALING, PILOT = 0x5EED, 0xF10D
+"""What sets the keys of an annealing and of its pilot apart from that of the fit they follow."""
+
+
+class ModelEvaluator:
+    """Fits a model to a data set: plug-in evidence p(y | s, θ_s), or the evidence p(y | s) itself, annealed
+    ("marginal") or by its mean-field bound ("bound").
+
+    Annealed: the first trial of a size is a fit and a short annealing, every further one a longer annealing, after a
+    new fit where paths begin with one. The proved interval of the fit (its bound, the ceiling) is recorded beside what
+    annealing says.
+
+    Keys are folded from the seed, the size and the trial, so a fit does not depend on the order of the search; unless
+    memory ran out: then every fit from there on is made in smaller chunks, and `chunks` says which.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        data: Dataset,
+        *,
+        evidence: str,
+        seed: int,
+        scale: float = 1.0,
+        chunks: Chunks | None = None,
+    ):
+        self.size_names = model.size_names
+        self.plug_in = evidence == "plug-in"
+        self.nested = self.plug_in and model.nested
+        self.repeatable = True
+        self.anneals = evidence == "marginal"
+        self.scale = scale
+        self.base_model = model
+        self.model = model.plug_in() if self.plug_in else model
+        self.ceiling = data_ceiling(self.model, data)
+        self._key = jax.random.key(seed)
+        self.data = data
+        self._estimator: Estimator = estimator(self.model, data)
+        if chunks is not None:
+            self._estimator = self._estimator.with_chunks(chunks)
+        self.shrinks = self._estimator.shrinks
+        self._paces: dict[Size, Profile] = {}
+
+    def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
+        """One fit; a fit that is not a number carries an empty interval (nothing known) and says so in its info."""
+        if self.anneals and trial and not path_needs_fit(self.model, self.data):
+            return self._annealed_again(size, trial)
+        began = time.perf_counter()
+        key = self._key_of(size, trial)
+        estimate = self._fit(size, key, None if start is None else start.state)
+        seconds = time.perf_counter() - began
+        origin = _origin(size, start)
+        if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
+            failure = f"the fit of size {size} from {origin} is not a number; it is reported, not ranked"
+            unknown = Evidence(-math.inf, self.ceiling)
+            return Fit(size, unknown, 0.0, None, FitInfo(origin, seconds, estimate.passes, failure))
+        upper = min(estimate.log_upper, self.ceiling)
+        # a lower end above the upper by more than rounding is a wrong bound: Evidence refuses it
+        above = estimate.log_lower - upper
+        lower = upper if 0 < above <= CEILING_SLACK * max(1.0, abs(upper)) else estimate.log_lower
+        # NumPy sums in the order of memory: in C order, as files are, a loaded fit gives the same bits as this one
+        natural = jax.tree.map(lambda leaf: np.array(leaf, order="C"), estimate.natural)
+        estimate = estimate._replace(natural=natural)
+        info = FitInfo(origin, seconds, estimate.passes)
+        fit = Fit(size, Evidence(lower, upper), self._log_symmetry(estimate), estimate, info)
+        return self._annealed(fit, trial) if self.anneals else fit
+
+    def refit(self, size: Size) -> Fit:
+        """The fit of the first trial from scratch, its evidence not annealed again."""
+        fitting = copy(self)
+        fitting.anneals = False
+        return fitting.evaluate(size, None, 0)
+
+    def _annealed_again(self, size: Size, trial: int) -> Fit:
+        """A longer annealing of a size that was fitted before: no new fit, so nothing new is proved."""
+        info = FitInfo("prior", 0.0)
+        return self._annealed(Fit(size, Evidence(-math.inf, self.ceiling), 0.0, None, info), trial)
+
+    def _annealed(self, fit: Fit, trial: int) -> Fit:
+        """The fit with its evidence annealed; one that is not a number is a failure, and says so."""
+        began = time.perf_counter()
+        chain = evidence_chain(self.model, self.data, fit.size, fit.state)
+        work = effort(chain, trial)
+        key = jax.random.fold_in(self._key_of(fit.size, trial), ANNEALING)
+        found = anneal(chain, key, work, self._pace(chain, fit.size, trial, work))
+        brackets = tuple(
+            Bracket(
+                tuple(ends.forward.tolist()),
+                tuple(ends.backward.tolist()),
+                work.steps,
+                work.islands * work.particles,
+                ends.anchor_error,
+            )
+            for ends in found
+        )
+        seconds = fit.info.seconds + time.perf_counter() - began
+        failure = _annealing_failure(fit.size, found, brackets)
+        if failure is not None:
+            return replace(fit, info=replace(fit.info, seconds=seconds, failure=failure))
+        return replace(fit, info=replace(fit.info, seconds=seconds), brackets=brackets, log_symmetry=0.0)
+
+    def _pace(self, chain: Chain, size: Size, trial: int, work: Effort) -> Profile:
+        """One pilot serves all trials of a size, unless they begin with different fits."""
+        if path_needs_fit(self.model, self.data):
+            return pace(chain, jax.random.fold_in(self._key_of(size, trial), PILOT), work)
+        if size not in self._paces:
+            self._paces[size] = pace(chain, jax.random.fold_in(self._key_of(size, 0), PILOT), work)
+        return self._paces[size]
+
+    def _key_of(self, size: Size, trial: int) -> Array:
+        key = self._key
+        for number in (*size, trial):
+            key = jax.random.fold_in(key, number)
+        return key
+
+    @property
+    def chunks(self) -> Chunks:
+        """What decides the chunks of the fits, and with them their bits: stored with a search."""
+        return self._estimator.chunks
+
+    def memory_plan(self, size: Size) -> MemoryPlan:
+        """What one fit of this size holds at most."""
+        return self._estimator.memory_plan(size)
+
+    def _fit(self, size: Size, key: Array, start: Estimate | None) -> Estimate:
+        """The fit, in chunks halved until it fits. Raises MemoryError where the smallest do not."""
+        while True:
+            try:
+                return self._estimator.fit(size, key, start)
+            except (MemoryError, JaxRuntimeError) as error:
+                if not out_of_memory(error):
+                    raise
+                plan, smaller = self.memory_plan(size), self._estimator.with_chunks(self.chunks.halved())
+                if smaller.memory_plan(size) == plan:
+                    raise MemoryError(
+                        f"out of memory at size {'×'.join(map(str, size))}, in the smallest chunks there are: the fit "
+                        f"needs {plan.describe('this size')}. Search smaller sizes (max_size=), fewer units at once, "
+                        "or on a machine with more memory; a search with out= can be resumed there"
+                    ) from error
+            # outside the handler, which keeps the arrays of the failed fit alive
+            self._estimator = smaller
+
+    def _log_symmetry(self, estimate: Estimate) -> float:
+        return 0.0 if self.plug_in else estimate.model.log_symmetry(estimate.size, estimate.natural)
+
+
+def _annealing_failure(size: Size, found: tuple[TwoSided, ...], brackets: tuple[Bracket, ...]) -> str | None:
+    """Why an annealing says nothing; None where it says something."""
+    if not all(bracket.finite for bracket in brackets):
+        return f"the annealed evidence of size {size} is not a number; it is reported, not ranked"
+    if not all(ends.moved for ends in found):
+        return (
+            f"the chain of size {size} never moved: its two ends would agree far below the evidence; it is reported, "
+            "not ranked"
+        )
+    return None
+
+
+def _origin(size: Size, start: Fit | None) -> str:
+    if start is None:
+        return "scratch"
+    verb = "merged" if sum(start.size) > sum(size) else "grown"
+    return f"{verb} from {'×'.join(map(str, start.size))}"
+
+
+def data_ceiling(model: Model, data: Dataset) -> float:
+    """The model's ceiling over all batches, nats, rounded outwards."""
+    total = math.fsum(model.ceiling(batch.units) for batch in data.batches)
+    return total + CEILING_SLACK * abs(total) if math.isfinite(total) else total
+
+
+@dataclass(frozen=True)
+class FunctionEvaluator:
+    """A plain function of the size: `function(size)` -> nats, or `Evidence`."""
+
+    function: Callable[[Size], Any]
+    size_names: tuple[str, ...]
+    ceiling: float
+    nested: bool
+    repeatable: bool = False
+    anneals: bool = False
+    shrinks: bool = False
+    scale: float = 1.0
+
+    def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
+        """Call the function; it knows nothing of starts and trials."""
+        began = time.perf_counter()
+        value = self.function(size)
+        failure = None
+        if isinstance(value, Evidence):
+            evidence = value
+        elif not isinstance(value, str) and np.ndim(value) == 0 and np.isreal(value) and value is not None:
+            evidence = Evidence(-math.inf, self.ceiling) if math.isnan(value) else Evidence(float(value))
+            failure = f"size {size} is not a number; it is reported, not ranked" if math.isnan(value) else None
+        else:
+            raise ValueError(f"got {value!r} for size {size}, expected log p(data | size) in nats, or an lv.Evidence")
+        return Fit(size, evidence, 0.0, None, FitInfo("function", time.perf_counter() - began, 0, failure))
+
+
+def from_function(
+    function: Callable[[Size], Any],
+    *,
+    size_names: tuple[str, ...] = ("size",),
+    ceiling: float = math.inf,
+    nested: bool = False,
+) -> FunctionEvaluator:
+    """Search over any function of the size.
+
+    function: takes a tuple of sizes, also for a single size variable, and returns log p(data | size) in nats, taken as
+    exact, or an `Evidence(lower, upper, standard_error)`. ceiling: a proved upper end of what it can return (0 for
+    discrete data). nested: it never falls when a size grows.
+    """
+    return FunctionEvaluator(function, size_names, float(ceiling), nested)

@@ -1,0 +1,41 @@
+"""A model of a person's own is looked at before it is fitted, once."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+
+import lvsearch.models as models
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.models import families
+from lvsearch.models.contract import Model
+
+_CHECKED: set[Any] = set()
+"""Classes, static fields and shapes of the models that were checked in this process."""
+
+
+def check_own(model: Model, data: Dataset, size: tuple[int, ...]) -> None:
+    """`lv.models.check` of a model that is not of lvsearch.models, or has a part that is not; once for each structure.
+
+    Its ValueError says what is wrong. size: at which to look, raised to 2.
+    """
+    if all(_ours(type(part)) for part in _parts(model)):
+        return
+    leaves, structure = jax.tree.flatten(model)
+    key = structure, tuple(getattr(leaf, "shape", ()) for leaf in leaves), type(data.batches[0].units)
+    if key not in _CHECKED:
+        models.check(model, data, size=tuple(max(number, 2) for number in size))
+        _CHECKED.add(key)
+
+
+def _ours(cls: type) -> bool:
+    return any(getattr(where, cls.__name__, None) is cls for where in (models, families))
+
+
+def _parts(module: eqx.Module) -> Iterator[eqx.Module]:
+    """The module and every module in its fields."""
+    yield module
+    for value in vars(module).values():
+        if isinstance(value, eqx.Module):
+            yield from _parts(value)

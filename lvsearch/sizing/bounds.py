@@ -1,0 +1,299 @@
+"""Bounds on log p(y) = log Σ_s p(s) p(y | s), and what is known of every term of that sum.
+
+A sum over the generated sizes G, each term an interval, plus one term for all the others, an interval too:
+
+    certified      the others: from their best witnesses (Proposition 1, where models are nested) up to the ceiling
+    diminishing    the others: at most what a printed assumption allows; never above `certified`
+
+The two are distinct types. Comparing one with the other, for order or equality, is a TypeError.
+
+Where models are nested, the evidence of a size is that of its fit, p(y | s, θ_s), and every sum here is over *these*
+parameters: nothing is said of the best parameters of a size, which an optimiser may have missed by any number of nats
+without a sign. `basis` puts that into words, and all who show an interval show it.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from lvsearch.sizing.evidence import Record
+from lvsearch.sizing.logspace import log_sum, log_times
+from lvsearch.sizing.regions import Region
+from lvsearch.sizing.sizes import Size, SizePrior
+
+OF_FITS = "of these fits"
+NOT_OF_SIZES = "not of the best parameters of a size"
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds(ABC):
+    """Everything known of log p(y), in nats; rows follow `sizes`, which are in increasing (lexicographic) order."""
+
+    sizes: tuple[Size, ...]
+    log_prior: tuple[float, ...]  # log p(s)
+    evidence_lower: tuple[float, ...]  # ≤ log p(y | s, θ_s)
+    evidence_upper: tuple[float, ...]  # ≥ log p(y | s, θ_s)
+    log_unvisited_prior: float  # log H, the prior mass outside `sizes`
+    unvisited_lower: float  # ≤ log Σ_{t ∉ sizes} p(t) p(y | t)
+    unvisited_upper: float  # ≥ the same
+    of_fits: bool  # evidence is p(y | s, θ_s) at fitted parameters θ_s: nothing is proved of better ones
+
+    @property
+    def kind(self) -> str:
+        """The name of the type, in lower case: what the interval rests on."""
+        return type(self).__name__.lower()
+
+    @property
+    @abstractmethod
+    def basis(self) -> str:
+        """What the interval rests on, for people: of which parameters too."""
+
+    @property
+    def weights_lower(self) -> Float[np.ndarray, " sizes"]:
+        """Lower ends of log p(s) p(y | s) per generated size."""
+        return np.array([log_times(*pair) for pair in zip(self.log_prior, self.evidence_lower, strict=True)])
+
+    @property
+    def weights_upper(self) -> Float[np.ndarray, " sizes"]:
+        """Upper ends of log p(s) p(y | s) per generated size."""
+        return np.array([log_times(*pair) for pair in zip(self.log_prior, self.evidence_upper, strict=True)])
+
+    @property
+    def log_lower(self) -> float:
+        return log_sum([*self.weights_lower, self.unvisited_lower])
+
+    @property
+    def log_upper(self) -> float:
+        return log_sum([*self.weights_upper, self.unvisited_upper])
+
+    @property
+    def width(self) -> float:
+        """log_upper − log_lower; 0 where both say that the data are impossible."""
+        return 0.0 if self.log_upper == self.log_lower else self.log_upper - self.log_lower
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Bounds):
+            return NotImplemented
+        if type(other) is not type(self):
+            raise TypeError(
+                f"{type(self).__name__} and {type(other).__name__} bounds rest on different assumptions "
+                "and are not comparable; compare two of one kind."
+            )
+        return astuple(self) == astuple(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.sizes, self.evidence_lower))
+
+    def _interval(self) -> str:
+        return f"log p(data) between {self.log_lower:,.2f} and {self.log_upper:,.2f} nats"
+
+
+@dataclass(frozen=True, eq=False)
+class Certified(Bounds):
+    """No assumption: unvisited sizes lie between their best witness (if models are nested) and the ceiling."""
+
+    @property
+    def basis(self) -> str:
+        return f"proved {OF_FITS}" if self.of_fits else "certified"
+
+    def describe(self) -> str:
+        unvisited = math.exp(self.log_unvisited_prior)
+        no = f"No assumption, but {NOT_OF_SIZES}." if self.of_fits else "No assumption."
+        return f"{self.basis}: {self._interval()}; unvisited sizes hold {unvisited:.2g} of the prior. {no}"
+
+
+class Violation(NamedTuple):
+    """A size whose evidence came out above what had been assumed of it just before (nats)."""
+
+    size: int
+    assumed: float
+    found: float
+
+    def describe(self) -> str:
+        return f"size {self.size} came out {self.found - self.assumed:,.2f} nats above the {self.assumed:,.2f} assumed"
+
+
+@dataclass(frozen=True, eq=False)
+class Diminishing(Bounds):
+    """One size variable; unvisited sizes are bounded by the printed assumption. Not monotone in the search."""
+
+    largest: int  # largest size tried
+    gain: float  # assumed bound on the gain per added unit beyond it, nats; +inf when it cannot be told yet
+    still_rising: bool  # the assumption gives no useful upper end: the certified one stands in
+    violations: tuple[Violation, ...]
+
+    @property
+    def basis(self) -> str:
+        return f"{OF_FITS}, if gains diminish" if self.of_fits else "diminishing"
+
+    def assumption(self) -> str:
+        return (
+            f"beyond size {self.largest}, the largest tried, each added unit raises log p(data | size) by at most "
+            f"{self.gain:,.3g} nats (largest gain per unit over the last three sizes + 2 standard errors), "
+            "and a size between two that were tried is no better than the better of them"
+        )
+
+    def describe(self) -> str:
+        if self.still_rising:
+            text = f"still rising: no upper bound yet. log p(data) at least {self.log_lower:,.2f} nats"
+        else:
+            text = f"{self.basis}: {self._interval()}, assuming that {self.assumption()}"
+        seen = "".join(f" The assumption failed: {violation.describe()}." for violation in self.violations)
+        return f"{text}.{seen}"
+
+
+def certified(
+    prior: SizePrior, records: Sequence[Record], regions: Sequence[Region], ceiling: float, nested: bool
+) -> Certified:
+    """Lemma 1 with the best witness of every region in place of one min-witness, and `ceiling` in place of 0.
+
+    `regions` are the unvisited sizes, cut with the prior's masses. Without nesting there is no witness term.
+    """
+    ordered = sorted(records, key=lambda record: record.size)
+    witnessed = [log_times(region.log_mass, region.log_witness) for region in regions] if nested else []
+    return Certified(
+        sizes=tuple(record.size for record in ordered),
+        log_prior=tuple(prior.log_pmf(record.size) for record in ordered),
+        evidence_lower=tuple(record.evidence.lower for record in ordered),
+        evidence_upper=tuple(record.evidence.upper for record in ordered),
+        log_unvisited_prior=log_sum([region.log_mass for region in regions]),
+        unvisited_lower=log_sum(witnessed),
+        unvisited_upper=log_sum([log_times(region.log_mass, ceiling) for region in regions]),
+        of_fits=nested,
+    )
+
+
+def diminishing(
+    base: Certified,
+    prior: SizePrior,
+    records: Sequence[Record],
+    regions: Sequence[Region],
+    ceiling: float,
+    nested: bool,
+) -> Diminishing:
+    """`base` with its unvisited sizes bounded by the assumption of diminishing gains; `records` in search order.
+
+    Beyond the largest size N: Σ_{t > N} p(t) e^{level + gain (t − N)}, a tilted tail of the prior in closed form, with
+    `level` the upper end at N + 2 standard errors. Gains are taken between like ends (lower–lower, upper–upper) of
+    neighbours in size. Where models are nested evidence cannot fall: gain ≥ 0, and levels are running maxima.
+    Raises ValueError for several size variables.
+    """
+    if prior.dimension != 1:
+        raise ValueError(f"Diminishing gains need one size variable: got {prior.dimension}. Use the certified bounds.")
+    visited = sorted(_visit(record) for record in records)
+    trend = _trend(visited, nested)
+    terms = []
+    beyond = beyond_certified = -math.inf
+    for region in regions:
+        if region.upper[0] is not None:
+            terms.append(log_times(region.log_mass, min(_gap_level(visited, region.lower[0], nested), ceiling)))
+        else:
+            beyond_certified = log_times(region.log_mass, ceiling)
+            beyond = min(_log_beyond(trend, prior, region.lower[0]), beyond_certified)
+    useless = beyond > -math.inf and beyond >= min(beyond_certified, log_sum(base.weights_lower))
+    still_rising = trend.gain == math.inf or useless
+    upper = base.unvisited_upper if still_rising else max(log_sum([*terms, beyond]), base.unvisited_lower)
+    return Diminishing(
+        sizes=base.sizes,
+        log_prior=base.log_prior,
+        evidence_lower=base.evidence_lower,
+        evidence_upper=base.evidence_upper,
+        log_unvisited_prior=base.log_unvisited_prior,
+        unvisited_lower=base.unvisited_lower,
+        unvisited_upper=upper,
+        of_fits=base.of_fits,
+        largest=trend.largest,
+        gain=trend.gain,
+        still_rising=still_rising,
+        violations=_violations(records, nested),
+    )
+
+
+def audit(history: Sequence[Certified], tolerance: float = 1e-12) -> tuple[int, ...]:
+    """Positions in a search's history whose certified interval is not inside the one before: an audit, () when sound.
+
+    `tolerance` is relative to the larger of 1 and the ends compared, for rounding only.
+    """
+
+    def slack(before: float, after: float) -> float:
+        finite = [abs(end) for end in (before, after) if math.isfinite(end)]
+        return tolerance * max([1.0, *finite])
+
+    return tuple(
+        step
+        for step, (before, after) in enumerate(pairwise(history), start=1)
+        if not after.log_lower >= before.log_lower - slack(before.log_lower, after.log_lower)  # true of NaN as well
+        or not after.log_upper <= before.log_upper + slack(before.log_upper, after.log_upper)
+    )
+
+
+class _Visit(NamedTuple):
+    size: int
+    lower: float
+    upper: float
+    error: float
+    reach: float  # upper + 2 errors
+
+
+class _Trend(NamedTuple):
+    largest: int
+    level: float
+    gain: float
+
+
+def _visit(record: Record) -> _Visit:
+    lower, upper, error = record.evidence.lower, record.evidence.upper, record.evidence.standard_error
+    return _Visit(record.size[0], lower, upper, error, upper + 2.0 * error)
+
+
+def _trend(visited: Sequence[_Visit], nested: bool) -> _Trend:
+    """What is assumed beyond the largest visited size; an infinite gain where fewer than three sizes can tell."""
+    level = max(visit.reach for visit in visited) if nested else visited[-1].reach
+    gains = [_gain(before, after) for before, after in pairwise(visited[-4:])]
+    if len(visited) < 3 or not all(gain < math.inf for gain in gains):  # NaN (∞ − ∞) counts as unknown
+        return _Trend(visited[-1].size, level, math.inf)
+    return _Trend(visited[-1].size, level, max(0.0, *gains) if nested else max(gains))
+
+
+def _gain(before: _Visit, after: _Visit) -> float:
+    """Gain per unit of size between neighbours, + 2 standard errors."""
+    lower, upper = after.lower - before.lower, after.upper - before.upper
+    error = 2.0 * math.hypot(before.error, after.error)
+    rise = math.inf if math.isnan(lower) or math.isnan(upper) else max(lower, upper)
+    return (rise + error) / (after.size - before.size)
+
+
+def _log_beyond(trend: _Trend, prior: SizePrior, start: int) -> float:
+    if trend.gain == math.inf or trend.level == -math.inf:
+        return trend.level if trend.level == -math.inf else math.inf
+    first = trend.level + trend.gain * (start - trend.largest)
+    return log_times(first, prior.log_tilted_mass(start, trend.gain))
+
+
+def _gap_level(visited: Sequence[_Visit], size: int, nested: bool) -> float:
+    """Assumed upper end of the evidence at an unvisited `size` between two visited ones."""
+    right = bisect_left(visited, size, key=lambda visit: visit.size)
+    return max(visit.reach for visit in visited[0 if nested else right - 1 : right + 1])
+
+
+def _violations(records: Sequence[Record], nested: bool) -> tuple[Violation, ...]:
+    """Replay the search: the sizes found above what was assumed of them just before, beyond 2 standard errors."""
+    visited: list[_Visit] = []
+    found: list[Violation] = []
+    for visit in map(_visit, records):
+        if len(visited) >= 3:
+            trend = _trend(visited, nested)
+            ahead = visit.size - trend.largest
+            assumed = trend.level + trend.gain * ahead if ahead > 0 else _gap_level(visited, visit.size, nested)
+            low = visit.lower - 2.0 * visit.error
+            if low > assumed + 1e-12 * abs(low):
+                found.append(Violation(visit.size, assumed, low))
+        insort(visited, visit)
+    return tuple(found)

@@ -1,0 +1,76 @@
+"""What the search sees of a fit, and of whatever makes fits."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from lvsearch.sizing.bracket import Bracket, pooled
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.sizes import Size
+
+
+@dataclass(frozen=True)
+class FitInfo:
+    """For people: where a fit started, how long it took (seconds), how many passes it made, and what went wrong."""
+
+    start: str
+    seconds: float
+    passes: int = 0
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model fitted at one size.
+
+    | field | meaning |
+    |---|---|
+    | `size` | one number per size variable |
+    | `evidence` | proved interval on log p(data | size), or log p(data | size, θ_size), nats, at the state carried |
+    | `log_symmetry` | log of the number of equivalent relabellings the evidence leaves out (0 under plug-in evidence) |
+    | `state` | whatever the evaluator needs to go on from here; opaque to the search |
+    | `info` | for people |
+    | `brackets` | annealed evidence, where that is what sizes are compared by: one for each path |
+    """
+
+    size: Size
+    evidence: Evidence
+    log_symmetry: float
+    state: Any
+    info: FitInfo
+    brackets: tuple[Bracket, ...] = ()
+
+    @property
+    def estimate(self) -> float:
+        """What sizes are compared by, nats: the annealed evidence, or the lower bound plus the missing relabellings."""
+        return pooled(self.brackets).estimate if self.brackets else self.evidence.lower + self.log_symmetry
+
+
+@runtime_checkable
+class Evaluator(Protocol):
+    """All that a search needs to know of a model and its data.
+
+    | attribute | meaning |
+    |---|---|
+    | `size_names` | one name per size variable |
+    | `ceiling` | ≥ log p(data | any size, any parameters), nats; `inf` where none is proved |
+    | `nested` | Proposition 1 holds for the evidence that `evaluate` returns |
+    | `repeatable` | another trial of the same size can come out better |
+    | `anneals` | every trial brackets the evidence anew, for longer than the one before |
+    | `shrinks` | a fit is begun from a slightly larger one's rather than from a smaller one's |
+    | `scale` | divide evidence by this before weighing it against the prior: 1, or the number of tokens |
+    """
+
+    size_names: tuple[str, ...]
+    ceiling: float
+    nested: bool
+    repeatable: bool
+    anneals: bool
+    shrinks: bool
+    scale: float
+
+    def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
+        """Fit one size, from `start` (the fit of another size: smaller, or larger if it `shrinks`) or from scratch.
+
+        trial: numbers the attempts at this size.
+        """
+        ...

@@ -1,0 +1,239 @@
+"""What a search has done so far, and what it should do next: plain data and pure functions.
+
+A *trial* is one fit; a *visit* is a size with all its trials, the best of which is its evidence.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from lvsearch.sizing.bracket import Bracket, Pooled, pooled
+from lvsearch.sizing.evidence import Evidence, Record
+from lvsearch.sizing.sizes import Size, SizePrior
+
+SD_OF_BEST = (1.0, 0.826, 0.748, 0.701, 0.669, 0.645)
+"""Standard deviation of the largest of n = 1, 2, … independent standard normals."""
+MEAN_OF_BEST = (0.0, 0.564, 0.846, 1.029, 1.163, 1.267)
+"""Its mean: what a size with few trials may still gain over one with many."""
+NEGLIGIBLE = math.log(1000.0)
+"""A size with a thousandth of the best's weight is not worth another look where nothing is uncertain."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fit of a size. Nats and seconds; `failure` is None for a fit that is a number."""
+
+    start: str
+    evidence: Evidence
+    log_symmetry: float
+    seconds: float
+    failure: str | None = None
+    brackets: tuple[Bracket, ...] = ()
+
+    @property
+    def estimate(self) -> float:
+        return pooled(self.brackets).estimate if self.brackets else self.evidence.lower + self.log_symmetry
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A size and its trials. `evidence` is the best trial's, or the witness's named in `replaced_by`.
+
+    `log_lower`, `log_upper` are the proved bounds on log p(data) (nested evidence: of these fits) when the size was
+    first recorded (on the scale of the search: per token if so asked).
+    """
+
+    size: Size
+    trials: tuple[Trial, ...]
+    evidence: Evidence
+    log_symmetry: float
+    replaced_by: Size | None
+    log_lower: float
+    log_upper: float
+
+    @property
+    def annealed(self) -> Pooled | None:
+        """All its brackets together; None where its evidence was not annealed."""
+        brackets = [bracket for trial in self.trials if trial.failure is None for bracket in trial.brackets]
+        return pooled(brackets) if brackets else None
+
+    @property
+    def estimate(self) -> float:
+        annealed = self.annealed
+        return self.evidence.lower + self.log_symmetry if annealed is None else annealed.estimate
+
+    @property
+    def seconds(self) -> float:
+        return math.fsum(trial.seconds for trial in self.trials)
+
+    @property
+    def failed(self) -> bool:
+        """No trial gave a number, and no witness stood in."""
+        return self.replaced_by is None and all(trial.failure is not None for trial in self.trials)
+
+    @property
+    def best_trial(self) -> int:
+        return int(np.argmax([trial.estimate for trial in self.trials]))
+
+    def with_trial(self, trial: Trial) -> "Visit":
+        """The visit with one more trial, its evidence the better of the two."""
+        better = trial.evidence.lower + trial.log_symmetry > self.evidence.lower + self.log_symmetry
+        if trial.failure is None and better:
+            return replace(self, trials=(*self.trials, trial), evidence=trial.evidence, log_symmetry=trial.log_symmetry)
+        return replace(self, trials=(*self.trials, trial))
+
+
+def scaled(evidence: Evidence, scale: float) -> Evidence:
+    """The evidence over `scale`: what is weighed against the prior."""
+    return Evidence(evidence.lower / scale, evidence.upper / scale, evidence.standard_error / scale)
+
+
+def record_of(visit: Visit, scale: float) -> Record:
+    """What the bounds see of a visit."""
+    return Record(visit.size, scaled(visit.evidence, scale), visit.replaced_by)
+
+
+def pooled_spread(visits: Sequence[Visit]) -> float:
+    """Standard deviation of one fit's estimate around its size's mean, pooled over sizes with several trials, nats.
+
+    Widened for being known from few fits only: multiplied by Student's 97.5 % point over the normal one, 6.5 with one
+    degree of freedom, 2.2 with two, 1.1 with ten. Three fits that happen to agree do not settle a search.
+
+    Where no size has two trials: the roughness of the curve over sizes, √(mean of squared second differences / 6) on
+    even steps, which is that standard deviation if the true curve is smooth; 0 with fewer than three sizes or several
+    size variables.
+    """
+    squares, freedom = 0.0, 0
+    for visit in visits:
+        good = [trial.estimate for trial in visit.trials if trial.failure is None and trial.estimate > -math.inf]
+        if len(good) > 1:
+            squares += float(np.var(good)) * len(good)
+            freedom += len(good) - 1
+    if freedom:
+        return math.sqrt(squares / freedom) * _small_sample(freedom)
+    if len(visits) < 3 or len(visits[0].size) != 1:
+        return 0.0
+    ordered = sorted(visits, key=lambda visit: visit.size)
+    x = np.array([visit.size[0] for visit in ordered], float)
+    y = np.array([visit.estimate for visit in ordered])
+    good = np.isfinite(y)
+    x, y = x[good], y[good]
+    if len(x) < 3:
+        return 0.0
+    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+    off = y[1:-1] - (1 - share) * y[:-2] - share * y[2:]
+    return math.sqrt(float(np.mean(off**2 / (1 + share**2 + (1 - share) ** 2)))) * _small_sample(len(off))
+
+
+def _small_sample(freedom: int) -> float:
+    return float(stdtrit(freedom, 0.975) / ndtri(0.975))
+
+
+def standard_error(visit: Visit, spread: float, usual_trials: int) -> float:
+    """How far a size's estimate may lie from what as many trials as usual would have given, nats.
+
+    The best of n fits has the standard deviation of the largest of n normals, and with fewer trials than usual it also
+    lags behind the others. The evidence's own standard error (a function's, say) is added in quadrature. Annealed
+    evidence has its own and no other.
+    """
+    if visit.annealed is not None:
+        return visit.annealed.standard_error
+    good = max(1, sum(trial.failure is None for trial in visit.trials))
+    n = min(good, len(SD_OF_BEST)) - 1
+    usual = min(usual_trials, len(MEAN_OF_BEST)) - 1
+    lag = max(0.0, MEAN_OF_BEST[usual] - MEAN_OF_BEST[n])
+    return float(np.sqrt((SD_OF_BEST[n] ** 2 + lag**2) * spread**2 + visit.evidence.standard_error**2))
+
+
+def near_mode(
+    visits: Sequence[Visit], prior: SizePrior, starts: int, scale: float, repeatable: bool
+) -> tuple[Visit, ...]:
+    """Visits whose weight log p(s) + estimate cannot be told from the best's, best first.
+
+    Failed ones and those of no weight are left out. Fits that are not `repeatable` come out the same every time: their
+    only errors are those that they state themselves.
+    """
+    good = [visit for visit in visits if not visit.failed and prior.log_pmf(visit.size) + visit.estimate > -math.inf]
+    if not good:
+        return ()
+    spread = pooled_spread(good) if repeatable else 0.0
+    weight = {visit.size: prior.log_pmf(visit.size) + visit.estimate / scale for visit in good}
+    error = {visit.size: standard_error(visit, spread, starts) / scale for visit in good}
+    ranked = sorted(good, key=lambda visit: (-weight[visit.size], visit.size))
+    best = ranked[0].size
+
+    def close(size: Size) -> bool:
+        reach = max(NEGLIGIBLE, 2.0 * math.hypot(error[size], error[best]))
+        return weight[best] - weight[size] <= reach
+
+    return tuple(visit for visit in ranked if close(visit.size))
+
+
+def enclosed(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
+    """Visits that are not near the mode but lie between two that are, along one variable, others equal; fewest first.
+
+    One unlucky fit is the likeliest reason: they deserve as many trials as their neighbours before they are told apart.
+    """
+    sizes = {visit.size for visit in near}
+
+    def between(size: Size) -> bool:
+        for axis, n in enumerate(size):
+            line = [s[axis] for s in sizes if s[:axis] + s[axis + 1 :] == size[:axis] + size[axis + 1 :]]
+            if any(m < n for m in line) and any(m > n for m in line):
+                return True
+        return False
+
+    return tuple(sorted((v for v in visits if v.size not in sizes and between(v.size)), key=lambda v: len(v.trials)))
+
+
+def bordering(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
+    """Visits one step from a size near the mode that are not near it themselves, fewest trials first.
+
+    They are where a search ends, and each may have ended it by one unlucky fit.
+    """
+    sizes = {visit.size for visit in near}
+    borders = {step for visit in near for step in _steps(visit.size)} - sizes
+    return tuple(sorted((v for v in visits if v.size in borders), key=lambda v: len(v.trials)))
+
+
+def largest_unvisited(max_size: Size, visits: Sequence[Visit]) -> Size | None:
+    """The unvisited size up to `max_size` with most components in all; None when every one was visited."""
+    visited = {visit.size for visit in visits}
+    unvisited = (size for size in product(*(range(1, n + 1) for n in max_size)) if size not in visited)
+    return max(unvisited, key=lambda size: (sum(size), size), default=None)
+
+
+def unvisited_neighbour(
+    near: Sequence[Visit], visits: Sequence[Visit], prior: SizePrior, max_size: Size | None
+) -> Size | None:
+    """The unvisited size one step away from one that is near the mode, nearest to the best; None when there is none.
+
+    Sizes without prior mass are left out: whatever their evidence, they could not be the answer.
+    """
+    if not near:
+        return None
+    visited = {visit.size for visit in visits}
+    best = near[0].size
+    open_steps = [
+        step
+        for visit in near
+        for step in _steps(visit.size)
+        if min(step) >= 1
+        and step not in visited
+        and (max_size is None or all(map(int.__le__, step, max_size)))
+        and prior.log_pmf(step) > -math.inf
+    ]
+    return min(
+        open_steps,
+        key=lambda step: (sum(abs(a - b) for a, b in zip(step, best, strict=True)), sum(step), step),
+        default=None,
+    )
+
+
+def _steps(size: Size) -> list[Size]:
+    """The sizes one step away, along each variable in turn; one of them may be 0."""
+    return [(*size[:axis], size[axis] + by, *size[axis + 1 :]) for axis in range(len(size)) for by in (-1, 1)]

@@ -1,0 +1,169 @@
+"""Bounds on log p(y′ | y) = log Σ_s p(s) p(y | s) p(y′ | s) / Σ_s p(s) p(y | s), under plug-in evidence.
+
+Every weight p(s) p(y | s) lies in an interval, the unvisited sizes have one in all, and their predictions lie between
+0 and e^ceiling(y′). The ratio is optimised jointly over all of these (a linear-fractional program): a weighted average
+is highest with the weights of the best predictions at their upper ends and the others at their lower ends, so only
+the thresholds between the two need trying. (Eq. 13 of Chiang & Poole, A₁ + B₁ ≤ p ≤ A₂ + B₂, counts everything twice
+and is not used.) All of it is proved at the parameters of these fits, θ_s, and says nothing of better ones.
+
+Averages over sizes are taken in two ways, which are different questions:
+
+    whole set    one average for all test units (documents, rows) together; never above the best size
+    per unit     an average for each unit, summed as logs: additive over units; may beat the best size
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from lvsearch.sizing.bounds import Bounds
+
+
+@dataclass(frozen=True)
+class PredictionInterval:
+    """log_lower ≤ log p(y′ | y) ≤ log_upper, nats. `form`: "whole set", "per document"…; `kind`, `basis`: the bounds'.
+
+    `basis` says it for people, and of which parameters: those of the fits.
+    """
+
+    form: str
+    kind: str
+    basis: str
+    log_lower: float
+    log_upper: float
+
+    def describe(self) -> str:
+        between = f"between {self.log_lower:,.2f} and {self.log_upper:,.2f} nats"
+        return f"{self.basis}, {self.form}: log p(test | data) {between}"
+
+
+@dataclass(frozen=True)
+class PredictionEstimate:
+    """Plain averages over the sizes tried, with posterior-mean parameters: an estimate, not a bound. Nats."""
+
+    log_whole_set: float
+    log_per_unit: float
+    unit: str = "unit"
+
+    def describe(self) -> str:
+        return (
+            f"estimate over the sizes tried: log p(test | data) ≈ {self.log_whole_set:,.2f} nats averaged for the "
+            f"whole set, {self.log_per_unit:,.2f} averaged per {self.unit}"
+        )
+
+
+def predict_whole_set(
+    bounds: Bounds,
+    log_predictive_lower: Float[np.ndarray, " sizes"],
+    log_predictive_upper: Float[np.ndarray, " sizes"],
+    ceiling: float | int,
+) -> PredictionInterval:
+    """Interval on log p(y′ | y) for the test set as one piece.
+
+    Predictions are ends of log p(y′ | y, s, θ_s) per size, in the order of `bounds.sizes` (equal where exact);
+    `ceiling` ≥ log p(y′ | t) for every size and parameter. ValueError for NaN, wrong lengths or crossed ends.
+    """
+    lower, upper = _ends(
+        bounds, log_predictive_lower[:, None], log_predictive_upper[:, None], np.array([float(ceiling)])
+    )
+    return PredictionInterval("whole set", bounds.kind, bounds.basis, float(lower[0]), float(upper[0]))
+
+
+def predict_per_unit(
+    bounds: Bounds,
+    log_predictive_lower: Float[np.ndarray, "sizes units"],
+    log_predictive_upper: Float[np.ndarray, "sizes units"],
+    ceilings: Float[np.ndarray, " units"],
+    unit: str = "unit",
+) -> PredictionInterval:
+    """Interval on Σ_u log p(y′_u | y), each unit averaged over sizes by itself; arguments as for the whole set.
+
+    unit: what people call one.
+    """
+    lower, upper = _ends(bounds, log_predictive_lower, log_predictive_upper, ceilings)
+    return PredictionInterval(f"per {unit}", bounds.kind, bounds.basis, float(lower.sum()), float(upper.sum()))
+
+
+def estimate_prediction(
+    probability: Float[np.ndarray, " sizes"], log_predictive: Float[np.ndarray, "sizes units"], unit: str = "unit"
+) -> PredictionEstimate:
+    """Average the predictions with estimated posterior probabilities of the sizes (marginal evidence).
+
+    unit: what people call one.
+    """
+    if probability.shape[0] != log_predictive.shape[0] or np.isnan(log_predictive).any():
+        raise ValueError(
+            f"One prediction per size and unit, none NaN: got shapes {probability.shape} and {log_predictive.shape}."
+        )
+    if not (np.all(probability >= 0.0) and abs(probability.sum() - 1.0) <= 1e-6):
+        raise ValueError(f"Probabilities must be at least 0 and sum to 1: got a sum of {probability.sum()}.")
+    used = probability > 0.0
+    log_weight, rows = np.log(probability[used]), log_predictive[used]
+    whole = np.logaddexp.reduce(log_weight + rows.sum(axis=1))
+    return PredictionEstimate(float(whole), float(np.logaddexp.reduce(log_weight[:, None] + rows, axis=0).sum()), unit)
+
+
+def _ends(
+    bounds: Bounds,
+    log_predictive_lower: Float[np.ndarray, "sizes units"],
+    log_predictive_upper: Float[np.ndarray, "sizes units"],
+    ceilings: Float[np.ndarray, " units"],
+) -> tuple[Float[np.ndarray, " units"], Float[np.ndarray, " units"]]:
+    shape = (len(bounds.sizes), ceilings.size)
+    if log_predictive_lower.shape != shape or log_predictive_upper.shape != shape:
+        got = (log_predictive_lower.shape, log_predictive_upper.shape)
+        raise ValueError(f"Predictions have a row per size and a column per unit, {shape}: got {got}.")
+    crossed = ~(log_predictive_lower <= log_predictive_upper)  # true for NaN as well
+    if crossed.any() or np.isnan(ceilings).any():
+        raise ValueError("Predictions must have lower <= upper ends and no NaN: a failed prediction is not averaged.")
+    if np.any(log_predictive_lower > ceilings + 1e-9 * np.maximum(1.0, np.abs(ceilings))):
+        raise ValueError("A prediction lies above the ceiling of its unit: the ceiling is not one.")
+    weights_lower = np.append(bounds.weights_lower, bounds.unvisited_lower)
+    weights_upper = np.append(bounds.weights_upper, bounds.unvisited_upper)
+    if np.max(weights_upper) == -math.inf:
+        raise ValueError(
+            "Every size makes the data impossible, so nothing can be predicted: widen the search or prior."
+        )
+    lowest = np.vstack([log_predictive_lower, np.full(ceilings.size, -math.inf)])
+    highest = np.vstack([np.minimum(log_predictive_upper, ceilings), ceilings])
+    lower = [_extreme_average(column, weights_lower, weights_upper, highest=False) for column in lowest.T]
+    upper = [_extreme_average(column, weights_lower, weights_upper, highest=True) for column in highest.T]
+    return np.array(lower), np.array(upper)
+
+
+def _extreme_average(
+    log_values: Float[np.ndarray, " items"],
+    weights_lower: Float[np.ndarray, " items"],
+    weights_upper: Float[np.ndarray, " items"],
+    highest: bool,
+) -> float:
+    """Extreme of log(Σ w e^value / Σ w) over all weights w within their log-ends: one pass over the thresholds.
+
+    Weights that are zero take no part; an unbounded one outweighs all the rest.
+    """
+    order = np.argsort(-log_values if highest else log_values, kind="stable")
+    value, low, high = log_values[order], weights_lower[order], weights_upper[order]
+    unbounded = np.flatnonzero(high == math.inf)
+    cut = int(unbounded[0]) if unbounded.size else value.size
+    favoured, rest = high[:cut], low
+    weight = np.logaddexp(_running(favoured), _running(rest[::-1])[::-1][: cut + 1])
+    total = np.logaddexp(
+        _running(_product(favoured, value[:cut])), _running(_product(rest, value)[::-1])[::-1][: cut + 1]
+    )
+    possible = weight > -math.inf
+    average = total[possible] - weight[possible]
+    candidates = [*average.tolist(), *([float(value[cut])] if unbounded.size else [])]
+    return max(candidates) if highest else min(candidates)
+
+
+def _running(terms: Float[np.ndarray, " items"]) -> Float[np.ndarray, " thresholds"]:
+    """Log of the sum of the first k terms, k = 0 … n."""
+    return np.logaddexp.accumulate(np.concatenate([[-math.inf], terms]))
+
+
+def _product(first: Float[np.ndarray, " items"], second: Float[np.ndarray, " items"]) -> Float[np.ndarray, " items"]:
+    """Sum of logs with 0 · ∞ = 0."""
+    zero = (first == -math.inf) | (second == -math.inf)
+    return np.add(first, second, out=np.full(first.shape, -math.inf), where=~zero)

@@ -1,0 +1,117 @@
+"""The unvisited sizes, cut into disjoint boxes that each know their best witness.
+
+The distinct coordinates of the generated sizes G cut the positive integers into a grid of cells. Every t in a cell is
+preceded by the same members of G, those preceding its lower corner, and only that corner can itself be in G. So the
+complement of G is a disjoint union of whole cells and of cells without their corner (which fall into one box per
+axis): no inclusion–exclusion, no subtraction of masses.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from lvsearch.sizing.sizes import OpenSize, Size
+
+
+class Region(NamedTuple):
+    """Unvisited sizes t with lower ⪯ t ≺ upper (`None`: no end) that share one set of possible witnesses."""
+
+    lower: Size
+    upper: OpenSize
+    log_mass: float  # of the prior, nats; never −inf
+    witness: Size  # the generated size w ⪯ t with the highest lower end of evidence
+    log_witness: float  # that lower end, nats
+
+
+class Unvisited(NamedTuple):
+    """All regions with prior mass, and the smallest set of witnesses that serves each with the best evidence."""
+
+    regions: tuple[Region, ...]
+    witnesses: tuple[Size, ...]  # in the order in which they were generated
+
+
+def unvisited(
+    generated: Sequence[Size], evidence: Sequence[float], log_box: Callable[[Size, OpenSize], float]
+) -> Unvisited:
+    """Cut the complement of `generated`, which must contain (1, …, 1).
+
+    `evidence` holds the lower end (nats) per generated size; `log_box` gives the prior's log-mass of a box, and boxes
+    of no mass are left out.
+    """
+    points = np.array(generated, dtype=np.int64)
+    axes = [np.unique(points[:, axis]) for axis in range(points.shape[1])]
+    where = tuple(np.searchsorted(axis, points[:, i]) for i, axis in enumerate(axes))
+    visited = np.zeros([axis.size for axis in axes], dtype=bool)
+    visited[where] = True
+    boxes = [
+        (cell, lower, upper, mass)
+        for cell, lower, upper in _boxes(axes, visited)
+        if (mass := log_box(lower, upper)) > -math.inf
+    ]
+    if not boxes:
+        return Unvisited((), ())
+    cells = np.array(sorted({cell for cell, _, _, _ in boxes}), dtype=np.int64)
+    scores = np.array(evidence, dtype=np.float64)
+    best = _best_preceding(visited.shape, where, scores)[tuple(cells.T)]
+    precedes = np.all(np.stack(where, axis=1)[:, None, :] <= cells[None, :, :], axis=2)
+    optimal = precedes & (scores[:, None] == best[None, :])
+    kept = _prune(optimal, points)
+    witness_of_cell = {
+        tuple(cell): int(np.flatnonzero(optimal[:, column] & kept)[0]) for column, cell in enumerate(cells.tolist())
+    }
+    regions = tuple(
+        Region(lower, upper, mass, generated[witness_of_cell[cell]], float(scores[witness_of_cell[cell]]))
+        for cell, lower, upper, mass in boxes
+    )
+    return Unvisited(regions, tuple(generated[index] for index in np.flatnonzero(kept).tolist()))
+
+
+def _boxes(
+    axes: Sequence[Int[np.ndarray, " _"]], visited: Bool[np.ndarray, " ..."]
+) -> Iterator[tuple[Size, Size, OpenSize]]:
+    """(cell index, lower, upper) of every box; a cell whose corner is visited gives one box per axis, without it."""
+    starts = [axis.tolist() for axis in axes]
+    ends = [[*axis[1:], None] for axis in starts]
+    for cell in product(*(range(len(axis)) for axis in starts)):
+        corner = tuple(start[i] for start, i in zip(starts, cell, strict=True))
+        upper = tuple(end[i] for end, i in zip(ends, cell, strict=True))
+        if not visited[cell]:
+            yield cell, corner, upper
+            continue
+        for axis in range(len(corner)):  # equal to the corner before this axis, beyond it on it, free after it
+            beyond = corner[axis] + 1
+            end = upper[axis]
+            if end is None or beyond < end:
+                at_corner = tuple(part + 1 for part in corner[:axis])
+                yield cell, (*corner[:axis], beyond, *corner[axis + 1 :]), (*at_corner, *upper[axis:])
+
+
+def _best_preceding(
+    shape: tuple[int, ...], where: tuple[Int[np.ndarray, " generated"], ...], scores: Float[np.ndarray, " generated"]
+) -> Float[np.ndarray, " ..."]:
+    """Per cell, the highest score among the generated sizes that precede its corner."""
+    best = np.full(shape, -math.inf)
+    best[where] = scores
+    for axis in range(len(shape)):
+        best = np.maximum.accumulate(best, axis=axis)
+    return best
+
+
+def _prune(
+    optimal: Bool[np.ndarray, "generated cells"], points: Int[np.ndarray, "generated dimension"]
+) -> Bool[np.ndarray, " generated"]:
+    """Drop, smallest sizes first, each candidate whose cells all keep another optimal witness: a minimal set remains.
+
+    Smallest first, so that under ties a size gives way to its successors and the search moves on.
+    """
+    kept = np.asarray(optimal.any(axis=1))
+    count = np.asarray(optimal.sum(axis=0))
+    for index in np.lexsort((*points.T[::-1], points.sum(axis=1))).tolist():
+        if kept[index] and bool(np.all(count[optimal[index]] > 1)):
+            kept[index] = False
+            count = count - optimal[index]
+    return kept

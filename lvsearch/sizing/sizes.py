@@ -1,0 +1,324 @@
+"""Priors over model sizes: p(s) on positive integers, one size variable or several (`lv.sizes`).
+
+    Poisson, Geometric, NegativeBinomial     one size, infinite support
+    Uniform                                  one size, up to a largest
+    Table, Joint                             any number of sizes on a finite box, interdependent if wanted
+    Product, Mixture                         independent sizes; an uncertain prior
+
+What each gives (`log_pmf`, `log_mass`, `log_box`, `log_tilted_mass`) is defined in `lvsearch.sizing.univariate`.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from lvsearch.sizing.logspace import LOG_HALF, log_one_minus, log_sum
+from lvsearch.sizing.univariate import (
+    Geometric,
+    NegativeBinomial,
+    OpenSize,
+    Poisson,
+    Size,
+    SizePrior,
+    as_size,
+    require,
+)
+
+__all__ = [
+    "Geometric",
+    "Joint",
+    "Mixture",
+    "NegativeBinomial",
+    "OpenSize",
+    "Poisson",
+    "Product",
+    "Size",
+    "SizePrior",
+    "Table",
+    "Uniform",
+    "as_size",
+    "from_json",
+    "parse",
+    "weak",
+]
+
+WEAK = 0.05
+LARGEST_TABLE = 4_000_000  # cells of a Table or Joint: 32 MB of float64
+
+
+class Tabulated(SizePrior):
+    """A prior on the finite box 1 ⪯ s ⪯ shape, as an array of log-probabilities."""
+
+    shape: Size
+
+    @property
+    @abstractmethod
+    def _log_table(self) -> Float[np.ndarray, " ..."]: ...
+
+    @property
+    def dimension(self) -> int:
+        return len(self.shape)
+
+    def _pmf(self, size: Size) -> float:
+        inside = all(part <= end for part, end in zip(size, self.shape, strict=True))
+        return float(self._log_table[tuple(part - 1 for part in size)]) if inside else -math.inf
+
+    def _box(self, lower: Size, upper: OpenSize) -> float:
+        return _table_box(self._log_table, lower, upper)
+
+    def _tilted(self, start: int, slope: float) -> float:
+        tail = self._log_table[start - 1 :]
+        return log_sum(tail + slope * np.arange(tail.size))
+
+
+@dataclass(frozen=True, init=False)
+class Table(Tabulated):
+    """Probabilities written out: entry i for size i + 1; an array with several axes for several size variables.
+
+    They must be ≥ 0 and sum to 1 within 1e-6 (and are then divided by their sum).
+    """
+
+    shape: Size
+    probabilities: tuple[float, ...]  # row-major, as given
+
+    def __init__(self, probabilities: Sequence[Any] | np.ndarray) -> None:
+        array = np.asarray(probabilities, dtype=np.float64)
+        require(array.ndim >= 1 and 0 < array.size <= LARGEST_TABLE, "A table needs 1 to 4e6 entries", array.shape)
+        require(
+            bool(np.all(array >= 0.0)), "A table's probabilities must be at least 0 and not NaN", float(array.min())
+        )
+        total = float(array.sum())
+        require(abs(total - 1.0) <= 1e-6, "A table's probabilities must sum to 1", total)
+        object.__setattr__(self, "shape", array.shape)
+        object.__setattr__(self, "probabilities", tuple(array.ravel().tolist()))
+
+    @cached_property
+    def _log_table(self) -> Float[np.ndarray, " ..."]:
+        array = np.array(self.probabilities, dtype=np.float64).reshape(self.shape)
+        return _log(array / array.sum())
+
+    def describe(self) -> str:
+        return f"table of probabilities on {_box_name(self.shape)}"
+
+    def to_json(self) -> dict[str, Any]:
+        nested = np.array(self.probabilities, dtype=np.float64).reshape(self.shape).tolist()
+        return {"type": "table", "probabilities": nested}
+
+
+@dataclass(frozen=True)
+class Uniform(Tabulated):
+    """p(s) = 1 / largest on 1, …, largest, and nothing beyond."""
+
+    largest: int
+
+    def __post_init__(self) -> None:
+        require(1 <= self.largest <= LARGEST_TABLE, "A uniform prior's largest size must be 1 to 4e6", self.largest)
+
+    @property
+    def shape(self) -> Size:
+        return (self.largest,)
+
+    @cached_property
+    def _log_table(self) -> Float[np.ndarray, " ..."]:
+        return np.full(self.shape, -math.log(self.largest))
+
+    def describe(self) -> str:
+        return f"uniform on 1…{self.largest}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "uniform", "largest": self.largest}
+
+
+@dataclass(frozen=True, init=False)
+class Product(SizePrior):
+    """Independent sizes: p(s, t, …) = p(s) p(t) ⋯. A component may itself have several size variables."""
+
+    priors: tuple[SizePrior, ...]
+
+    def __init__(self, *priors: SizePrior) -> None:
+        require(len(priors) > 0, "A product needs at least one prior", priors)
+        object.__setattr__(self, "priors", priors)
+
+    @property
+    def dimension(self) -> int:
+        return sum(prior.dimension for prior in self.priors)
+
+    @cached_property
+    def _parts(self) -> tuple[tuple[SizePrior, slice], ...]:
+        ends = np.cumsum([prior.dimension for prior in self.priors]).tolist()
+        return tuple((prior, slice(end - prior.dimension, end)) for prior, end in zip(self.priors, ends, strict=True))
+
+    def _pmf(self, size: Size) -> float:
+        return math.fsum(prior.log_pmf(size[part]) for prior, part in self._parts)
+
+    def _box(self, lower: Size, upper: OpenSize) -> float:
+        return math.fsum(prior.log_box(lower[part], upper[part]) for prior, part in self._parts)
+
+    def _tilted(self, start: int, slope: float) -> float:
+        return self.priors[0].log_tilted_mass(start, slope)
+
+    def describe(self) -> str:
+        return "independent: " + " × ".join(f"({prior.describe()})" for prior in self.priors)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "product", "priors": [prior.to_json() for prior in self.priors]}
+
+
+@dataclass(frozen=True)
+class Joint(Tabulated):
+    """Interdependent sizes: log_pmf(size) up to a constant, on the finite box 1 ⪯ s ⪯ shape, zero outside it.
+
+    The function is tabulated once and normalised over the box, which is what makes every mass exact; choose the box
+    so large that what it leaves out does not matter. It is called with a tuple of integers and returns nats.
+    """
+
+    function: Callable[[Size], float]
+    shape: Size
+
+    def __post_init__(self) -> None:
+        as_size(self.shape, len(self.shape))
+        cells = math.prod(self.shape)
+        require(len(self.shape) > 0 and cells <= LARGEST_TABLE, "Joint's box must hold 1 to 4e6 sizes", cells)
+
+    @cached_property
+    def _log_table(self) -> Float[np.ndarray, " ..."]:
+        values = [float(self.function(tuple(part + 1 for part in index))) for index in np.ndindex(*self.shape)]
+        array = np.array(values, dtype=np.float64).reshape(self.shape)
+        largest = float(array.max())  # NaN if any is
+        legal = -math.inf < largest < math.inf
+        require(legal, "Joint's log_pmf must be below +inf, not NaN, and finite somewhere; its largest", largest)
+        return array - log_sum(array.ravel())
+
+    def table(self) -> Table:
+        """The same prior as numbers, which can be stored (probabilities below 1e-308 become 0)."""
+        return Table(np.exp(self._log_table))
+
+    def describe(self) -> str:
+        return f"interdependent sizes, a function normalised on {_box_name(self.shape)}"
+
+    def to_json(self) -> dict[str, Any]:
+        raise ValueError(
+            "A Joint prior holds a Python function, and code is not stored (no pickle). "
+            "Search with `prior.table()` instead: the same probabilities as numbers, which are stored exactly."
+        )
+
+
+@dataclass(frozen=True, init=False)
+class Mixture(SizePrior):
+    """An uncertain prior: p(s) = Σ_m weight_m p_m(s). Weights > 0, summing to 1 within 1e-6; equal dimensions."""
+
+    weights: tuple[float, ...]
+    priors: tuple[SizePrior, ...]
+
+    def __init__(self, weights: Sequence[float | int], priors: Sequence[SizePrior]) -> None:
+        require(len(weights) == len(priors) > 0, "A mixture needs one weight per prior", (len(weights), len(priors)))
+        legal = all(weight > 0.0 for weight in weights) and abs(sum(weights) - 1.0) <= 1e-6
+        require(legal, "A mixture's weights must be positive and sum to 1", tuple(weights))
+        dimensions = tuple(prior.dimension for prior in priors)
+        require(len(set(dimensions)) == 1, "A mixture's priors must share one dimension", dimensions)
+        object.__setattr__(self, "weights", tuple(float(weight) for weight in weights))
+        object.__setattr__(self, "priors", tuple(priors))
+
+    @property
+    def dimension(self) -> int:
+        return self.priors[0].dimension
+
+    def _mix(self, log_values: list[float]) -> float:
+        total = math.log(math.fsum(self.weights))
+        return log_sum([math.log(w) - total + value for w, value in zip(self.weights, log_values, strict=True)])
+
+    def _pmf(self, size: Size) -> float:
+        return self._mix([prior.log_pmf(size) for prior in self.priors])
+
+    def _box(self, lower: Size, upper: OpenSize) -> float:
+        if max(lower) == 1 and all(end is None for end in upper):
+            return 0.0
+        return min(self._mix([prior.log_box(lower, upper) for prior in self.priors]), 0.0)
+
+    def _tilted(self, start: int, slope: float) -> float:
+        return self._mix([prior.log_tilted_mass(start, slope) for prior in self.priors])
+
+    def describe(self) -> str:
+        parts = (f"{weight:g} of ({prior.describe()})" for weight, prior in zip(self.weights, self.priors, strict=True))
+        return "mixture: " + " + ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "mixture", "weights": list(self.weights), "priors": [prior.to_json() for prior in self.priors]}
+
+
+def from_json(stored: dict[str, Any]) -> SizePrior:
+    """The prior that `to_json` described; ValueError for anything else."""
+    builders: dict[str, Callable[[dict[str, Any]], SizePrior]] = {
+        "poisson": lambda o: Poisson(o["rate"], o["shifted"]),
+        "geometric": lambda o: Geometric(o["p"]),
+        "negative-binomial": lambda o: NegativeBinomial(o["mean"], o["concentration"]),
+        "table": lambda o: Table(o["probabilities"]),
+        "uniform": lambda o: Uniform(o["largest"]),
+        "product": lambda o: Product(*(from_json(part) for part in o["priors"])),
+        "mixture": lambda o: Mixture(o["weights"], [from_json(part) for part in o["priors"]]),
+    }
+    try:
+        return builders[stored["type"]](stored)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"Not a stored size prior: {stored!r}. Expected what `to_json` writes.") from error
+
+
+def parse(text: str) -> SizePrior:
+    """A prior from the command line, such as poisson:10 or negative-binomial:20,3; ValueError lists the forms."""
+    expected = (
+        "poisson:RATE, poisson-shifted:RATE, geometric:P, negative-binomial:MEAN,CONCENTRATION, uniform:LARGEST, "
+        "table:P1,P2,…"
+    )
+    builders: dict[str, Callable[..., SizePrior]] = {
+        "poisson": lambda rate: Poisson(rate),
+        "poisson-shifted": lambda rate: Poisson(rate, shifted=True),
+        "geometric": lambda p: Geometric(p),
+        "negative-binomial": lambda mean, concentration: NegativeBinomial(mean, concentration),
+        "table": lambda *probabilities: Table(probabilities),
+        "uniform": lambda largest: Uniform(int(largest)),
+    }
+    name, _, numbers = text.partition(":")
+    try:
+        parameters = [float(number) for number in numbers.split(",")]
+        build = builders[name.strip()]
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"Not a size prior: got {text!r}, expected one of {expected}.") from error
+    try:
+        return build(*parameters)
+    except TypeError as error:
+        raise ValueError(f"Wrong number of parameters: got {text!r}, expected one of {expected}.") from error
+
+
+def weak(dimension: int = 1) -> SizePrior:
+    """What a search takes where nobody gave a prior: every further component is 5 % less probable, mean 20.
+
+    So a component has to be worth .05 nats of evidence, whatever their number. Several size variables are independent.
+    """
+    one = Geometric(WEAK)
+    return one if dimension == 1 else Product(*[one] * dimension)
+
+
+def _box_name(shape: Size) -> str:
+    return " × ".join(f"1…{end}" for end in shape)
+
+
+def _log(probabilities: Float[np.ndarray, " ..."]) -> Float[np.ndarray, " ..."]:
+    logs = np.full(probabilities.shape, -math.inf)
+    return np.log(probabilities, out=logs, where=probabilities > 0.0)
+
+
+def _table_box(log_table: Float[np.ndarray, " ..."], lower: Size, upper: OpenSize) -> float:
+    """Log-mass of a box of a table; where it holds more than half, through the mass outside it."""
+    box = tuple(slice(start - 1, None if end is None else end - 1) for start, end in zip(lower, upper, strict=True))
+    inside = log_sum(log_table[box].ravel())
+    if inside < LOG_HALF:
+        return inside
+    outside = log_table.copy()
+    outside[box] = -math.inf
+    return log_one_minus(log_sum(outside.ravel())) if outside.max() > -math.inf else 0.0

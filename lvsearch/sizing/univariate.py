@@ -1,0 +1,249 @@
+"""What a prior over sizes is, and the families on one size variable with closed-form tails.
+
+Every prior gives, as logarithms in nats,
+
+    log_pmf(s)                    log p(S = s)
+    log_mass(c)                   log p(S ⪰ c): every component at least that of c
+    log_box(lower, upper)         log p(lower ⪯ S ≺ upper), `None` in `upper` for no end
+    log_tilted_mass(start, g)     log Σ_{t ≥ start} p(t) e^{g (t − start)}, one size variable only; may be +inf
+
+each accurate to about 1e-12 of itself, far in the tail too: tails are summed as positive series or taken in closed
+form, never as one minus a distribution function that is near one. Zero mass is −inf.
+"""
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import betainc, betaln, gammaln
+
+from lvsearch.sizing.logspace import LOG_HALF, log_one_minus, log_ratio_series, log_sum
+
+Size = tuple[int, ...]
+OpenSize = tuple[int | None, ...]
+
+
+def as_size(size: Size | int, dimension: int) -> Size:
+    """A size as a tuple of positive Python integers; ValueError if it is not one of this dimension."""
+    try:
+        values = tuple(operator.index(part) for part in size) if isinstance(size, tuple) else (operator.index(size),)
+    except TypeError:
+        values = ()
+    if len(values) != dimension or any(value < 1 for value in values):
+        raise ValueError(f"A size is {dimension} positive integer(s): got {size!r}. Sizes start at 1, not 0.")
+    return values
+
+
+def require(condition: bool, rule: str, got: Any) -> None:
+    """ValueError that states the rule and what came instead."""
+    if not condition:
+        raise ValueError(f"{rule}: got {got!r}.")
+
+
+class SizePrior(ABC):
+    """p(s) over configurations of `dimension` positive integers. Immutable; see the module's docstring."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of size variables."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The prior in words, for people."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Type name and parameters, from which `from_json` builds an equal prior."""
+
+    @abstractmethod
+    def _pmf(self, size: Size) -> float: ...
+
+    @abstractmethod
+    def _box(self, lower: Size, upper: OpenSize) -> float: ...
+
+    @abstractmethod
+    def _tilted(self, start: int, slope: float) -> float: ...
+
+    def log_pmf(self, size: Size | int) -> float:
+        return self._pmf(as_size(size, self.dimension))
+
+    def log_mass(self, corner: Size | int) -> float:
+        return self._box(as_size(corner, self.dimension), (None,) * self.dimension)
+
+    def log_box(self, lower: Size, upper: OpenSize) -> float:
+        lower = as_size(lower, self.dimension)
+        if len(upper) != self.dimension:
+            raise ValueError(f"A box has {self.dimension} upper ends (None for no end): got {upper!r}.")
+        if any(end is not None and end <= start for start, end in zip(lower, upper, strict=True)):
+            return -math.inf
+        return self._box(lower, upper)
+
+    def log_tilted_mass(self, start: int, slope: float | int) -> float:
+        if self.dimension != 1:
+            raise ValueError(f"A tilted mass needs one size variable: this prior has {self.dimension}.")
+        if math.isnan(slope):
+            raise ValueError("The slope of a tilted mass is not a number; give nats per unit of size.")
+        return self._tilted(as_size(start, 1)[0], float(slope))
+
+
+class Univariate(SizePrior):
+    """A prior on one size with infinite support: a pmf for arrays of sizes, and a tilted tail in closed form."""
+
+    @property
+    def dimension(self) -> int:
+        return 1
+
+    @abstractmethod
+    def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]: ...
+
+    def _pmf(self, size: Size) -> float:
+        return float(self._log_pmf_at(np.array(size, dtype=np.float64))[0])
+
+    def _box(self, lower: Size, upper: OpenSize) -> float:
+        (start,), (end,) = lower, upper
+        from_start = 0.0 if start == 1 else self._tilted(start, 0.0)
+        if end is None:
+            return from_start
+        beyond = self._tilted(end, 0.0) - from_start
+        if beyond < LOG_HALF:  # less than half is taken away: no digits are lost
+            return from_start + log_one_minus(beyond)
+        return log_sum(self._log_pmf_at(np.arange(start, end, dtype=np.float64)))
+
+
+@dataclass(frozen=True)
+class Poisson(Univariate):
+    """A Poisson distribution conditioned on being positive (zero-truncated); with `shifted`, 1 + Poisson(rate)."""
+
+    rate: float | int
+    shifted: bool = False
+
+    def __post_init__(self) -> None:
+        require(0.0 < self.rate < math.inf, "Poisson's rate must be positive and finite", self.rate)
+
+    def _log_normaliser(self) -> float:
+        return 0.0 if self.shifted else log_one_minus(-float(self.rate))
+
+    def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
+        counts = sizes - 1.0 if self.shifted else sizes
+        return counts * math.log(self.rate) - self.rate - gammaln(counts + 1.0) - self._log_normaliser()
+
+    def _tilted(self, start: int, slope: float) -> float:
+        # e^{slope k} times a Poisson(rate) pmf is e^{tilted − rate} times a Poisson(tilted = rate e^slope) pmf.
+        count = start - 1 if self.shifted else start
+        tilted = self.rate * math.exp(slope) if slope < 700.0 else math.inf
+        if math.isinf(tilted):
+            return math.inf
+        if count >= tilted:
+            first = float(self._log_pmf_at(np.array([start], dtype=np.float64))[0])
+            return first + log_ratio_series(lambda j: tilted / (count + 1.0 + j))
+        below = -math.inf
+        if count > 0:
+            below = (count - 1) * math.log(tilted) - tilted - float(gammaln(count))
+            below += log_ratio_series(lambda j: np.maximum(count - 1.0 - j, 0.0) / tilted)
+        return -slope * count + (tilted - self.rate) + log_one_minus(below) - self._log_normaliser()
+
+    def describe(self) -> str:
+        form = f"1 + Poisson with rate {self.rate:g}" if self.shifted else f"zero-truncated Poisson, rate {self.rate:g}"
+        return f"{form}, on 1, 2, 3, …"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "poisson", "rate": self.rate, "shifted": self.shifted}
+
+
+@dataclass(frozen=True)
+class Geometric(Univariate):
+    """p(s) = p (1 − p)^{s−1}, s = 1, 2, …; mean 1/p."""
+
+    p: float | int
+
+    def __post_init__(self) -> None:
+        require(0.0 < self.p < 1.0, "Geometric's p must lie strictly between 0 and 1 (mean 1/p)", self.p)
+
+    def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
+        return math.log(self.p) + (sizes - 1.0) * math.log1p(-self.p)
+
+    def _tilted(self, start: int, slope: float) -> float:
+        tail = (start - 1) * math.log1p(-self.p)
+        if slope == 0.0:
+            return tail
+        log_ratio = math.log1p(-self.p) + slope
+        return math.inf if log_ratio >= 0.0 else tail + math.log(self.p) - log_one_minus(log_ratio)
+
+    def describe(self) -> str:
+        return f"geometric with p = {self.p:g} (mean {1 / self.p:g}), on 1, 2, 3, …"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "geometric", "p": self.p}
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(Univariate):
+    """S = 1 + N, N negative binomial with mean `mean` − 1 and variance m + m²/concentration, m = mean − 1.
+
+    Shifted, not truncated, so `mean` is exactly the mean of S; it must exceed 1. Concentration 1 is
+    Geometric(1/mean); a large one approaches the shifted Poisson.
+    """
+
+    mean: float | int
+    concentration: float | int
+
+    def __post_init__(self) -> None:
+        require(1.0 < self.mean < math.inf, "NegativeBinomial's mean is that of a size and must exceed 1", self.mean)
+        require(0.0 < self.concentration < math.inf, "NegativeBinomial's concentration must be > 0", self.concentration)
+
+    def _log_stop_and_go(self) -> tuple[float, float]:
+        odds = (self.mean - 1.0) / self.concentration
+        return -math.log1p(odds), -math.log1p(1.0 / odds)
+
+    def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
+        log_stop, log_go = self._log_stop_and_go()
+        counts, r = sizes - 1.0, float(self.concentration)
+        log_coefficient = -np.log(counts + r) - betaln(counts + 1.0, r)  # Γ(k + r) / (k! Γ(r)) without cancellation
+        return log_coefficient + r * log_stop + counts * log_go
+
+    def _tilted(self, start: int, slope: float) -> float:
+        # Σ_{k ≥ n} pmf(k) e^{slope (k − n)} = pmf(n) ₂F₁(1, n + r; n + 1; x), x = (1 − stop) e^slope; the same
+        # ₂F₁ stands in the incomplete beta function I_x(n, r), hence its continued fraction or its complement.
+        log_stop, log_go = self._log_stop_and_go()
+        n, r = start - 1, float(self.concentration)
+        log_x = log_go + slope
+        if log_x >= 0.0:
+            return math.inf
+        x, one_minus_x = math.exp(log_x), -math.expm1(log_x)
+        if n > 0 and x < (n + 1.0) / (n + r + 2.0):
+            first = float(self._log_pmf_at(np.array([start], dtype=np.float64))[0])
+            return first + math.log(_incomplete_beta_fraction(float(n), r, x))
+        below = float(betainc(r, n, one_minus_x)) if n > 0 else 0.0  # at most about a half here
+        tilt = 0.0 if slope == 0.0 else r * (log_stop - math.log(one_minus_x)) - slope * n
+        return tilt + math.log1p(-below)
+
+    def describe(self) -> str:
+        return f"1 + negative binomial, mean {self.mean:g} in all, concentration {self.concentration:g}, on 1, 2, 3, …"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "negative-binomial", "mean": self.mean, "concentration": self.concentration}
+
+
+def _incomplete_beta_fraction(a: float, b: float, x: float) -> float:
+    """Continued fraction of I_x(a, b) a B(a, b) / (x^a (1−x)^b) = ₂F₁(1, a + b; a + 1; x), by Lentz's method.
+
+    Converges in O(√max(a, b)) steps for x < (a + 1) / (a + b + 2) (DLMF 8.17.22).
+    """
+    c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0))
+    value, m = d, 0
+    while True:
+        m += 1
+        even = m * (b - m) * x / ((a + 2 * m - 1.0) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1.0))
+        d, c = 1.0 / (1.0 + even * d), 1.0 + even / c
+        value *= d * c
+        d, c = 1.0 / (1.0 + odd * d), 1.0 + odd / c
+        step = d * c
+        value *= step
+        if abs(step - 1.0) < 4e-16:
+            return value

@@ -1,0 +1,114 @@
+"""Is every term multilinear in each site's statistics? The bound and every update rest on it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from lvsearch.models.checks.probe import Probe, fields_of, prior_gradient, unit_gradients
+from lvsearch.models.contract import Site, Statistics
+
+TOLERANCE = 1e-8
+SLICES = 4
+"""Slices of a site that are looked at one by one."""
+
+
+def check_multilinear(p: Probe, seed: int) -> str:
+    """The gradient by a site does not move with that site (of one slice, where it has slices).
+
+    Returns what was looked at. Raises ValueError naming the half of the log-joint, the site and its statistics.
+    """
+    rng = np.random.default_rng(seed)
+
+    def of_prior(g: Any) -> Any:
+        return prior_gradient(p.model, g, p.on)[1]
+
+    def of_units(g: Any) -> Any:
+        return unit_gradients(p.model, g, p.l, p.units, p.on)[1][0]
+
+    def of_locals(l: Any) -> Any:
+        return unit_gradients(p.model, p.g, l, p.units, p.on)[1][1]
+
+    for where, gradient, sites, at, lead in (
+        ("log_prior", of_prior, p.model.globals(), p.g, 0),
+        ("log_unit", of_units, p.model.globals(), p.g, 0),
+        ("log_unit", of_locals, p.model.locals(), p.l, 1),
+    ):
+        for name, site in sites.items():
+            _check_site(p, where, gradient, name, site, at, lead, rng)
+    prior, unit = ", ".join(p.model.globals()), ", ".join((*p.model.globals(), *p.model.locals()))
+    return f"log_prior in {prior}; log_unit in {unit}"
+
+
+def _check_site(
+    p: Probe,
+    where: str,
+    gradient: Callable[[Any], Any],
+    name: str,
+    site: Site,
+    at: dict[str, Statistics],
+    lead: int,
+    rng: np.random.Generator,
+) -> None:
+    before = gradient(at)[name]
+    step = jax.tree.map(lambda leaf: rng.normal(size=np.shape(leaf)) * (1 + np.abs(leaf)), at[name])
+    for here in _slices(site, step, lead):
+        moved = jax.tree.map(lambda leaf, s, h: leaf + s * h, at[name], step, here)
+        if not _moved(before, gradient({**at, name: moved})[name], here):
+            continue
+        interacting = _interacting(gradient, name, at, step, here)
+        within = f" within one slice of {site.slices!r}" if site.slices is not None else ""
+        raise ValueError(
+            f"{where} of {type(p.model).__name__} is not linear in the statistics of the site {name!r}{within}: got a "
+            f"gradient by {interacting[0]} that moves with {interacting[1]}, expected every term to be multilinear: a "
+            "sum of products of statistics of different sites. A square is a statistic of its own (of an indicator z, "
+            "z² is z; a Gaussian's −x²/2 is negative_half_square), and log x is one of a Gamma's. Where the elements "
+            "of a site interact with each other, name their axis in Site(slices=…)"
+        )
+
+
+def _slices(site: Site, step: Statistics, lead: int) -> Iterator[Statistics]:
+    """Which elements are moved together: all, or those of one slice; as numbers 0 or 1 of each leaf's rank."""
+    if site.slices is None:
+        yield jax.tree.map(lambda leaf: np.ones((1,) * leaf.ndim), step)
+        return
+    place = site.axes.index(site.slices) + lead
+    for index in range(min(jax.tree.leaves(step)[0].shape[place], SLICES)):
+
+        def one(leaf: np.ndarray, index: int = index) -> np.ndarray:
+            shape = [-1 if axis == place else 1 for axis in range(leaf.ndim)]
+            return (np.arange(leaf.shape[place]) == index).astype(float).reshape(shape)
+
+        yield jax.tree.map(one, step)
+
+
+def _moved(before: Statistics, after: Statistics, here: Statistics) -> list[str]:
+    """The fields whose gradient moved in the slice; all that are no numbers among them."""
+    pairs = list(zip(fields_of(before), fields_of(after), fields_of(here), strict=True))
+    scale = 1 + max(np.nan_to_num(np.abs(a)).max(initial=0) for (_, a), _, _ in pairs)
+    # a gradient of log_unit by a global has the units in front, and `here` broadcasts from the right
+    return [
+        field
+        for (field, a), (_, b), (_, h) in pairs
+        if not np.all(np.abs(a - b) * h <= TOLERANCE * max(scale, np.abs(b).max(initial=0)))  # also for NaN
+    ]
+
+
+def _interacting(
+    gradient: Callable[[Any], Any], name: str, at: Any, step: Statistics, here: Statistics
+) -> tuple[str, str]:
+    """(statistics whose gradient moves, the statistic that moves it), each as "site.field"."""
+    before = gradient(at)[name]
+    leaves, tree = jax.tree.flatten(step)
+    for index, (field, _) in enumerate(fields_of(step)):
+        alone = jax.tree.unflatten(tree, [leaf if i == index else np.zeros_like(leaf) for i, leaf in enumerate(leaves)])
+        moved = jax.tree.map(lambda leaf, s, h: leaf + s * h, at[name], alone, here)
+        fields = _moved(before, gradient({**at, name: moved})[name], here)
+        if fields:
+            return " and ".join(_dotted(name, f) for f in fields), _dotted(name, field)
+    return name, name
+
+
+def _dotted(name: str, field: str) -> str:
+    return f"{name}.{field}" if field else name

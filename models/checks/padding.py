@@ -1,0 +1,156 @@
+"""Is the log-joint independent of padding: of what stands where nothing was observed, and of elements of no copies?
+
+What is padding depends on what a unit is: each type of `lvsearch.models.units` says how it is padded.
+"""
+
+from functools import singledispatch
+from typing import Any
+
+import jax
+import numpy as np
+
+from lvsearch.models.checks.capacity import close
+from lvsearch.models.checks.probe import Probe, called, local_statistics, unit_gradients
+from lvsearch.models.contract import Unit
+from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
+
+EXTRA = 2
+"""Padded entries that are added to each unit."""
+ELSEWHERE = 7.5
+"""A value that stands where nothing was observed."""
+
+
+def check_padding(p: Probe, seed: int) -> str:
+    """log_unit and its gradients are the same with padding added, and with other contents in it.
+
+    Returns what was looked at. Raises ValueError saying which padding counts.
+    """
+    name, before = type(p.model).__name__, unit_gradients(p.model, p.g, p.l, p.units, p.on)
+    looked = []
+    units = disturbed(p.units)
+    if not close(units, p.units):
+        after = called("log_unit", p.model, unit_gradients, p.model, p.g, p.l, units, p.on)
+        _compare(name, before, after, "reads what was not observed (a missing cell, a word of no copies)")
+        looked.append("what was not observed")
+    copied = {n: np.asarray(jax.vmap(s.copies)(p.units)) for n, s in p.model.locals().items() if s.copies is not None}
+    if any((copies == 0).any() for copies in copied.values()):
+        rng = np.random.default_rng(seed)
+        natural = dict(p.natural_l)
+        for site_name, copies in copied.items():
+
+            def scattered(leaf: Any, none: np.ndarray = copies == 0) -> np.ndarray:
+                lead = none.reshape(none.shape + (1,) * (np.ndim(leaf) - none.ndim))
+                return np.asarray(leaf) + np.where(lead, rng.normal(size=np.shape(leaf)), 0)
+
+            natural[site_name] = jax.tree.map(scattered, natural[site_name])
+        l = local_statistics(p.model, natural, p.units, p.on)
+        after = called("log_unit", p.model, unit_gradients, p.model, p.g, l, p.units, p.on)
+        _compare(name, before, after, f"counts elements of no copies of {', '.join(map(repr, copied))}")
+        looked.append(f"{', '.join(copied)} of no copies")
+    units = widened(p.units)
+    if units is not None:
+        l = local_statistics(p.model, _padded(p, units), units, p.on)
+        after = called("log_unit", p.model, unit_gradients, p.model, p.g, l, units, p.on)
+        _compare(name, before, after, f"counts padding: {EXTRA} empty entries more in every unit")
+        looked.append(f"{EXTRA} empty entries more in every unit")
+    return "; ".join(looked) or f"units of type {type(p.units).__name__} have no padding here"
+
+
+def _padded(p: Probe, units: Unit) -> dict[str, Any]:
+    """The natural parameters of the locals on the longer axes of `units`: 0 at what was added."""
+    lengths = {a: e if isinstance(e, int) else len(e) for a, e in p.model.extents(_first(units)).items()}
+    natural = {}
+    for name, site in p.model.locals().items():
+
+        def longer(leaf: Any, axes: tuple[str, ...] = site.axes) -> np.ndarray:
+            values = np.asarray(leaf)
+            width = [
+                (0, 0),
+                *((0, lengths.get(a, have) - have) for a, have in zip(axes, values.shape[1:], strict=False)),
+            ]
+            return np.pad(values, width)
+
+        natural[name] = jax.tree.map(longer, p.natural_l[name])
+    return natural
+
+
+def _first(units: Unit) -> Unit:
+    return jax.tree.map(lambda leaf: leaf[0], units)
+
+
+def _compare(name: str, before: Any, after: Any, what: str) -> None:
+    """The values, and the gradients by the globals. ValueError where they differ."""
+    difference = float(np.max(np.abs(np.asarray(before[0]) - np.asarray(after[0]))))
+    remedy = (
+        "Multiply counts into every term, and mask what is over cells or rows by the unit's `observed` and `present`: "
+        "jnp.where(unit.observed, term, 0.0).sum()"
+    )
+    if not close(before[0], after[0]):
+        raise ValueError(
+            f"log_unit of {name} {what}: got a value of a unit that moves by {difference:.6g} nats, "
+            f"expected none. {remedy}"
+        )
+    for site, gradient in before[1][0].items():
+        if not close(gradient, after[1][0][site]):
+            raise ValueError(
+                f"log_unit of {name} {what}: got a gradient by the site {site!r} that moves, expected the "
+                f"same. {remedy}"
+            )
+
+
+# ── what each type of unit calls padding ────────────────────────────────────────────────────────────────────────────
+
+
+@singledispatch
+def widened(units: Unit) -> Unit | None:
+    """The units with empty entries added, as a batch of longer units would hold them; None where none can be."""
+    return None
+
+
+@singledispatch
+def disturbed(units: Unit) -> Unit:
+    """The units with other contents where nothing was observed; as they are where that means nothing."""
+    return units
+
+
+def _longer(leaf: Any, axis: int) -> np.ndarray:
+    values = np.asarray(leaf)
+    return np.pad(values, [(0, EXTRA if a == axis else 0) for a in range(values.ndim)])
+
+
+@widened.register
+def _(units: BagOfWords) -> BagOfWords:
+    return BagOfWords(_longer(units.words, 1), _longer(units.counts, 1))
+
+
+@disturbed.register
+def _(units: BagOfWords) -> BagOfWords:
+    return BagOfWords(np.where(np.asarray(units.counts) > 0, units.words, 0), units.counts)
+
+
+@disturbed.register
+def _(units: Row) -> Row:
+    return Row(np.where(units.observed, units.value, ELSEWHERE), units.observed)
+
+
+@widened.register
+def _(units: GroupOfRows) -> GroupOfRows:
+    return GroupOfRows(*(_longer(leaf, 1) for leaf in units))
+
+
+@disturbed.register
+def _(units: GroupOfRows) -> GroupOfRows:
+    return GroupOfRows(np.where(units.observed, units.value, ELSEWHERE), units.observed, units.present)
+
+
+@widened.register
+def _(units: AnnotatedImage) -> AnnotatedImage:
+    return AnnotatedImage(*(_longer(leaf, 1) for leaf in units))
+
+
+@disturbed.register
+def _(units: AnnotatedImage) -> AnnotatedImage:
+    there = np.asarray(units.present).reshape(np.shape(units.present) + (1,) * (np.ndim(units.regions) - 2))
+    other = np.asarray(ELSEWHERE if np.ndim(units.regions) > 2 else 0, np.asarray(units.regions).dtype)
+    words = np.where(np.asarray(units.counts) > 0, units.words, 0)
+    return AnnotatedImage(np.where(there, units.regions, other), units.present, words, units.counts)

@@ -1,0 +1,70 @@
+"""Does `log_symmetry` say how many relabellings leave the log-joint as it is?"""
+
+from math import lgamma
+from typing import Any
+
+import jax
+import numpy as np
+
+from lvsearch.models.checks.capacity import close
+from lvsearch.models.checks.probe import Probe, prior_gradient, unit_gradients
+from lvsearch.models.contract import Model, Site, Statistics
+
+
+def check_relabelling(p: Probe, seed: int) -> str:
+    """log K! where the entries of the size axis can be renamed, 0 where they cannot.
+
+    Looked at for models of one size variable with one axis; others may have symmetries of their own. Returns what was
+    found. Raises ValueError saying both numbers.
+    """
+    axes, name = tuple(p.on), type(p.model).__name__
+    if len(axes) != 1 or len(p.size) != 1:
+        return f"not looked at: {len(p.size)} size variable(s) with {len(axes)} axes"
+    axis, k = axes[0], p.size[0]
+    rng = np.random.default_rng(seed)
+    distinct = jax.tree.map(lambda leaf: np.asarray(leaf) + rng.uniform(1, 2, np.shape(leaf)), p.natural_g)
+    said, every = float(p.model.log_symmetry(p.size, distinct)), lgamma(k + 1)
+    order = np.roll(np.arange(k), 1)
+    models = (p.model, _renamed(p.model, k, order))  # hyper-parameters may be given one for each entry, or for all
+    renamed = min(abs(_change(p, model, axis, order)) for model in models)
+    symmetric = close(renamed, 0.0)
+    if symmetric and not np.isclose(said, every):
+        raise ValueError(
+            f"log_symmetry of {name} is {said:.6g} for {k} distinct entries of {axis!r}, expected log {k}! = "
+            f"{every:.6g}: renaming them changes nothing. Return lv.models.log_relabellings of one row of natural "
+            "parameters for each entry"
+        )
+    if not symmetric and not np.isclose(said, 0):
+        raise ValueError(
+            f"log_symmetry of {name} is {said:.6g} for {k} distinct entries of {axis!r}, but renaming them moves the "
+            f"log-joint by {renamed:.3g} of its size; expected 0, or a term that treats all of them alike"
+        )
+    return f"log {k}! = {every:.4g}" if symmetric else f"none: the entries of {axis} have an order"
+
+
+def _change(p: Probe, model: Model, axis: str, order: np.ndarray) -> float:
+    """By how much the log-joint moves when the entries of `axis` are renamed, nats, relative to its size."""
+    g = {n: _reordered(s, p.g[n], axis, order, 0) for n, s in p.model.globals().items()}
+    l = {n: _reordered(s, p.l[n], axis, order, 1) for n, s in p.model.locals().items()}
+    before = _log_joint(p, p.model, p.g, p.l)
+    return (_log_joint(p, model, g, l) - before) / (1 + abs(before))
+
+
+def _log_joint(p: Probe, model: Model, g: Any, l: Any) -> float:
+    return float(prior_gradient(model, g, p.on)[0]) + float(np.sum(unit_gradients(model, g, l, p.units, p.on)[0]))
+
+
+def _reordered(site: Site, statistics: Statistics, axis: str, order: np.ndarray, lead: int) -> Statistics:
+    def one(leaf: Any) -> np.ndarray:
+        values = np.asarray(leaf)
+        for position, name in enumerate(site.axes[: values.ndim - lead]):
+            if name == axis:
+                values = np.take(values, order, position + lead)
+        return values
+
+    return jax.tree.map(one, statistics)
+
+
+def _renamed(model: Model, k: int, order: np.ndarray) -> Model:
+    """The model with hyper-parameters that are given one for each entry renamed too."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[order] if np.shape(leaf) == (k,) else leaf, model)

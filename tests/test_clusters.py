@@ -1,0 +1,122 @@
+"""What people ask of a fitted mixture, in the units of their data."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lvsearch as lv
+
+CENTRES = np.array([[10.0, -200.0, 3.0], [14.0, 100.0, 3.0]])
+SPREADS = np.array([0.5, 20.0, 0.1])
+
+
+def flowers() -> pd.DataFrame:
+    """Two clusters of unequal size, columns on very different scales, rows with names."""
+    rng = np.random.default_rng(0)
+    of = np.repeat([0, 1], [70, 30])
+    values = CENTRES[of] + SPREADS * rng.standard_normal((100, 3))
+    return pd.DataFrame(values, columns=["length", "mass", "width"], index=[f"plant {row}" for row in range(100)])
+
+
+@cache
+def fitted(kind=lv.models.FullCovarianceComponents, size=2):
+    frame = flowers()
+    components = kind.scaled_to(frame.to_numpy())
+    return lv.fit(lv.models.FiniteMixture(components), frame, size=size, seed=0, starts=3)
+
+
+@pytest.mark.parametrize("kind", [lv.models.FullCovarianceComponents, lv.models.DiagonalComponents])
+def test_means_covariances_and_weights_are_those_of_the_clusters(kind):
+    fit = fitted(kind)
+    large = int(np.argmax(fit.weights()))
+    np.testing.assert_allclose(fit.weights()[large], 0.7, atol=0.03)
+    assert fit.weights().sum() == pytest.approx(1.0)
+    means = fit.means()
+    assert list(means.columns) == ["length", "mass", "width"]
+    np.testing.assert_allclose((means.loc[[large, 1 - large]] - CENTRES) / SPREADS, 0, atol=0.5)
+    spread = np.sqrt(np.diag(fit.covariances()[large]))
+    np.testing.assert_allclose(spread / SPREADS, 1, atol=0.5)
+    assert list(fit.covariances()[0].index) == list(means.columns)
+
+
+def test_labels_memberships_and_prediction_are_named_by_the_rows():
+    fit, frame = fitted(), flowers()
+    labels = fit.labels()
+    assert list(labels.index) == list(frame.index)
+    assert len(set(labels[:70])) == len(set(labels[70:])) == 1
+    assert labels.iloc[0] != labels.iloc[-1]
+    np.testing.assert_array_equal(fit.predict(frame.iloc[::-1]), labels.to_numpy()[::-1])
+    np.testing.assert_allclose(fit.memberships().sum(axis=1), 1, atol=1e-5)
+
+
+def test_uncertain_rows_come_first():
+    fit = fitted()
+    way = np.linspace(0, 1, 41)[:, None]
+    line = pd.DataFrame(CENTRES[0] + way * (CENTRES[1] - CENTRES[0]), columns=flowers().columns)
+    found = fit.uncertain(5, line)
+    shares = fit.memberships(line).to_numpy()
+    assert list(found.index) == list(np.argsort(shares.max(axis=1), kind="stable")[:5])
+    assert 0 < found.index[0] < 40
+    assert found["probability"].is_monotonic_increasing
+    assert (found["probability"] > found["second_probability"]).all()
+    assert (found["component"] != found["second"]).all()
+    with pytest.raises(ValueError, match="one component"):
+        fitted(size=1).uncertain()
+
+
+def test_new_rows_have_the_moments_of_the_mixture():
+    fit = fitted()
+    drawn = fit.sample(4000, seed=1)
+    share = drawn["component"].value_counts(normalize=True).sort_index()
+    np.testing.assert_allclose(share, fit.weights() / fit.weights().sum(), atol=0.03)
+    for component, rows in drawn.groupby("component"):
+        error = (rows.drop(columns="component").mean() - fit.means().loc[component]) / SPREADS
+        np.testing.assert_allclose(error, 0, atol=0.1)
+        covariance = np.cov(rows.drop(columns="component").to_numpy().T) / np.outer(SPREADS, SPREADS)
+        np.testing.assert_allclose(covariance, fit.covariances()[component] / np.outer(SPREADS, SPREADS), atol=0.2)
+    pd.testing.assert_frame_equal(drawn, fit.sample(4000, seed=1))
+
+
+def test_density_is_lower_far_away():
+    fit = fitted()
+    far = flowers().iloc[:2].copy()
+    far.iloc[1] += 100 * SPREADS
+    density = fit.log_density(far)
+    assert density.iloc[0] > density.iloc[1] + 10
+    np.testing.assert_allclose(fit.log_density().iloc[0], density.iloc[0])
+
+
+def test_known_covariance_bernoulli_and_multinomial_have_moments():
+    rng = np.random.default_rng(1)
+    covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
+    rows = rng.multivariate_normal([3.0, -1.0], covariance, size=300)
+    known = lv.fit(lv.models.FiniteMixture(lv.models.KnownCovarianceComponents(covariance)), rows, size=1, seed=0)
+    np.testing.assert_allclose(known.covariances()[0], covariance, rtol=1e-5)
+    np.testing.assert_allclose(known.means().loc[0], rows.mean(axis=0), atol=0.1)
+    bits = (rng.random((300, 2)) < [0.2, 0.9]).astype(float)
+    bernoulli = lv.fit(lv.models.FiniteMixture(lv.models.BernoulliComponents(1.0, 1.0)), bits, size=1, seed=0)
+    np.testing.assert_allclose(bernoulli.means().loc[0], bits.mean(axis=0), atol=0.01)
+    assert set(np.unique(bernoulli.sample(50).drop(columns="component"))) == {0.0, 1.0}
+    counts = rng.multinomial(30, [0.5, 0.3, 0.2], size=40).astype(float)
+    multinomial = lv.fit(lv.models.FiniteMixture(lv.models.MultinomialComponents(1.0)), counts, size=1, seed=0)
+    np.testing.assert_allclose(multinomial.means().loc[0], [0.5, 0.3, 0.2], atol=0.03)
+    np.testing.assert_array_equal(multinomial.sample(5).drop(columns="component").sum(axis=1), 30)
+
+
+def test_the_picture_shows_two_columns_and_refuses_others():
+    import matplotlib.pyplot as plt
+
+    axes = fitted().plot_clusters(("mass", "width"))
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("mass", "width")
+    assert len(axes.patches) == 2
+    plt.close(axes.figure)
+    with pytest.raises(ValueError, match="expected two of 'length', 'mass', 'width'"):
+        fitted().plot_clusters(("mass", "height"))
+
+
+def test_other_models_do_not_offer_clusters():
+    model = lv.fit(lv.models.LDA(), np.array([[1, 2], [2, 0], [0, 3]]), size=2, seed=0)
+    assert "means" not in dir(model)
+    assert "topics" not in dir(fitted())

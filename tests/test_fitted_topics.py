@@ -1,0 +1,44 @@
+"""What people ask of a fitted topic model."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import lvsearch as lv
+
+SHARED, FIRST, SECOND = 0, 1, 3
+
+
+@cache
+def fitted():
+    """Every document is half a shared word, half words of one of two kinds; document 5 is the purest of the first."""
+    counts = np.zeros((20, 5), int)
+    counts[:, SHARED] = 6
+    counts[:10, FIRST : FIRST + 2] = [3, 2]
+    counts[10:, SECOND : SECOND + 2] = [2, 3]
+    counts[5, FIRST] = 30
+    corpus = lv.Corpus.from_matrix(counts, vocabulary=["the", "apple", "pear", "iron", "tin"])
+    return lv.fit(lv.models.LDA(concentration=0.5, topic_concentration=0.1), corpus, size=2, seed=0, starts=3)
+
+
+def test_distinctive_words_leave_out_what_all_topics_share():
+    probable, distinctive = fitted().topics(2), fitted().topics(2, relevance=0.2)
+    assert any("the" in words.split() for words in probable.words)
+    assert not any("the" in words.split() for words in distinctive.words)
+    assert sorted(sorted(words.split()) for words in distinctive.words) == [["apple", "pear"], ["iron", "tin"]]
+    assert list(fitted().topics(3).words) == list(fitted().topics(3, relevance=1).words)
+    for wrong in (-0.1, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="from 0"):
+            fitted().topics(relevance=wrong)
+
+
+def test_representative_documents_have_the_largest_shares():
+    fit = fitted()
+    fruit = int(np.argmax(fit.table("topic_word")["apple"]))
+    found = fit.representative(fruit, n=3)
+    assert found["document"].iloc[0] == 5
+    assert found["share"].is_monotonic_decreasing
+    assert set(found["document"]) <= set(range(10))
+    with pytest.raises(ValueError, match="expected one of 0 … 1"):
+        fit.representative(2)

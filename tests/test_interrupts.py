@@ -1,0 +1,113 @@
+"""Ctrl-C stops a search and says what is kept, also where Python swallows it."""
+
+import signal
+import threading
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from small_searches import PRIOR, Fake, fake_search, searched, settings
+
+from lvsearch.command import cli
+from lvsearch.interrupts import pressed, watched
+
+
+@pytest.fixture(autouse=True)
+def ordinary_handler():
+    """That of a program that nobody watches; a runner may have put its own there."""
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signals reach the main thread alone")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+def swallowed() -> None:
+    """Ctrl-C in a callback of the garbage collector, say."""
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        return
+    pytest.fail("no KeyboardInterrupt")
+
+
+def search_pressed_at(call: int) -> Fake:
+    def function(size, trial):
+        if len(evaluator.calls) == call:
+            swallowed()
+        return -abs(size[0] - 3.0)
+
+    evaluator = Fake(function, nested=False, repeatable=False)
+    return evaluator
+
+
+def test_a_search_stops_at_its_next_step():
+    evaluator = search_pressed_at(2)
+    with watched():
+        state = fake_search(evaluator, PRIOR, settings((4,)))[0].state
+        assert (state.stopped, len(state.visits)) == ("interrupted", 2)
+        assert fake_search(evaluator, PRIOR, settings((4,)), state=state)[0].state.stopped == "finished"
+
+
+def test_what_nobody_swallowed_is_raised_and_heard_once():
+    with watched():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert pressed()
+        assert not pressed()
+    with watched():
+        assert not pressed()
+
+
+def test_the_handler_of_somebody_else_stays():
+    mine = signal.getsignal(signal.SIGINT)
+    heard = []
+    signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+    with watched():
+        signal.raise_signal(signal.SIGINT)
+        assert not pressed()
+    signal.signal(signal.SIGINT, mine)
+    assert heard == [1]
+
+
+def test_other_threads_are_left_alone():
+    done = []
+
+    def work() -> None:
+        with watched():
+            done.append(pressed())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [False]
+
+
+@pytest.mark.parametrize("swallow", [False, True])
+def test_the_command_line_ends_with_130(swallow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    def interrupted(*_: object, **__: object) -> str:
+        if swallow:
+            swallowed()
+            return ""
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lvsearch.results.report.write_report", interrupted)
+    monkeypatch.setattr("lvsearch.results.report.topics_table", lambda *_: pd.DataFrame())
+    searched("bound").save(tmp_path / "run")
+    assert cli.main(["report", str(tmp_path / "run"), "--no-cache"]) == 130
+    if not swallow:
+        kept = f"everything done until then is in {tmp_path / 'run'}: go on with lvsearch resume"
+        assert kept in capsys.readouterr().err
+
+
+def test_and_says_so_where_nothing_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    (tmp_path / "docs.txt").write_text("boat sail wind\ncat dog mouse\n" * 10)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_corpus", interrupted)
+    arguments = ["search", "--texts", str(tmp_path / "docs.txt"), "--out", str(tmp_path / "run"), "--no-cache"]
+    assert cli.main(arguments) == 130
+    assert capsys.readouterr().err == "lvsearch: interrupted; nothing was written\n"
