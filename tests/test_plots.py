@@ -69,7 +69,7 @@ def test_the_estimate_shows_means_ranges_and_what_cannot_be_told_apart(uncertain
     (band,) = ax.patches
     assert (band.get_x(), band.get_x() + band.get_width()) == (min(together) - 0.5, max(together) + 0.5)
     text = words(ax)
-    assert "5 clusters is most probable; 4–6 cannot be told apart" in text
+    assert "5 clusters are most probable; 4–6 cannot be told apart" in text
     assert "estimate over the sizes tried" in text
     assert "number of clusters" in text
 
