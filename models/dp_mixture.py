@@ -36,10 +36,10 @@ from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import Masks, Site, Statistics
 from lvsearch.models.families import Beta, BetaStatistics, Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, given_or_prior, in_words
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 
 
-class DPMixture(Mixture):
+class DPMixture(MixtureModel):
     """A Dirichlet-process mixture; `size` is the truncation T of q, not a size of the model.
 
     components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.

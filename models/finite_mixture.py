@@ -29,11 +29,11 @@ from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import Masks, Site, Statistics, concentration_parameter
 from lvsearch.models.families import Dirichlet, PointSimplex
-from lvsearch.models.mixture import Mixture, component_rows
+from lvsearch.models.mixture import MixtureModel, component_rows
 from lvsearch.models.relabelling import log_relabellings
 
 
-class FiniteMixture(Mixture):
+class FiniteMixture(MixtureModel):
     """A mixture of `size` components of one kind.
 
     components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.

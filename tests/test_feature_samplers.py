@@ -27,7 +27,7 @@ from lvsearch.inference.feature_samplers import (
     uncollapsed_gibbs,
 )
 from lvsearch.inference.feature_samplers.chain import (
-    ChainState,
+    FeatureState,
     Hyperparameters,
     draw_loadings,
     full_sweep,
@@ -91,7 +91,7 @@ def posterior_z(sampler: Sampler, missing: bool, sweeps: int, key: int) -> np.nd
     values = np.where(HIDDEN, X, np.nan) if missing else X
     cells = read_cells(values, observed)
     rng = np.random.default_rng(key)
-    state = ChainState(np.zeros((len(X), 0)), HYPER)
+    state = FeatureState(np.zeros((len(X), 0)), HYPER)
     visited = []
     for _ in range(sweeps):
         state = sampler.sweep(rng, cells, state)
@@ -173,7 +173,7 @@ def geweke_z(sampler: Sampler, n_chains: int, sweeps: int, key: int) -> np.ndarr
     averages = []
     for _ in range(n_chains):
         draw = buffet.draw_joint(rng, 3, 2, PRIORS)
-        values, state = draw.values, ChainState(draw.features, draw.hyper)
+        values, state = draw.values, FeatureState(draw.features, draw.hyper)
         visited = []
         for _ in range(sweeps):
             cells = read_cells(values, None)
@@ -341,7 +341,7 @@ def test_a_trace_is_that_of_the_run_loop(run):
 def several(sampler: Sampler, draws: int, after: Any = None) -> Any:
     """Chains side by side from starts apart, α drawn."""
     priors, cells = Hyperpriors(concentration=GammaPrior(40.0, 40.0)), read_cells(X, None)
-    starts = tuple(ChainState(np.eye(len(X))[:, :k], HYPER) for k in range(3))
+    starts = tuple(FeatureState(np.eye(len(X))[:, :k], HYPER) for k in range(3))
     chains = FeatureSampler(sampler.sweep, cells, priors, starts)
     record = FeatureRecorder.of(len(X), units=True)
     settings = {"chains": 3, "warmup": 5, "thin": 2, "recorder": record, "after": after}
@@ -363,7 +363,7 @@ def test_chains_side_by_side_go_on(sampler):
     table = whole.diagnostics()
     assert table.loc[["log_density", "occupied", "alpha"], ["rhat", "effective_sample_size"]].notna().all(axis=None)
     settings = {"recorder": FeatureRecorder.of(3, units=True), "chains": 3, "draws": 60, "warmup": 5, "thin": 2}
-    starts = (ChainState(np.eye(3), HYPER),) * 3
+    starts = (FeatureState(np.eye(3), HYPER),) * 3
     other = FeatureSampler(sampler.sweep, read_cells(X + 1, None), Hyperpriors(), starts)
     with pytest.raises(ValueError, match="another run"):
         loop(other, jax.random.key(2), after=part, **settings)

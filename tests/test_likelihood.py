@@ -16,7 +16,7 @@ from lvsearch.inference.likelihood.documents import LEAST_ALPHA, read_topics
 from lvsearch.inference.likelihood.exact import cost
 from lvsearch.inference.likelihood.left_to_right import _log_weights as chain_log_weights
 from lvsearch.inference.likelihood.mean_field_importance import _log_weights
-from lvsearch.inference.likelihood.result import Estimate
+from lvsearch.inference.likelihood.result import LikelihoodEstimate
 from lvsearch.inference.likelihood.rising import log_rising
 from lvsearch.inference.likelihood.weights import average_of_weights
 
@@ -297,7 +297,7 @@ def test_estimates_outside_the_proof_are_called_out(small):
     """Three estimates, one 40 nats too low with a small error: a warning, and an error that reaches the far end."""
     topics, counts, exact = small
     three = exact[:3] - np.array([0.0, 40.0, 0.1])
-    estimate = Estimate(three, np.array([0.1, 0.5, 50.0]), np.array([5.0, 5.0, 2.0]))
+    estimate = LikelihoodEstimate(three, np.array([0.1, 0.5, 50.0]), np.array([5.0, 5.0, 2.0]))
     with pytest.warns(RuntimeWarning, match=r"1 of 3 estimates lie outside .* \(document 1\).*pass more samples"):
         held = held_to_bounds(read_topics(topics, ALPHA), counts[:3], estimate)
     ends = document_likelihood(topics, ALPHA, counts[:3], method="bounds")

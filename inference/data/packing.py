@@ -22,7 +22,7 @@ TILE_BLOCKS_CPU, TILE_BLOCKS_ACCELERATOR = 64, 32768
 MOST_BATCHES = 16
 
 
-class Tiles(NamedTuple):
+class DocumentTiles(NamedTuple):
     """Packed documents; 0 counts are padding.
 
     | field | shape | meaning |
@@ -41,7 +41,7 @@ class Tiles(NamedTuple):
 class PackedDocuments:
     """`documents` (batch, tile, slot): which document each slot of a tile is; −1 for none."""
 
-    tiles: Tiles
+    tiles: DocumentTiles
     documents: Int[np.ndarray, "batch tile document"]
     n_documents: int
     n_words: int
@@ -117,7 +117,7 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
     slots.ravel()[_ranges(begins[order], blocks[order])] = np.repeat(slot, blocks[order])
     cells = _ranges(begins * BLOCK, lengths)
     words.ravel()[cells], values.ravel()[cells] = counts.indices, counts.data
-    return PackedDocuments(Tiles(words, values, slots), documents, counts.shape[0], counts.shape[1])
+    return PackedDocuments(DocumentTiles(words, values, slots), documents, counts.shape[0], counts.shape[1])
 
 
 def _within(starts: np.ndarray, amounts: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from lvsearch.inference.likelihood.exact import exact_log_likelihood
 from lvsearch.inference.likelihood.harmonic_mean import HarmonicMean
 from lvsearch.inference.likelihood.left_to_right import LeftToRight
 from lvsearch.inference.likelihood.mean_field_importance import MeanFieldImportance
-from lvsearch.inference.likelihood.result import DocumentLikelihood, Estimate, SamplingMethod
+from lvsearch.inference.likelihood.result import DocumentLikelihood, LikelihoodEstimate, SamplingMethod
 
 Method = Literal["lrs", "lr", "mfi", "mfi2", "hm", "exact", "bounds"]
 
@@ -116,7 +116,7 @@ def _sample(
     return DocumentLikelihood(method, samples, estimator.bias, *estimate, time.perf_counter() - start)
 
 
-def held_to_bounds(topic_set: TopicSet, counts: sparse.csr_array, estimate: Estimate) -> Estimate:
+def held_to_bounds(topic_set: TopicSet, counts: sparse.csr_array, estimate: LikelihoodEstimate) -> LikelihoodEstimate:
     """The estimates of few effective samples, with errors that their certified intervals allow.
 
     The truth is inside, so no error exceeds the distance to the far end: half of it is a standard error that covers at

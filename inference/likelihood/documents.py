@@ -51,7 +51,7 @@ class TopicSet(NamedTuple):
         return self.word_topic / divisor[:, None], np.log(divisor)
 
 
-class Tile(NamedTuple):
+class DocumentTile(NamedTuple):
     """Documents of one padded length, handled in one call. Rows beyond `len(rows)` are empty padding."""
 
     rows: Int[np.ndarray, " real"]  # row of the corpus
@@ -152,7 +152,7 @@ def padded_length(length: int) -> int:
 
 def tiles(
     counts: sparse.csr_array, rows: Int[np.ndarray, " document"], *, tokens: bool, height_of: Callable[[int], int]
-) -> Iterator[Tile]:
+) -> Iterator[DocumentTile]:
     """Documents `rows` in tiles of about `height_of(padded length)` documents, short documents first.
 
     tokens=False: a slot is a distinct word with its count; tokens=True: a slot is one token (count 1), in word order.
@@ -172,10 +172,10 @@ def tiles(
                 if tokens:
                     word, amount = np.repeat(word, amount), np.ones(sizes[row], np.int32)
                 words[place, : len(word)], amounts[place, : len(word)] = word, amount
-            yield Tile(chosen, words, amounts)
+            yield DocumentTile(chosen, words, amounts)
 
 
-def map_tiles(work: Callable[[Tile], Result], pieces: Iterator[Tile]) -> Iterator[Result]:
+def map_tiles(work: Callable[[DocumentTile], Result], pieces: Iterator[DocumentTile]) -> Iterator[Result]:
     """`work` on every tile, in order.
 
     XLA runs small kernels on one core, so on CPU tiles go to as many threads as there are cores. What a tile gives
@@ -184,7 +184,7 @@ def map_tiles(work: Callable[[Tile], Result], pieces: Iterator[Tile]) -> Iterato
     threads = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
     double = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def in_callers_precision(tile: Tile) -> Result:
+    def in_callers_precision(tile: DocumentTile) -> Result:
         with jax.enable_x64(double):
             return work(tile)
 

@@ -43,7 +43,7 @@ from jax import lax
 from jaxtyping import Array, Float, Key
 from scipy import sparse
 
-from lvsearch.inference.likelihood.documents import Tile, TopicSet
+from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet
 from lvsearch.inference.likelihood.gibbs_sweep import (
     Assignment,
     block_uniforms,
@@ -55,7 +55,7 @@ from lvsearch.inference.likelihood.gibbs_sweep import (
     token_tile,
 )
 from lvsearch.inference.likelihood.per_tile import estimate_tiles
-from lvsearch.inference.likelihood.result import Bias, Estimate
+from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
 from lvsearch.inference.likelihood.rising import log_rising
 from lvsearch.inference.likelihood.weights import average_of_weights
 
@@ -135,7 +135,9 @@ class LeftToRight:
     bias: Bias = "unbiased"
     samples: int = 100
 
-    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]) -> Estimate:
+    def estimate(
+        self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
+    ) -> LikelihoodEstimate:
         chains = samples if self.particles else min(samples, ceil(2 * sqrt(samples)))
         sweeps = ceil(samples / chains)
         target = topics.active().alpha
@@ -144,7 +146,7 @@ class LeftToRight:
         slow = min(fall, SLOW_FALL)
         steps = ceil(slow / LOG_STEP * max(1.0, sweeps / AT_SWEEPS))
 
-        def one_tile(tile: Tile, word_topic, alpha) -> Estimate:
+        def one_tile(tile: DocumentTile, word_topic, alpha) -> LikelihoodEstimate:
             log_weights = _log_weights(
                 word_topic,
                 jnp.asarray(warm, alpha.dtype),

@@ -27,13 +27,13 @@ from scipy.special import gammaln
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.trees.hyper import DirichletLevels, TreeHyper
-from lvsearch.inference.trees.state import Layout, Tokens, TreeState
+from lvsearch.inference.trees.state import Layout, TreeState, TreeTokens
 
 WORDS = 8
 """Words whose scores are summed at a time."""
 
 
-class Tables(NamedTuple):
+class SweepTables(NamedTuple):
     """What a sweep looks up; float64.
 
     | field | shape | entry n |
@@ -61,7 +61,7 @@ class Tables(NamedTuple):
 
 def tables_of(
     hyper: TreeHyper, n_words: int, n_docs: int, word_total: int, n_tokens: int, inverse_temperature: float = 1.0
-) -> Tables:
+) -> SweepTables:
     """word_total: the most tokens that one word has in the corpus."""
     eta = hyper.topics[:, None]
     if isinstance(hyper.levels, DirichletLevels):
@@ -69,7 +69,7 @@ def tables_of(
     else:
         a, b = hyper.levels.sticks()
         before, after = np.full(hyper.depth, a), np.full(hyper.depth, b)
-    return Tables(
+    return SweepTables(
         gammaln(np.arange(word_total + 1) + eta),
         gammaln(np.arange(n_tokens + 1) + n_words * eta),
         np.log(np.maximum(np.arange(n_docs + 1), 1)),
@@ -104,9 +104,9 @@ class _Randoms(NamedTuple):
 @counted
 def tree_sweep(
     key: Array,
-    tokens: Tokens,
+    tokens: TreeTokens,
     state: TreeState,
-    tables: Tables,
+    tables: SweepTables,
     first: Any,
     *,
     layout: Layout,
@@ -130,7 +130,7 @@ def tree_sweep(
         jax.random.uniform(key_token, (state.levels.shape[0] + 1,), jnp.float64),
     )
     width = -(-longest // WORDS) * WORDS + WORDS
-    corpus = Tokens(
+    corpus = TreeTokens(
         jnp.pad(jnp.asarray(tokens.cell_word), (0, width)),
         jnp.asarray(tokens.doc_cells),
         jnp.pad(jnp.asarray(tokens.word), (0, 1)),

@@ -100,7 +100,7 @@ def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
     return frame
 
 
-class Tables(NamedTuple):
+class PairedTables(NamedTuple):
     """Two CSV files read: the fields of a `PairedCorpus`, and for every image its name and the list of its words."""
 
     regions: np.ndarray
@@ -110,7 +110,9 @@ class Tables(NamedTuple):
     captions: list[list[str]]
 
 
-def read_tables(regions: str | os.PathLike[str], captions: str | os.PathLike[str], image: str, word: str) -> Tables:
+def read_tables(
+    regions: str | os.PathLike[str], captions: str | os.PathLike[str], image: str, word: str
+) -> PairedTables:
     """The files of `PairedCorpus.from_csv`, which says what is in them and what is refused."""
     table, words = _read_csv(regions, image), _read_csv(captions, image, word)
     if len(table) and len(words) and not {*table[image]} & {*words[image]}:
@@ -126,7 +128,7 @@ def read_tables(regions: str | os.PathLike[str], captions: str | os.PathLike[str
     by_image: list[list[str]] = [[] for _ in images]
     for name, text in zip(words[image], words[word], strict=True):
         by_image[position[name]].append(text)
-    return Tables(held[order], counts, names, tuple(images), by_image)
+    return PairedTables(held[order], counts, names, tuple(images), by_image)
 
 
 def _things(path: str | os.PathLike[str], columns: pd.DataFrame, image: str) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from lvsearch.fitted.cluster_plot import plot_clusters
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.mixtures import predictive_log_density
 from lvsearch.models.components import BernoulliComponents, MultinomialComponents
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ class FittedMixture(FittedModel):
     """A mixture at one size. Rows are named as the data name them, else by number."""
 
     @property
-    def model(self) -> Mixture:
+    def model(self) -> MixtureModel:
         """The model with the hyper-parameters of this fit."""
         model = self.estimate.model
-        assert isinstance(model, Mixture)
+        assert isinstance(model, MixtureModel)
         return model
 
     def weights(self) -> pd.Series:

@@ -9,7 +9,7 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Model
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.sizing.fit import Fit
 
@@ -26,7 +26,7 @@ def _(model: TopicModel) -> type[FittedModel]:
 
 
 @fitted_type.register
-def _(model: Mixture) -> type[FittedModel]:
+def _(model: MixtureModel) -> type[FittedModel]:
     return FittedMixture
 
 
