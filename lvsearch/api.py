@@ -96,20 +96,7 @@ def search(
             raise ValueError(f"got {name}={value}, expected at least 1")
     evaluator, training = _evaluator(model, data, evidence, seed, per_token)
     prior = weak(len(evaluator.size_names)) if prior is None else prior
-    if len(evaluator.size_names) != prior.dimension:
-        raise ValueError(
-            f"got a prior over {prior.dimension} size variable(s), expected {len(evaluator.size_names)} "
-            f"({', '.join(evaluator.size_names)}): combine priors with lv.sizes.Product, or name the variables of a "
-            "function with lv.from_function(…, size_names=…)"
-        )
-    if evaluator.nested and max_size is None and seconds is None and width is None:
-        raise ValueError(
-            "plug-in evidence grows with size almost without end: say when to stop with max_size=, seconds= or width="
-        )
-    if exhaustive and max_size is None:
-        raise ValueError("got exhaustive=True without max_size: say up to which size every one is to be visited")
-    if max_size is not None:
-        max_size = as_size(max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension, prior.dimension)
+    max_size = _limit(evaluator, prior, budget, max_size, exhaustive)
     if isinstance(evaluator, ModelEvaluator):
         largest = (CHECKED_SIZE,) * prior.dimension if max_size is None else max_size
         check_own(evaluator.model, evaluator.data, tuple(min(CHECKED_SIZE, number) for number in largest))
@@ -123,6 +110,27 @@ def search(
     with new_folder(Path(out)):
         save_search(result, Path(out))  # from here on there is something to resume
         return _run(result, budget, out, progress)
+
+
+def _limit(
+    evaluator: Evaluator, prior: SizePrior, budget: Budget, max_size: int | Size | None, exhaustive: bool
+) -> Size | None:
+    """The largest size to try, of the prior's dimension; ValueError where the search would not know where to end."""
+    if len(evaluator.size_names) != prior.dimension:
+        raise ValueError(
+            f"got a prior over {prior.dimension} size variable(s), expected {len(evaluator.size_names)} "
+            f"({', '.join(evaluator.size_names)}): combine priors with lv.sizes.Product, or name the variables of a "
+            "function with lv.from_function(…, size_names=…)"
+        )
+    if evaluator.nested and max_size is None and budget == Budget():
+        raise ValueError(
+            "plug-in evidence grows with size almost without end: say when to stop with max_size=, seconds= or width="
+        )
+    if exhaustive and max_size is None:
+        raise ValueError("got exhaustive=True without max_size: say up to which size every one is to be visited")
+    if max_size is None:
+        return None
+    return as_size(max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension, prior.dimension)
 
 
 def resume(
