@@ -290,8 +290,8 @@ class Corpus(DocumentCounts):
                 return cls.from_frame(data, text=words[0])
             raise ValueError(
                 f"got a data frame with text in {columns_in_words(words)}; expected to know which column holds the "
-                f"documents: lv.Corpus.from_frame(frame, text={words[0]!r}), or training.encode(frame[{words[0]!r}]) "
-                "for new ones; or counts with a column per word"
+                "documents: lv.Corpus.from_frame(frame, text=…), or training.encode(frame[…]) for new ones; or counts "
+                "with a column per word"
             )
         return cls.from_matrix(data)
 

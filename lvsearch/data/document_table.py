@@ -97,7 +97,7 @@ class DocumentTable:
             {column.name: column.series() for column in self.columns}, index=pd.RangeIndex(self.n_rows)
         )
         if self.index is not None:
-            frame.index = pd.Index(self.index.series(), name=self.index.name or None)
+            frame.index = pd.Index(self.index.series()).rename(self.index.name or None)
         elif names is not None:
             frame.index = pd.Index(names)
         return frame

@@ -100,7 +100,7 @@ def checked_texts(texts: Iterable[Any]) -> list[str]:
         raise ValueError(
             f"got a {type(texts).__name__} with the columns {', '.join(map(repr, names[:8]))}"
             f"{', …' if len(names) > 8 else ''}; expected an iterable of texts: say which column holds them, "
-            f"lv.Corpus.from_frame(frame, text={names[0] if names else 'body'!r}), or pass that column alone"
+            f"lv.Corpus.from_frame(frame, text=…), or pass that column alone"
         )
     if isinstance(texts, Mapping | Set):
         raise ValueError(

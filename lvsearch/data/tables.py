@@ -208,6 +208,27 @@ def read_parquet(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.
     return frame.fillna({text: ""})
 
 
+def read_numbers(
+    path: str | os.PathLike[str], header: bool, row_names: str | int | None, encoding: str
+) -> pd.DataFrame:
+    """A comma-separated file of numbers, as `Points.from_csv` takes it; its errors are said there."""
+    content = io.StringIO(read_text(path, encoding))
+    try:
+        frame = pd.read_csv(content, header=0 if header else None, index_col=row_names)
+    except ValueError as error:  # among them lines of different lengths, no such column
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: {reason}; expected comma-separated numbers, as many on every line") from error
+    if row_names is None and not frame.index.equals(pd.RangeIndex(len(frame))):  # pandas takes the first for names
+        raise ValueError(f"{path}: got lines with more values than the header has names; name every column")
+    if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
+        raise ValueError(
+            f"{path}: got only numbers on the first line, expected the names of the columns: say header=False "
+            "where the data begin there"
+        )
+    frame.columns = [name if header else f"column{number}" for number, name in enumerate(frame.columns)]
+    return frame
+
+
 TABLES = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
 """Endings of tables in text files, and what separates values."""
 
@@ -239,3 +260,11 @@ def _require(columns: pd.Index, name: Any, text: Any, id: Any) -> None:
                 f"{name}: got {option}={column!r} (--{option}-column), expected one of its columns: "
                 f"{columns_in_words(columns)}"
             )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
