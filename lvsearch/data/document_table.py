@@ -176,8 +176,7 @@ def _column(name: str, values: pd.Series) -> TableColumn | None:
 
 
 def _first_type(values: pd.Series) -> str:
-    known = values[~values.isna().to_numpy()]
-    return type(known.iloc[0]).__name__
+    return type(values.dropna().iloc[0]).__name__
 
 
 def _frozen(values: np.ndarray) -> np.ndarray:

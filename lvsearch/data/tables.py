@@ -78,7 +78,7 @@ def frame_documents(
     )
     others = [name for name in frame.columns if name not in (text, id)] if kept is None else kept
     names = tuple(str(name) for name in named.index)
-    return Documents(checked_texts(texts.tolist()), names, labels, named[others])
+    return Documents(checked_texts(texts.tolist()), names, labels, named.loc[:, others])
 
 
 def index_names(texts: Any) -> tuple[str, ...] | None:
