@@ -23,7 +23,7 @@ def check_sources(options: argparse.Namespace) -> None:
         raise ValueError("got --vocabulary without --corpus: texts bring their own words")
     if options.corpus is not None and any(option is not None for option in columns):
         raise ValueError(
-            "got --corpus with an option of --texts (--text-column, --id-column, --label-column, --format)"
+            "got --corpus with --text-column, --id-column, --label-column or --format: they are of --texts"
         )
     for path in (options.corpus, options.vocabulary):
         if path is not None and not path.is_file():

@@ -52,7 +52,7 @@ class Corpus(DocumentCounts):
         token_pattern: str = LETTERS,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
-        metadata: pd.DataFrame | None = None,
+        metadata: Any = None,
     ) -> "Corpus":
         """Cut texts into words and count them (scikit-learn's `CountVectorizer`), lower-cased.
 
@@ -70,7 +70,7 @@ class Corpus(DocumentCounts):
             token_pattern: a regular expression, every match a word. Default: `\\b[^\\W\\d_]{3,}\\b`; use
                 `(?u)\\b\\w\\w+\\b` for scikit-learn's own, with two-letter words and numbers.
             document_names, document_labels: one per text.
-            metadata: a data frame, a row per text.
+            metadata: a data frame (or a table with `to_pandas()`), a row per text.
 
         Raises:
             ValueError: a single string; a data frame (see `from_frame`); an element that is not a string; no texts; a
@@ -186,7 +186,7 @@ class Corpus(DocumentCounts):
         *,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
-        metadata: pd.DataFrame | None = None,
+        metadata: Any = None,
     ) -> "Corpus":
         """Counts that were made elsewhere.
 
@@ -196,7 +196,7 @@ class Corpus(DocumentCounts):
                 whose index, unless it is the default one, names the documents.
             vocabulary: one term per column (`CountVectorizer.get_feature_names_out()`). Default: "term0", "term1"….
             document_names, document_labels: one per row.
-            metadata: a data frame, a row per row.
+            metadata: a data frame (or a table with `to_pandas()`), a row per row.
 
         Raises:
             ValueError: see `Corpus`; also counts without a single token, and a vocabulary given beside a table.
@@ -304,13 +304,13 @@ class Corpus(DocumentCounts):
         document_labels: Iterable[Any] | None,
         notes: tuple[str, ...],
         analyzer: Analyzer | None,
-        metadata: pd.DataFrame | None = None,
+        metadata: Any = None,
     ) -> "Corpus":
         """A corpus fresh from data, with what a person should know about it in its notes."""
         terms = checked_vocabulary(vocabulary, counts)
         names = as_strings("document_names", document_names)
         labels = as_strings("document_labels", document_labels)
-        table = None if metadata is None else DocumentTable.from_frame(metadata, strict=True)[0]
+        table = None if metadata is None else DocumentTable.from_frame(as_frame(metadata), strict=True)[0]
         corpus = cls(counts, terms, names, labels, notes, analyzer, document_table=table)
         if not corpus.n_tokens:
             raise ValueError(f"got {corpus.n_documents:,} documents without a single token; expected counts above 0")
@@ -363,7 +363,7 @@ class Corpus(DocumentCounts):
         *,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
-        metadata: pd.DataFrame | None = None,
+        metadata: Any = None,
     ) -> "Corpus":
         """New texts in this vocabulary, cut as the texts of this corpus were.
 
@@ -379,7 +379,7 @@ class Corpus(DocumentCounts):
         counts, unknown = encode_texts(texts, analyzer, self.vocabulary)
         names = as_strings("document_names", index_names(texts) if document_names is None else document_names)
         labels = as_strings("document_labels", document_labels)
-        table = None if metadata is None else DocumentTable.from_frame(metadata, strict=True)[0]
+        table = None if metadata is None else DocumentTable.from_frame(as_frame(metadata), strict=True)[0]
         encoded = Corpus(counts, self.vocabulary, names, labels, (str(unknown),), analyzer, unknown, table)
         if not encoded.n_empty_documents:
             return encoded

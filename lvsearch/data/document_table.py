@@ -61,13 +61,9 @@ class DocumentTable:
         they are; categories, and what else has a text for each value, become text. keep: columns that must be kept.
 
         Raises:
-            ValueError: no data frame; several levels of names; a column name twice; with `strict` a column that
+            ValueError: several levels of names; a column name twice; with `strict` a column that
                 cannot be kept.
         """
-        if not isinstance(frame, pd.DataFrame):
-            raise ValueError(
-                f"got metadata of type {type(frame).__name__}; expected a pandas DataFrame, a row a document"
-            )
         if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
             raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
         names = [str(name) for name in frame.columns]

@@ -15,6 +15,8 @@ from lvsearch.data.vocabulary import read_text
 
 SHOWN = 12
 """Names of columns that a message lists."""
+MISSING = ["", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL", "None"]
+"""Cells that hold nothing, in columns that are not texts."""
 
 
 class Documents(NamedTuple):
@@ -159,13 +161,17 @@ def read_delimited(content: str, name: Any, separator: str, text: Any, id: Any =
     try:
         columns = pd.read_csv(io.StringIO(content), sep=separator, nrows=0).columns
         _require(columns, name, text, id)
-        frame = pd.read_csv(io.StringIO(content), sep=separator, converters=plain, low_memory=False)
+        missing = {column: MISSING for column in columns if column not in plain}
+        whole = io.StringIO(content)
+        frame = pd.read_csv(
+            whole, sep=separator, dtype=plain, na_values=missing, keep_default_na=False, low_memory=False
+        )
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{name}: {reason}; expected a table whose first line names its columns") from error
     if not frame.index.equals(pd.RangeIndex(len(frame))):  # pandas takes the first values for names of rows
         raise ValueError(f"{name}: got lines with more values than the first line has names; name every column")
-    return frame.fillna(dict.fromkeys(plain, ""))
+    return _filled(frame, *plain)
 
 
 def read_json_lines(content: str, name: Any, text: Any, id: Any = None) -> pd.DataFrame:
@@ -187,7 +193,7 @@ def read_json_lines(content: str, name: Any, text: Any, id: Any = None) -> pd.Da
         records.append(record)
     frame = pd.DataFrame.from_records(records)
     _require(frame.columns, name, text, id)
-    return frame.fillna({text: ""})
+    return _filled(frame, text)
 
 
 def read_parquet(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.DataFrame:
@@ -205,7 +211,7 @@ def read_parquet(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.
             raise
         raise ValueError(f"{path}: {' '.join(str(error).split())}; expected a Parquet file") from error
     _require(frame.columns, path, text, id)
-    return frame.fillna({text: ""})
+    return _filled(frame, text)
 
 
 def read_numbers(
@@ -268,3 +274,11 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _filled(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
+    """The table with empty texts where these columns hold nothing."""
+    filled = frame.copy()
+    for name in columns:
+        filled[name] = frame[name].astype(object).where(frame[name].notna(), "")
+    return filled

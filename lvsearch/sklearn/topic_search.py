@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_non_negative, validate_data
 
 from lvsearch.data.base import Data
 from lvsearch.data.corpus import Corpus
@@ -96,6 +96,7 @@ class TopicSearch(SizeSearch):
 
     def _data(self, X: Any, *, fitting: bool) -> Data:
         counts = validate_data(self, X, reset=fitting, accept_sparse="csr", ensure_min_samples=2 if fitting else 1)
+        check_non_negative(counts, type(self).__name__)
         names = self._names()
         if fitting:
             return Corpus.from_matrix(counts, names)
