@@ -8,8 +8,7 @@ from lvsearch.data.base import Data
 from lvsearch.data.points import Points
 from lvsearch.models import IBP
 from lvsearch.models.contract import Model
-from lvsearch.sizing.sizes import SizePrior
-from lvsearch.sklearn.searching import Seed, SizeSearch
+from lvsearch.sklearn.searching import SizeSearch
 
 
 class FeatureSearch(SizeSearch):
@@ -27,15 +26,15 @@ class FeatureSearch(SizeSearch):
 
     def __init__(
         self,
-        model: IBP | None = None,
+        model: Any = None,
         *,
-        prior: SizePrior | None = None,
-        max_size: int | None = None,
-        evidence: str = "marginal",
-        starts: int | None = None,
-        seconds: float | None = None,
-        random_state: Seed = 0,
-        verbose: bool = False,
+        prior: Any = None,
+        max_size: Any = None,
+        evidence: Any = "marginal",
+        starts: Any = None,
+        seconds: Any = None,
+        random_state: Any = 0,
+        verbose: Any = False,
     ):
         self.model = model
         self.prior = prior
@@ -54,7 +53,7 @@ class FeatureSearch(SizeSearch):
         """A lower bound on log p(row | parameters at their posterior means), nats: (rows,)."""
         return self.best_.score_units(self._new(X))
 
-    def score(self, X: Any, y: None = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:
         """The mean of `score_samples`, nats per row; higher is better. y is ignored."""
         return float(self.score_samples(X).mean())
 

@@ -1,6 +1,6 @@
 """How many clusters, as a scikit-learn estimator."""
 
-from typing import Any, Literal, Self
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import ClusterMixin
@@ -11,10 +11,9 @@ from lvsearch.fitted.clusters import FittedMixture
 from lvsearch.models import FiniteMixture
 from lvsearch.models.components import DiagonalComponents, FullCovarianceComponents
 from lvsearch.models.contract import Model
-from lvsearch.models.mixture import Mixture
-from lvsearch.sizing.sizes import SizePrior
-from lvsearch.sklearn.searching import Seed, SizeSearch
+from lvsearch.sklearn.searching import SizeSearch
 
+Search = TypeVar("Search", bound="MixtureSearch")
 COMPONENTS = {"full": FullCovarianceComponents, "diag": DiagonalComponents}
 
 
@@ -33,16 +32,16 @@ class MixtureSearch(ClusterMixin, SizeSearch):
 
     def __init__(
         self,
-        model: Mixture | None = None,
+        model: Any = None,
         *,
-        covariance_type: Literal["full", "diag"] = "full",
-        prior: SizePrior | None = None,
-        max_size: int | None = None,
-        evidence: str = "marginal",
-        starts: int | None = None,
-        seconds: float | None = None,
-        random_state: Seed = 0,
-        verbose: bool = False,
+        covariance_type: Any = "full",
+        prior: Any = None,
+        max_size: Any = None,
+        evidence: Any = "marginal",
+        starts: Any = None,
+        seconds: Any = None,
+        random_state: Any = 0,
+        verbose: Any = False,
     ):
         self.model = model
         self.covariance_type = covariance_type
@@ -54,7 +53,7 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: None = None) -> Self:
+    def fit(self: Search, X: Any, y: Any = None) -> Search:
         """Search. y is ignored. Raises ValueError for bad X, for a column that does not vary where the mixture is the
         default one, and for bad parameters, as `lv.search` does."""
         super().fit(X)
@@ -80,7 +79,7 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         """log p(row | the rows fitted) at the best size, nats: (rows,). ValueError after plug-in evidence."""
         return self.best_.log_density(self._new(X)).to_numpy()
 
-    def score(self, X: Any, y: None = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:
         """The mean of `score_samples`, nats per row; higher is better. y is ignored."""
         return float(self.score_samples(X).mean())
 

@@ -1,7 +1,7 @@
 """What the three estimators share: one search, and what a fitted one says of it."""
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -16,6 +16,7 @@ from lvsearch.results.result import SearchResult
 from lvsearch.results.wording import answer
 from lvsearch.sizing.sizes import SizePrior
 
+S = TypeVar("S", bound="SizeSearch")
 Seed = int | np.random.RandomState | None
 """What scikit-learn takes for `random_state`; None is another seed every time."""
 
@@ -31,6 +32,8 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     | `best_size_` | the most probable number |
     | `sentence_` | the answer in one sentence, with what cannot be told apart |
     | `n_features_in_`, `feature_names_in_` | as everywhere in scikit-learn |
+
+    Constructors take anything, as scikit-learn wants it, and `fit` refuses what is wrong.
     """
 
     part: str
@@ -53,7 +56,7 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     def _model(self, data: Data) -> Model:
         """`model`, or the default for these data."""
 
-    def fit(self, X: Any, y: None = None) -> Self:
+    def fit(self: S, X: Any, y: Any = None) -> S:
         """Search. y is ignored. Raises ValueError for bad X and parameters, as `lv.search` does."""
         data = self._data(X, fitting=True)
         self.result_: SearchResult = search(

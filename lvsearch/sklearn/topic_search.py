@@ -15,9 +15,7 @@ from lvsearch.data.readers import canonical_counts
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.models import LDA
 from lvsearch.models.contract import Model
-from lvsearch.models.topic_model import TopicModel
-from lvsearch.sizing.sizes import SizePrior
-from lvsearch.sklearn.searching import Seed, SizeSearch
+from lvsearch.sklearn.searching import SizeSearch
 
 
 class TopicSearch(SizeSearch):
@@ -33,15 +31,15 @@ class TopicSearch(SizeSearch):
 
     def __init__(
         self,
-        model: TopicModel | None = None,
+        model: Any = None,
         *,
-        prior: SizePrior | None = None,
-        max_size: int | None = None,
-        evidence: str = "marginal",
-        starts: int | None = None,
-        seconds: float | None = None,
-        random_state: Seed = 0,
-        verbose: bool = False,
+        prior: Any = None,
+        max_size: Any = None,
+        evidence: Any = "marginal",
+        starts: Any = None,
+        seconds: Any = None,
+        random_state: Any = 0,
+        verbose: Any = False,
     ):
         self.model = model
         self.prior = prior
@@ -71,7 +69,7 @@ class TopicSearch(SizeSearch):
         """The topic with the largest share of each document: (documents,) int64."""
         return self.transform(X).argmax(axis=1)
 
-    def score(self, X: Any, y: None = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:
         """A lower bound on log p(documents | topics at their posterior means) per token, nats; higher is better.
 
         y is ignored. Raises ValueError for documents without a single token.
