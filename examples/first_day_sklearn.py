@@ -7,7 +7,7 @@ from sklearn.preprocessing import StandardScaler
 import lvsearch as lv
 
 flowers = load_iris(as_frame=True).data
-search = make_pipeline(StandardScaler(), lv.sklearn.MixtureSearch(max_size=6)).set_output(transform="pandas")
+search = make_pipeline(StandardScaler(), lv.sklearn.MixtureSearch(max_size=5)).set_output(transform="pandas")
 print(search.fit_transform(flowers).round(2).head(3))
 print(search[-1].sentence_)
 search[-1].result_.plot_posterior().figure.savefig("iris.png")
