@@ -95,7 +95,8 @@ class SizeSearch(TransformerMixin, BaseEstimator):
 
     def _rows(self, X: Any, *, fitting: bool) -> np.ndarray:
         """X as (rows, columns) float64, finite; of at least two rows to fit."""
-        return validate_data(self, X, reset=fitting, dtype=np.float64, ensure_min_samples=2 if fitting else 1)
+        checked = validate_data(self, X, reset=fitting, dtype=np.float64, ensure_min_samples=2 if fitting else 1)
+        return np.asarray(checked)
 
     def _names(self) -> list[str] | None:
         """The names of the columns of X, where they have names."""
