@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lvsearch.command.arguments import Runs, parser
+from lvsearch.command.sources import check_sources, read_corpus
 from lvsearch.files.plain_text import visible
 from lvsearch.interrupts import pressed, watched
 from lvsearch.seeds import checked_seed
@@ -88,8 +89,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _search(options: argparse.Namespace) -> int:
     from lvsearch.files.storage import refuse_existing
 
-    if options.vocabulary is not None and options.corpus is None:
-        raise ValueError("got --vocabulary without --corpus: texts bring their own words")
+    check_sources(options)
     if not 0 <= options.held_out < 1:
         raise ValueError(
             f"got --held-out {options.held_out}, expected a fraction from 0 (none) to below 1, such as 0.1"
@@ -99,15 +99,12 @@ def _search(options: argparse.Namespace) -> int:
             "plug-in evidence grows with size almost without end: say when to stop with --max-size, --seconds or "
             "--width"
         )
-    for path in (options.texts, options.corpus, options.vocabulary):
-        if path is not None and not path.is_file():
-            raise FileNotFoundError(f"no file {path}")
     refuse_existing(options.out)
     import lvsearch as lv
 
     prior = lv.sizes.parse(options.prior)
     result = _searched(
-        _corpus(options),
+        read_corpus(options),
         options,
         held_out=options.held_out,
         model=lv.models.LDA(options.concentration, options.topic_concentration),
@@ -139,16 +136,6 @@ def _report(options: argparse.Namespace) -> int:
     result = lv.load(options.folder)
     _conclude(result, options.folder / REPORT if options.out is None else options.out)
     return 0
-
-
-def _corpus(options: argparse.Namespace) -> "Corpus":
-    import lvsearch as lv
-
-    if options.corpus is not None:
-        return lv.Corpus.from_ldac(options.corpus, vocabulary=options.vocabulary)
-    from lvsearch.data.readers import read_documents
-
-    return lv.Corpus.from_texts(read_documents(options.texts))
 
 
 def _searched(

@@ -19,6 +19,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from lvsearch.data.base import Data, Nouns
+from lvsearch.data.tables import read_numbers
 from lvsearch.data.vocabulary import first_repeated
 from lvsearch.files.archives import UNREADABLE
 from lvsearch.files.string_arrays import holds, packed, unpacked
@@ -37,7 +38,7 @@ class Points(Data):
     `fingerprint`.
 
     Attributes:
-        values: (rows, columns) float64, finite, 0 where not observed, read-only.
+        values: (rows, columns) float64, finite, NaN where not observed, read-only.
         observed: (rows, columns) which cells are known, read-only.
         columns: a name for each column, distinct.
         row_names: what a person calls each row, or None.
@@ -74,6 +75,7 @@ class Points(Data):
         observed = np.array(self.observed, dtype=bool)
         values = np.where(observed, np.asarray(self.values, dtype=np.float64), 0.0) + 0.0  # no −0: it prints as 0
         _refuse_bad_values(values, columns)
+        values[~observed] = np.nan  # a 0 would be taken for a value by whoever reads them: means, scales, pictures
         for array in (values, observed):
             array.setflags(write=False)
         for field, value in (
@@ -161,32 +163,22 @@ class Points(Data):
         header: bool = True,
         row_names: str | int | None = None,
         missing: str | None = None,
+        encoding: str = "utf-8",
     ) -> "Points":
-        """A comma-separated file of numbers, UTF-8.
+        """A comma-separated file of numbers.
 
         Args:
             path: the file.
             header: whether the first line names the columns.
             row_names: the column that names the rows: its name, or without a header its number from 0.
             missing: "nan" where empty cells, NA and NaN are missing. Default: they are an error.
+            encoding: of the file.
 
         Raises:
-            ValueError: a column of text; a header of numbers; lines of different lengths; see also `from_array`.
+            ValueError: bytes of another encoding; a column of text; a header of numbers; lines of different lengths;
+                see also `from_array`.
         """
-        try:
-            frame = pd.read_csv(path, header=0 if header else None, index_col=row_names)
-        except ValueError as error:  # among them lines of different lengths, bytes that are not UTF-8, no such column
-            reason = " ".join(str(error).split())
-            raise ValueError(f"{path}: {reason}; expected comma-separated numbers, as many on every line") from error
-        if row_names is None and not _is_default(frame.index):  # pandas takes the first values for names of rows
-            raise ValueError(f"{path}: got lines with more values than the header has names; name every column")
-        if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
-            raise ValueError(
-                f"{path}: got only numbers on the first line, expected the names of the columns: say header=False "
-                "where the data begin there"
-            )
-        frame.columns = [name if header else f"column{number}" for number, name in enumerate(frame.columns)]
-        return cls.from_frame(frame, missing=missing)
+        return cls.from_frame(read_numbers(path, header, row_names, encoding), missing=missing)
 
     @classmethod
     def from_npy(cls, path: str | os.PathLike[str], *, missing: str | None = None) -> "Points":
@@ -237,7 +229,12 @@ class Points(Data):
 
     def dataset(self) -> Dataset:
         """The rows in padded batches."""
-        return rows(self.values, self.observed)
+        return rows(self.filled, self.observed)
+
+    @property
+    def filled(self) -> Float[np.ndarray, "row column"]:
+        """The values, 0 where not observed: for arithmetic that masks them, and for files."""
+        return np.where(self.observed, self.values, 0.0)
 
     @property
     def n_units(self) -> int:
@@ -275,14 +272,14 @@ class Points(Data):
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of the content: values, which are observed, and names (not notes)."""
         digest = hashlib.sha256(b"lvsearch points 1")
-        digest.update(np.asarray(self.values, dtype="<f8").tobytes())
+        digest.update(np.asarray(self.filled, dtype="<f8").tobytes())
         digest.update(self.observed.tobytes())
         digest.update(json.dumps((self.shape, self.columns, self.row_names)).encode())
         return digest.hexdigest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """No settings; values, mask, names and notes as arrays."""
-        arrays = {"values": self.values, "observed": self.observed}
+        arrays = {"values": self.filled, "observed": self.observed}
         arrays |= packed("columns", self.columns) | packed("notes", self.notes)
         return {}, arrays if self.row_names is None else arrays | packed("row_names", self.row_names)
 
@@ -308,9 +305,7 @@ class Points(Data):
 
     def to_frame(self) -> pd.DataFrame:
         """The values as a table, NaN where not observed: a row per row (named where it has a name)."""
-        return pd.DataFrame(
-            np.where(self.observed, self.values, np.nan), index=self.row_names, columns=list(self.columns)
-        )
+        return pd.DataFrame(self.values.copy(), index=self.row_names, columns=list(self.columns))
 
     def __repr__(self) -> str:
         return f"Points({self.describe()})"
@@ -389,11 +384,3 @@ def _strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[st
 
 def _is_default(index: pd.Index) -> bool:
     return index.equals(pd.RangeIndex(len(index)))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

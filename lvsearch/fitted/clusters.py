@@ -99,7 +99,7 @@ class FittedMixture(FittedModel):
         weights = self.weights().to_numpy()
         chosen = rng.choice(len(weights), size=n, p=weights / weights.sum())
         like = self._points(None)
-        totals = like.values[rng.integers(len(like.values), size=n)]
+        totals = like.filled[rng.integers(len(like.filled), size=n)]
         with jax.enable_x64(True):
             statistics = self._statistics()
             each = jax.tree.map(lambda leaf: leaf[chosen], statistics)

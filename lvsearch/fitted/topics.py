@@ -1,6 +1,8 @@
 """A fitted model of documents: its topics, for people."""
 
+import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,6 +33,23 @@ class FittedTopics(FittedModel):
         if prior is None:
             raise ValueError(f"{type(self.model).__name__} has no Dirichlet on document proportions and so no alpha")
         return prior
+
+    def transform(self, data: Any) -> Float[np.ndarray, "docs topic"]:
+        """Expected topic proportions, (docs, K), rows summing to 1; data may be raw texts.
+
+        Warns (UserWarning) of new documents without a known word: their proportions are what documents have before a
+        word of them is read, and no finding.
+        """
+        units = self.training.like_this(data)
+        empty = np.flatnonzero(units.observations_per_unit == 0)
+        if units is not self.training and len(empty):
+            many = f"{len(empty):,} of {units.n_units:,} documents hold" if units.n_units > 1 else "the document holds"
+            warnings.warn(
+                f"{many} no word that the model knows (the first: document {empty[0]}); their proportions are those of "
+                "documents before a word is read, no finding: leave them out, or look at corpus.document_lengths",
+                stacklevel=2,
+            )
+        return super().transform(units)
 
     def topics(self, n_words: int = 10, relevance: float | int = 1.0) -> pd.DataFrame:
         """One row per topic, most prevalent first: share of the training tokens, its words, and the label of the
