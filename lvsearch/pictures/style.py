@@ -68,7 +68,7 @@ class Palette:
             "axes.titlesize": 12,
             "legend.frameon": False,
             "font.size": 10,
-            "axes.prop_cycle": cycler(color=self.series) + cycler(marker=MARKERS),
+            "axes.prop_cycle": cycler(color=self.series),
             "lines.markersize": 5,
         }
 

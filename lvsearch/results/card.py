@@ -304,17 +304,19 @@ def _near_estimates(result: Findings) -> pd.DataFrame:
 
 
 def _picture(result: Findings) -> str:
-    """`plot_posterior` as a data URI. A figure of its own, outside pyplot, so that no notebook shows it twice."""
+    """`plot_posterior` without its words, as a data URI. Its figure is outside pyplot: no notebook shows it twice."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from lvsearch.results.plots import plot_posterior
+    from lvsearch.pictures.style import LIGHT, dressed, using
+    from lvsearch.results.posterior_plots import draw_posterior
 
-    figure = Figure(figsize=(6.4, 3.9), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    plot_posterior(result, figure.add_subplot())
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
+    with using(LIGHT):  # on a panel of its own, whatever the notebook's settings
+        figure = Figure(figsize=(6.0, 3.4), dpi=150, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw_posterior(result, dressed(figure.add_subplot()))  # its caption is what the card says
+        figure.savefig(buffer, format="png")
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from lvsearch.fitted.component_map_plot import draw_component_map
 from lvsearch.pictures.captions import write_caption
 from lvsearch.pictures.style import dressed
 from lvsearch.results.evidence_plots import draw_evidence, draw_progress
 from lvsearch.results.findings import Findings
 from lvsearch.results.held_out_plot import draw_held_out
 from lvsearch.results.posterior_plots import draw_posterior
+from lvsearch.sizing.sizes import Size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,6 +53,15 @@ def plot_progress(result: Findings, ax: "Axes | None" = None) -> "Axes":
     """The evidence (plug-in: the bounds on log p(data)), in nats, against the time spent. Returns the axes."""
     axes = dressed(ax)
     write_caption(axes, draw_progress(result, axes))
+    return axes
+
+
+def plot_component_map(
+    result: Findings, size: Size | int, larger: Size | int | None = None, ax: "Axes | None" = None
+) -> "Axes":
+    """What split and what merged between the fits of two sizes: `Findings.component_map` as a picture."""
+    axes = dressed(ax)
+    write_caption(axes, draw_component_map(result.component_map(size, larger), axes))
     return axes
 
 

@@ -15,6 +15,7 @@ from lvsearch.results.wording import (
     bounds_in_words,
     kind_of,
     limit_in_words,
+    probability_in_words,
     scale_in_words,
     short_answer,
     unit_name,
@@ -72,7 +73,8 @@ def _estimated(result: Findings, axes: "Axes") -> Caption:
         f"shaded: {sizes_in_words(together)}, which hold 95 % between them or cannot be told from the best;"
         if len(together) > 1
         else "",
-        f"estimate over the sizes tried, averaged over the errors of their {result.settings.evidence} evidence.",
+        f"estimate over the sizes tried, averaged over the errors of their {result.settings.evidence} evidence: "
+        f"{probability_in_words(result)}.",
         f"{left_out} other sizes tried: each below 0.001." if left_out else "",
     ]
     limit = limit_in_words(result)

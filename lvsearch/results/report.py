@@ -2,6 +2,7 @@
 
 | file | what |
 |---|---|
+| `index.html` | everything on one page that needs no network: open it in a browser (`lvsearch.results.page`) |
 | `summary.md` | the answer, the pictures, the topics, everything that decided them |
 | `posterior.png`, `bounds.png`, `held_out.png` | the pictures |
 | `posterior.csv`, `bounds.csv`, `starts.csv` | the result's tables |
@@ -24,8 +25,10 @@ import pandas as pd
 from lvsearch.files.plain_text import markdown, spreadsheet
 from lvsearch.files.storage import write_bytes, write_text
 from lvsearch.fitted.topics import FittedTopics
+from lvsearch.pictures.style import HEIGHT, LIGHT, WIDTH, using
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.findings import Findings
+from lvsearch.results.page import write_page
 from lvsearch.results.wording import size_in_words
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
 TOP_WORDS = 10
 LISTED_WORDS = 30
-WIDTH, HEIGHT, DPI = 7.6, 4.6, 160
+DPI = 160
 
 
 def write_report(
@@ -59,6 +62,7 @@ def write_report(
     _write_picture(folder / "bounds.png", lambda axes: plot_bounds(result, axes))
     if held_out is not None:
         _write_picture(folder / "held_out.png", lambda axes: plot_held_out(held_out, axes))
+    write_page(result, folder, held_out=held_out)
     path = folder / "summary.md"
     write_text(path, _summary(result, held_out))
     return path
@@ -144,9 +148,10 @@ def _write_picture(path: Path, draw: Any) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    draw(figure.add_subplot())
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": "lvsearch"})
+    with using(LIGHT):
+        figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure.add_subplot())
+        figure.savefig(buffer, format="png", metadata={"Software": "lvsearch"})
     write_bytes(path, buffer.getvalue())
