@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BAR, GAP = 0.06, 0.22
 """Width of a bar, and the space between bars as a share of the whole height."""
-FAINTEST = 0.02
+FAINTEST = 0.05
 """Of a component's units: a smaller part is not drawn."""
 
 

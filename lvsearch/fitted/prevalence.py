@@ -80,7 +80,15 @@ def plot_prevalence(table: pd.DataFrame, names: pd.Series, ax: "Axes | None" = N
         mean, lower, upper = (rows[column].to_numpy() for column in ("mean", "lower", "upper"))
         colour, marker = palette.of_part(place), MARKERS[place % len(MARKERS)]
         label = visible(f"{topic}: {names.loc[topic]}").replace("$", r"\$")
-        axes.plot(at, mean, marker=marker, color=colour, linewidth=1 if len(groups) > 2 else 0, label=label, zorder=3)
+        axes.plot(
+            at,
+            mean,
+            marker=marker,
+            color=colour,
+            linewidth=0 if isinstance(groups[0], str | bool) else 1,
+            label=label,
+            zorder=3,
+        )
         axes.vlines(at, lower, upper, color=colour, linewidth=2, alpha=0.7, zorder=2)
     labels = [visible(str(group)) for group in groups]
     axes.set_xticks(range(len(groups)), labels, rotation=30 if max(map(len, labels)) * len(labels) > 60 else 0)

@@ -35,9 +35,10 @@ from lvsearch.results.wording import limit_in_words
 from lvsearch.sizing.sizes import Size
 
 NAME = "index.html"
-FIRST = ("held-out", "probability", "limit", "not tried")
-"""Facts that stand at the top."""
-LAST = ("versions",)
+FIRST = ("probability", "not tried")
+"""Facts that stand at the top, and held-out data before them where they were looked at."""
+ELSEWHERE = ("limit", "search", "prior", "versions")
+"""Facts that have a place of their own."""
 
 
 def write_page(result: Findings, folder: str | Path, *, held_out: pd.DataFrame | None = None) -> Path:
@@ -64,19 +65,20 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
         drawn(partial(draw_progress, result), "progress", "Evidence against the time spent"),
     )
     known = [Entry(fact.name, fact.text) for fact in facts(result, held_out)]
+    first = FIRST if held_out is None else ("held-out", *FIRST)
     numbers = {name: str(value) for name, value in versions().items()} | {"Python": platform.python_version()}
     return Page(
         title=visible(headline(result)),
         answer=headline(result),
         warning=limit_in_words(result) or "",
-        key_facts=tuple(entry for name in FIRST for entry in known if entry.name == name and name != "limit"),
+        key_facts=tuple(entry for entry in known if entry.name in first),
         lead=tuple(lead),
         sizes=grid_of("Sizes near the answer", near_table(result)),
         parts=None if best is None else parts_of(best),
         between=None if best is None else _between(result, best, best_size),
         evidence=evidence,
-        facts=tuple(entry for entry in known if entry.name not in (*FIRST, *LAST)),
-        settings=_settings(result),
+        facts=tuple(entry for entry in known if entry.name not in (*first, *ELSEWHERE)),
+        settings=_settings(result, known),
         versions=tuple(Entry(name, text) for name, text in numbers.items()),
         fingerprint="" if result.training is None else result.training.fingerprint,
     )
@@ -107,12 +109,12 @@ def render(page: Page) -> str:
     )
 
 
-def _settings(result: Findings) -> tuple[Entry, ...]:
+def _settings(result: Findings, known: list[Entry]) -> tuple[Entry, ...]:
     settings = result.settings
     most = "none" if settings.max_size is None else "×".join(map(str, settings.max_size))
     return (
         Entry("evidence", settings.evidence + (", weighed per token" if settings.per_token else "")),
-        Entry("prior", result.prior.describe()),
+        *(entry for entry in known if entry.name == "prior"),
         Entry("largest size allowed", most),
         Entry("seed", str(settings.seed)),
         Entry("fits of a size", f"at most {settings.starts}" if result.evaluator.repeatable else "1"),

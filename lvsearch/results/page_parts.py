@@ -62,6 +62,7 @@ def _(fitted: FittedTopics) -> Parts:
         partial(draw_topic_map, places, float(places.attrs["shown"])),
         "topicmap",
         "Map of topics by the words they share",
+        4.0,
     )
     columns = ("most probable words", "most distinctive words", "coherence (NPMI)", *(["label"] if with_labels else []))
     chosen, note = _chosen(representative, fitted.training.n_units, "documents", "topic")
@@ -139,7 +140,7 @@ def _(fitted: FittedFeatures) -> Parts:
 
 
 def drawn(draw: "Callable[[Axes], Caption]", name: str, label: str, height: float = PAGE_HEIGHT) -> Drawing:
-    """A picture and its caption, which stands beside it as text. name: its own on the page; label: what is to be seen."""
+    """A picture and its caption, which stands beside it as text. name: its own on the page; label: what is seen."""
     captions: list[Caption] = []
 
     def dressed_and_drawn(axes: "Axes") -> None:

@@ -70,10 +70,10 @@ def _estimated(result: Findings, axes: "Axes") -> Caption:
     left_out = len(found.sizes) - len(sizes)
     parts = [
         f"{best_estimate(result)}.",
-        f"shaded: {sizes_in_words(together)}, which hold 95 % between them or cannot be told from the best;"
+        f"Shaded: {sizes_in_words(together)}, which hold 95 % between them or cannot be told from the best."
         if len(together) > 1
         else "",
-        f"estimate over the sizes tried, averaged over the errors of their {result.settings.evidence} evidence: "
+        f"An estimate over the sizes tried, averaged over the errors of their {result.settings.evidence} evidence: "
         f"{probability_in_words(result)}.",
         f"{left_out} other sizes tried: each below 0.001." if left_out else "",
     ]

@@ -117,7 +117,10 @@ def _topic_words(fitted: "FittedModel", topic_site: str) -> pd.DataFrame:
 
 
 def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
-    lines = [f"# {markdown(headline(result))}", "", "![Probability of each size](posterior.png)", ""]
+    lines = [f"# {markdown(headline(result))}", ""]
+    if held_out is not None:  # what shares neither prior nor evidence with the search comes first
+        lines += [f"![Held-out {held_out.attrs['nouns'].units}](held_out.png)", ""]
+    lines += ["![Probability of each size](posterior.png)", ""]
     lines += [f"- **{fact.name}**: {markdown(fact.text)}" for fact in facts(result, held_out)]
     best = _best(result)
     topics = pd.DataFrame() if best is None else topics_table(best)
@@ -130,10 +133,14 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
         shown = pd.DataFrame(held_out[[*names, f"log_p_per_{per}", f"difference_per_{per}", "standard_error"]])
         shown.columns = [*names, f"nats per {per}", "above the most probable", "± s.e. (paired)"]
         shown = shown.map(lambda value: f"{value:.4f}" if isinstance(value, float) else value)
-        title = f"Held-out {nouns.units}"
-        lines += ["", f"## {title}", "", f"![{title}](held_out.png)", "", *_markdown(shown)]
-    lines += ["", f"Tables: {', '.join(f'`{name}.csv`' for name in _tables(result, held_out))}.", ""]
+        lines += ["", f"## Held-out {nouns.units}", "", *_markdown(shown)]
+    tables = ", ".join(f"`{name}.csv`" for name in _tables(result, held_out))
+    lines += ["", f"On one page, with the {_units(result)}: `index.html`. Tables: {tables}.", ""]
     return "\n".join(lines)
+
+
+def _units(result: Findings) -> str:
+    return "sizes" if result.training is None else result.training.nouns.units
 
 
 def _markdown(table: pd.DataFrame) -> list[str]:

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const form = document.querySelector(".filter");
-  const items = [...document.querySelectorAll(".units > li")];
+  const items = [...document.querySelectorAll(".units li")];
   const open = () => {
     const item = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!item || !items.includes(item)) return;
