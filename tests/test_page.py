@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from small_searches import corpus, searched
+from small_searches import searched
 from test_plain_text import HOSTILE, searched_over
 
 import lvsearch as lv
@@ -59,7 +59,9 @@ class Reader(html.parser.HTMLParser):
 
 @pytest.fixture(scope="module")
 def result() -> lv.SearchResult:
-    return replace(searched_over(WORDS), held_out=corpus().select(range(10)))
+    found = searched_over(WORDS)
+    assert found.training is not None
+    return replace(found, held_out=found.training.select(range(10)))
 
 
 @pytest.fixture(scope="module")

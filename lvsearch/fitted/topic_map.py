@@ -95,4 +95,4 @@ def _write_words(axes: "Axes", words: list[str], x: np.ndarray, y: np.ndarray, a
 
 
 def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+    return bool(one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3])
