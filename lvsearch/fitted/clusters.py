@@ -122,8 +122,8 @@ class FittedMixture(FittedModel):
 
     def draw_clusters(self, axes: "Axes") -> Caption:
         """`plot_clusters` of the first two columns on axes as they are; the caption is returned, not written."""
-        points, *parts = self._drawn()
-        return draw_clusters(points, *parts, (points.columns[0], points.columns[1]), axes)
+        points, shares, means, covariances = self._drawn()
+        return draw_clusters(points, shares, means, covariances, (points.columns[0], points.columns[1]), axes)
 
     def plot_pairs(self, columns: Sequence[Any] | None = None) -> "Figure":
         """The training rows in every two of several columns, coloured by component, with a histogram of each.

@@ -37,7 +37,7 @@ def draw_component_map(
         for place, column in enumerate(right):
             height = heights[row, column]
             if overlap[row, column] >= FAINTEST * max(overlap[row].sum(), 1e-12):
-                _band(axes, at_left[row], at_right[place], height, palette.of_part(int(row)))
+                _band(axes, float(at_left[row]), float(at_right[place]), float(height), palette.of_part(int(row)))
             at_left[row] -= height
             at_right[place] -= height
     sides = ((0.0, left, tops_left, overlap.sum(1)), (1.0, right, tops_right, overlap.sum(0)))

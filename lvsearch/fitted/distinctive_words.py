@@ -30,6 +30,8 @@ class TopicSketch:
     documents: tuple[str, ...]
 
 
+EXCLUSIVITY = 0.7
+"""Weight of how exclusive a word is: names are there to tell topics apart, and what is in all of them does not."""
 Namer = Callable[[TopicSketch], str]
 
 
@@ -47,7 +49,7 @@ def relevance_scores(
 
 
 def frex_scores(
-    topic_word: Float[np.ndarray, "topic word"], exclusivity: float | int = 0.5
+    topic_word: Float[np.ndarray, "topic word"], exclusivity: float | int = EXCLUSIVITY
 ) -> Float[np.ndarray, "topic word"]:
     """The harmonic mean of the ranks of a word's frequency and of its exclusivity in a topic, in (0, 1].
 

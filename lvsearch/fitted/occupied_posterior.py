@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Z_95 = 1.6448536269514722
 """The 5 % and 95 % points of a Gaussian, in standard deviations."""
+SHOWN = 1e-3
+"""Numbers whose 95 % point is lower are left outside a picture."""
 MOST_RHAT, FEWEST_EFFECTIVE = 1.05, 100
 """R̂ above which, and effective draws of all chains below which, chains have not given an answer."""
 

@@ -36,18 +36,15 @@ def prevalence(
     if not 0 < level < 1 or bins < 1:
         raise ValueError(f"got level={level}, bins={bins}; expected a probability inside (0, 1), and 1 group or more")
     ordered = pd.api.types.is_numeric_dtype(values) or pd.api.types.is_datetime64_any_dtype(values)
-    if ordered and not pd.api.types.is_bool_dtype(values) and values.nunique() > bins:
-        values = pd.qcut(values, bins, duplicates="drop")
-    groups = (
-        sorted(values.dropna().unique())
-        if not isinstance(values.dtype, pd.CategoricalDtype)
-        else [each for each in values.cat.categories if (values == each).any()]
-    )
+    groups: list[Any] = sorted(values.dropna().unique().tolist())
+    if ordered and not pd.api.types.is_bool_dtype(values) and len(groups) > bins:
+        cut = pd.Series(pd.qcut(values, bins, duplicates="drop"))
+        values, groups = cut, sorted(cut.dropna().unique().tolist())
     if not groups:
         raise ValueError("got no document whose value is known, expected one or more")
     rng, tail, rows = np.random.default_rng(seed), (1 - level) / 2, []
     for group in groups:
-        shares = proportions[(values == group).to_numpy()]
+        shares = proportions[np.asarray(values == group, bool)]
         mean, (lower, upper) = shares.mean(axis=0), _interval(shares, tail, rng)
         rows += [
             (group, topic, mean[topic], lower[topic], upper[topic], len(shares)) for topic in range(shares.shape[1])
@@ -77,7 +74,7 @@ def plot_prevalence(table: pd.DataFrame, names: pd.Series, ax: "Axes | None" = N
     for place, topic in enumerate(sorted(topics)):
         rows = table[table["topic"] == topic]
         at = np.arange(len(groups)) + (place - (len(topics) - 1) / 2) * 0.6 / max(1, len(topics))
-        mean, lower, upper = (rows[column].to_numpy() for column in ("mean", "lower", "upper"))
+        mean, lower, upper = (np.asarray(rows[column]) for column in ("mean", "lower", "upper"))
         colour, marker = palette.of_part(place), MARKERS[place % len(MARKERS)]
         label = visible(f"{topic}: {names.loc[topic]}").replace("$", r"\$")
         axes.plot(

@@ -123,7 +123,7 @@ class FittedTopics(FittedModel):
         if not 0 <= number < corpus.n_documents:
             raise ValueError(f"got document {number}, expected one of 0 … {corpus.n_documents - 1}")
         span = slice(corpus.counts.indptr[number], corpus.counts.indptr[number + 1])
-        words, counts = corpus.counts.indices[span], corpus.counts.data[span]
+        words, counts = corpus.counts.indices[span], np.asarray(corpus.counts.data[span], np.int64)
         shares, names = self.proportions[number], self.names()
         weight = shares[:, None] * self._topic_word[:, words]
         posterior = weight / np.maximum(weight.sum(axis=0), 1e-300)

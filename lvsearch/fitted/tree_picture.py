@@ -86,7 +86,7 @@ def _shown(nodes: Sequence[TreeNode], n_words: int, most_height: float | int) ->
     return {node.number for node in ranked[:low]}
 
 
-def _height(node: TreeNode, n_words: int, left_out: int) -> float:
+def _height(node: TreeNode, n_words: int, left_out: int) -> int:
     lines = -(-min(n_words, len(node.words)) // 2) + 1 + (left_out > 0)
     return ROW * lines + 2 * PAD
 

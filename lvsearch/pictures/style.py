@@ -44,7 +44,7 @@ class Palette:
         """The colour of a topic or a cluster: the series, over and over."""
         return self.series[number % len(self.series)]
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> "dict[Any, Any]":
         """Of matplotlib (`rcParams`)."""
         from cycler import cycler
 

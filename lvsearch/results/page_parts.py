@@ -45,18 +45,18 @@ def _(fitted: FittedTopics) -> Parts:
     representative = _representative(fitted.proportions)
     rows = tuple(
         Part(
-            int(topic),
+            topic,
             " ".join(sketches[topic].distinctive[:3]),
-            float(row["prevalence"]),
+            sketches[topic].share,
             (
-                str(row["words"]),
+                " ".join(sketches[topic].words[:TOP_WORDS]),
                 " ".join(sketches[topic].distinctive[:DISTINCTIVE_WORDS]),
                 "" if coherence is None else f"{coherence.loc[topic]:.2f}".replace("-", "−"),
-                *([str(row["label"])] if with_labels else []),
+                *([str(table["label"].loc[topic])] if with_labels else []),
             ),
-            representative[int(topic)],
+            representative[topic],
         )
-        for topic, row in table.iterrows()
+        for topic in table.index.tolist()
     )
     drawing = drawn(
         partial(draw_topic_map, places, float(places.attrs["shown"])),
@@ -77,13 +77,13 @@ def _(fitted: FittedMixture) -> Parts:
     representative = _representative(shares)
     rows = tuple(
         Part(
-            int(k),
+            k,
             f"cluster {k}",
-            float(weights[k]),
+            float(np.asarray(weights)[k]),
             (", ".join(f"{name} {_number(value)}" for name, value in means.loc[k].iloc[:MOST_COLUMNS].items()),),
-            representative[int(k)],
+            representative[k],
         )
-        for k in weights.sort_values(ascending=False, kind="stable").index
+        for k in np.argsort(-weights.to_numpy(), kind="stable").tolist()
     )
     points = fitted.training
     assert isinstance(points, Points)
@@ -110,13 +110,13 @@ def _(fitted: FittedFeatures) -> Parts:
     representative = _representative(has)
     rows = tuple(
         Part(
-            int(k),
+            k,
             f"feature {k}",
-            float(shares[k]),
+            float(np.asarray(shares)[k]),
             (", ".join(f"{name} {_number(value)}" for name, value in loadings.loc[k].iloc[:MOST_COLUMNS].items()),),
-            representative[int(k)],
+            representative[k],
         )
-        for k in shares.sort_values(ascending=False, kind="stable").index
+        for k in np.argsort(-shares.to_numpy(), kind="stable").tolist()
     )
     drawing = drawn(
         partial(draw_loadings, loadings, shares), "loadings", "Loadings of each feature on each column", 3.6
