@@ -108,9 +108,9 @@ def test_intervals_reach_from_end_to_end_and_include_the_unvisited(rising, kind)
 def test_vacuous_intervals_say_so(rising):
     vacuous = searched(lambda size: -1e4 / size[0], nested=True, ceiling=0.0, max_size=4)
     ax = plot_posterior(vacuous, axes(), kind="certified")
-    assert "Nothing is known of single sizes" in words(ax)
+    assert "No single size is proved any probability" in words(ax)
     assert not ax.patches  # no bars from 0 to 1
-    assert "Nothing is known" not in words(plot_posterior(rising, axes(), kind="diminishing"))
+    assert "No single size" not in words(plot_posterior(rising, axes(), kind="diminishing"))
 
 
 def test_a_certified_posterior_of_marginal_evidence_is_refused(uncertain):

@@ -23,7 +23,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartRow:
     """A topic, cluster or feature: its number, its share of the data in [0, 1], and what tells it from the others.
 
     `facts` are further texts, one per `Parts.columns`; `units` the numbers of units that show it best.
@@ -73,7 +73,7 @@ class Parts:
     noun: str
     share_of: str
     columns: tuple[str, ...] = ()
-    rows: tuple[Part, ...] = ()
+    rows: tuple[PartRow, ...] = ()
     drawings: tuple[Drawing, ...] = ()
     grids: tuple[Grid, ...] = ()
     explorer: Explorer | None = None

@@ -15,7 +15,7 @@ from lvsearch.fitted.topics import FittedTopics
 from lvsearch.pictures.captions import Caption
 from lvsearch.pictures.inline_svg import PAGE_HEIGHT, PAGE_WIDTH, inline_svg
 from lvsearch.pictures.style import dressed
-from lvsearch.results.page_content import Drawing, Explorer, Grid, Part, Parts, Piece, Unit
+from lvsearch.results.page_content import Drawing, Explorer, Grid, PartRow, Parts, Piece, Unit
 from lvsearch.sizing.words import counted
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _(fitted: FittedTopics) -> Parts:
     places = fitted.topic_map()
     representative = _representative(fitted.proportions)
     rows = tuple(
-        Part(
+        PartRow(
             topic,
             " ".join(sketches[topic].distinctive[:3]),
             sketches[topic].share,
@@ -76,7 +76,7 @@ def _(fitted: FittedMixture) -> Parts:
     shares, weights, means = fitted.memberships().to_numpy(), fitted.weights(), fitted.means()
     representative = _representative(shares)
     rows = tuple(
-        Part(
+        PartRow(
             k,
             f"cluster {k}",
             float(np.asarray(weights)[k]),
@@ -109,7 +109,7 @@ def _(fitted: FittedFeatures) -> Parts:
     shares = pd.Series(has.mean(axis=0), index=loadings.index)
     representative = _representative(has)
     rows = tuple(
-        Part(
+        PartRow(
             k,
             f"feature {k}",
             float(np.asarray(shares)[k]),

@@ -127,14 +127,14 @@ def _bars(
 
 def _open(axes: "Axes", where: SizeAxis, table: Posterior) -> None:
     """Intervals that begin at 0 for every size: an area that is left open, not bars that look like knowledge."""
-    palette, at = palette_of(axes), where.at(where.sizes)
-    high = np.array([row.probability_upper for row in table.rows[:-1]])
-    axes.fill_between(at, 0.0, high, step="mid", color=palette.band, linewidth=0, zorder=1)
+    palette, at = palette_of(axes), np.array([where.edges(size) for size in where.sizes]).ravel()
+    high = np.repeat([row.probability_upper for row in table.rows[:-1]], 2)
+    axes.fill_between(at, 0.0, high, color=palette.band, linewidth=0, zorder=1)
     axes.vlines(where.beyond, 0.0, table.unvisited.probability_upper, color=palette.band, linewidth=9, zorder=1)
     axes.text(
         0.5,
         0.5,
-        "Nothing is known of single sizes:\nthe probability of each may be 0\n(shaded: what it may be at most)",
+        "No single size is proved any probability:\neach may have none (shaded: what it may\nhave at most)",
         transform=axes.transAxes,
         ha="center",
         va="center",
