@@ -80,10 +80,11 @@ class FittedTopics(FittedModel):
     def names(self, n_words: int = 3, namer: Namer | None = None) -> pd.Series:
         """A name for each topic, no two alike: its most distinctive words by FREX, or what `namer` makes of a sketch of
         it (`TopicSketch`: share, words, distinctive words, documents). ValueError for a name that is no text."""
-        return pd.Series(names_of(self.sketches(), namer, n_words), index=pd.RangeIndex(len(self._topic_word)))
+        return pd.Series(names_of(self.sketches, namer, n_words), index=pd.RangeIndex(len(self._topic_word)))
 
+    @cached_property
     def sketches(self) -> tuple[TopicSketch, ...]:
-        """What there is to name each topic by."""
+        """What there is to name each topic by, in the order of their numbers."""
         probable = top_words(self._topic_word, self._words, SKETCHED_WORDS)
         distinctive = top_words(frex_scores(self._topic_word), self._words, SKETCHED_WORDS)
         names = self._document_names

@@ -38,7 +38,7 @@ def parts_of(fitted: FittedModel) -> Parts | None:
 
 @parts_of.register
 def _(fitted: FittedTopics) -> Parts:
-    table, sketches = fitted.topics(TOP_WORDS), {sketch.topic: sketch for sketch in fitted.sketches()}
+    table, sketches = fitted.topics(TOP_WORDS), {sketch.topic: sketch for sketch in fitted.sketches}
     coherence = fitted.coherence(TOP_WORDS) if len(fitted.training.entries["word"]) > 1 else None
     with_labels = "label" in table
     places = fitted.topic_map()
