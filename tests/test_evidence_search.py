@@ -81,7 +81,7 @@ def test_a_stopped_search_says_so_and_goes_on_to_the_same_bits(tmp_path: Path):
     first = lv.search(MODEL, COUNTS, **SETTINGS, seconds=0, out=tmp_path / "run")
     assert len(first.visits) == 1
     assert repr(first).startswith("unfinished (stopped after 0 seconds)")
-    resumed = lv.resume(tmp_path / "run", progress=False)
+    resumed = lv.resume(tmp_path / "run", report=False, progress=False)
     assert_same(resumed, searched())
     assert_same(lv.load(tmp_path / "run"), searched())
 
@@ -101,7 +101,7 @@ def test_an_interruption_in_the_middle_of_an_annealing_keeps_what_was_done(tmp_p
     monkeypatch.setattr(evaluators, "anneal", anneal)
     assert stopped.state.stopped == "interrupted"
     assert sum(len(visit.trials) for visit in stopped.visits) == 3
-    assert_same(lv.resume(tmp_path / "run", progress=False), searched())
+    assert_same(lv.resume(tmp_path / "run", report=False, progress=False), searched())
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_an_interruption_half_way_along_a_path_keeps_what_was_done(tmp_path: Pat
     monkeypatch.setattr(dispatch, "backward", backward)
     assert stopped.state.stopped == "interrupted"
     assert sum(len(visit.trials) for visit in stopped.visits) == 2  # two calls each; the third was under way
-    assert_same(lv.resume(tmp_path / "run", progress=False), searched())
+    assert_same(lv.resume(tmp_path / "run", report=False, progress=False), searched())
 
 
 @pytest.mark.parametrize("value", [np.nan, pytest.param(-np.inf, marks=pytest.mark.slow)])
