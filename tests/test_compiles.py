@@ -107,7 +107,7 @@ def test_counts_are_shown_stored_and_added_up(first: lv.SearchResult, tmp_path: 
 
 @pytest.mark.usefixtures("first")
 def test_a_resumed_search_adds_what_it_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    searched(2, seconds=0, out=tmp_path / "run")
+    searched(2, seconds=0, out=tmp_path / "run", report=False)
     known = {"memoized_passes": 3, "document_pass": 1}
     folder = rewritten(tmp_path / "run", tmp_path / "again", lambda body, _: body.update(compiles=known))
     right = kernels.exp_log_topics

@@ -225,7 +225,7 @@ def test_running_out_halves_the_chunks_and_goes_on(tmp_path: Path, monkeypatch: 
 
     with monkeypatch.context() as patched:
         patched.setattr(api, "save_search", save_and_copy)
-        result = search(out=tmp_path / "run")
+        result = search(out=tmp_path / "run", report=False)
     assert [visit.size for visit in result.visits] == [visit.size for visit in roomy.visits]
     halvings = [chunks_of(lv.load(copy)).halvings for copy in copies]
     assert halvings[0] == 0
