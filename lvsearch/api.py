@@ -15,8 +15,10 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.compiles import compiles, compiles_since
 from lvsearch.interrupts import watched
 from lvsearch.models.contract import Model
+from lvsearch.results.card import has_answer
 from lvsearch.results.checkpoint import encode_search, save_search
-from lvsearch.results.heldout import require_comparable
+from lvsearch.results.heldout import comparable, require_comparable
+from lvsearch.results.page import write_page
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -25,6 +27,8 @@ from lvsearch.seeds import checked_seed
 from lvsearch.sizing.fit import Evaluator
 from lvsearch.sizing.sizes import Size, SizePrior, as_size, weak
 
+REPORT = "report"
+"""The folder of a search's report, in that of the search."""
 EVIDENCE = ("marginal", "bound", "plug-in")
 STARTS = 3
 """Plug-in, of 20 seeds on each of three small corpora of three obvious kinds of documents: the first fit of size 3,
@@ -54,6 +58,7 @@ def search(
     per_token: bool = False,
     held_out: Any = None,
     out: str | Path | None = None,
+    report: bool = True,
     progress: bool = True,
 ) -> SearchResult:
     """How many? A posterior over the model's sizes, with bounds and honest uncertainty.
@@ -82,7 +87,7 @@ def search(
     evidence per token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a
     probability of the data. held_out: data on the axes of `data` that the search never looks at; they stay with the
     result (`result.held_out`), for its report to compare sizes on. out: a new folder, written after every step, from
-    which `lv.resume(out)` goes on.
+    which `lv.resume(out)` goes on. report: with `out`, write the page `report/index.html` there when the search ends.
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already, OSError where
     another process is writing to it.
@@ -109,7 +114,7 @@ def search(
     encode_search(result)  # what cannot be stored is refused before there is a folder
     with new_folder(Path(out)):
         save_search(result, Path(out))  # from here on there is something to resume
-        return _run(result, budget, out, progress)
+        return _reported(_run(result, budget, out, progress), Path(out), report, progress)
 
 
 def _limit(
@@ -134,16 +139,22 @@ def _limit(
 
 
 def resume(
-    folder: str | Path, *, seconds: float | int | None = None, width: float | int | None = None, progress: bool = True
+    folder: str | Path,
+    *,
+    seconds: float | int | None = None,
+    width: float | int | None = None,
+    report: bool = True,
+    progress: bool = True,
 ) -> SearchResult:
     """Go on with the search saved in `folder`, to the same result as if it had never stopped.
 
-    seconds, width: when to stop early, as in `search`. Raises FileNotFoundError for a missing folder, ValueError for
-    one that is damaged or was not written by lvsearch, OSError for one that another process is writing to.
+    seconds, width: when to stop early, as in `search`; report: as there. Raises FileNotFoundError for a missing folder,
+    ValueError for one that is damaged or was not written by lvsearch, OSError for one that another process is writing
+    to.
     """
     budget = _budget(seconds, width)
     with known_folder(Path(folder)):
-        return _run(SearchResult.load(folder), budget, folder, progress)
+        return _reported(_run(SearchResult.load(folder), budget, folder, progress), Path(folder), report, progress)
 
 
 def load(folder: str | Path) -> SearchResult:
@@ -238,6 +249,18 @@ def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress:
             result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
         )
     return with_state(state)
+
+
+def _reported(result: SearchResult, folder: Path, wanted: bool, progress: bool) -> SearchResult:
+    """The result as it is, its page written where there is an answer to write of."""
+    if not wanted or not has_answer(result):
+        return result
+    interrupted = result.state.stopped == "interrupted"  # whoever stops it does not wait for a comparison
+    compared = result.held_out is not None and comparable(result.held_out) and not interrupted
+    path = write_page(result, folder / REPORT, held_out=result.compare_held_out() if compared else None)
+    if progress:
+        print(f"report: {path.resolve().as_uri()}", file=sys.stderr)
+    return result
 
 
 def _memory(evaluator: ModelEvaluator, settings: SearchSettings) -> str:

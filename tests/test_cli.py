@@ -95,7 +95,8 @@ def test_search_prints_answer_topics_and_where_the_report_is(run, capsys, tmp_pa
     assert "still rising at 3 topics, the largest allowed" in printed
     assert "held-out" in printed
     assert "share" in printed
-    assert f"Report: {copy / 'report' / 'summary.md'}" in printed
+    assert f"Report: {(copy / 'report' / 'index.html').resolve().as_uri()}" in printed
+    assert (copy / "report" / "index.html").is_file()
 
 
 def test_report_goes_to_another_folder_and_leaves_the_search_alone(run, tmp_path):

@@ -95,7 +95,7 @@ def test_counts_are_shown_stored_and_added_up(first: lv.SearchResult, tmp_path: 
 
     first.save(tmp_path / "run")
     assert lv.load(tmp_path / "run").compiles == first.compiles
-    assert lv.resume(tmp_path / "run", progress=False).compiles == first.compiles  # nothing new
+    assert lv.resume(tmp_path / "run", report=False, progress=False).compiles == first.compiles  # nothing new
     assert lv.load(tmp_path / "run").compiles == first.compiles
 
     def as_before_counts(body: dict, arrays: dict) -> None:
@@ -107,7 +107,7 @@ def test_counts_are_shown_stored_and_added_up(first: lv.SearchResult, tmp_path: 
 
 @pytest.mark.usefixtures("first")
 def test_a_resumed_search_adds_what_it_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    searched(2, seconds=0, out=tmp_path / "run")
+    searched(2, seconds=0, out=tmp_path / "run", report=False)
     known = {"memoized_passes": 3, "document_pass": 1}
     folder = rewritten(tmp_path / "run", tmp_path / "again", lambda body, _: body.update(compiles=known))
     right = kernels.exp_log_topics
@@ -119,5 +119,5 @@ def test_a_resumed_search_adds_what_it_compiles(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(
         kernels, "exp_log_topics", lambda total, eta, alpha: jax.jit(memoized_passes)(right(total, eta, alpha))
     )
-    found = lv.resume(folder, progress=False).compiles
+    found = lv.resume(folder, report=False, progress=False).compiles
     assert found == {"memoized_passes": 4, "document_pass": 1}

@@ -40,7 +40,7 @@ examples:
 
 what is written:
   run/           the search itself, after every step: lvsearch resume run/, or lv.load("run/") in Python
-  run/report/    summary.md, pictures, tables
+  run/report/    index.html, one page for a browser; summary.md, pictures, tables
 """
 RESUME_EPILOG = """\
 example:

@@ -123,7 +123,9 @@ def _search(options: argparse.Namespace) -> int:
 def _resume(options: argparse.Namespace) -> int:
     import lvsearch as lv
 
-    result = lv.resume(options.folder, seconds=options.seconds, width=options.width, progress=not options.quiet)
+    result = lv.resume(
+        options.folder, seconds=options.seconds, width=options.width, report=False, progress=not options.quiet
+    )
     return _conclude(result, options.folder / REPORT)
 
 
@@ -171,6 +173,7 @@ def _searched(
         seed=options.seed,
         held_out=test,
         out=options.out,
+        report=False,  # the whole report follows
         progress=not options.quiet,
     )
 
@@ -195,6 +198,7 @@ def _conclude(result: "SearchResult", folder: Path) -> int:
     """Write the report, print the answer and the topics. Returns the exit status."""
     from lvsearch.results.card import summary
     from lvsearch.results.heldout import comparable, held_out_comparison
+    from lvsearch.results.page import NAME
     from lvsearch.results.report import topics_table, write_report
 
     interrupted = result.state.stopped == "interrupted"
@@ -211,7 +215,8 @@ def _conclude(result: "SearchResult", folder: Path) -> int:
     topics = topics_table(result.best).map(lambda cell: visible(cell) if isinstance(cell, str) else cell)
     if not topics.empty:
         print(f"\n{topics.to_string(index=False, justify='left', formatters=_left_aligned(topics))}")
-    print(f"\nReport: {path}")
+    page = Path(path).with_name(NAME).resolve().as_uri()
+    print(f"\nReport: {page}\n(a summary in Markdown, pictures and tables beside it, in {visible(str(folder))})")
     return INTERRUPTED if interrupted else 0
 
 

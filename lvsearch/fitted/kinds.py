@@ -5,10 +5,12 @@ from functools import singledispatch
 from lvsearch.data.base import Data
 from lvsearch.fitted.annotation import FittedImages
 from lvsearch.fitted.clusters import FittedMixture
+from lvsearch.fitted.features import FittedFeatures
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Model
+from lvsearch.models.ibp import IBP
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.sizing.fit import Fit
@@ -33,6 +35,11 @@ def _(model: MixtureModel) -> type[FittedModel]:
 @fitted_type.register
 def _(model: AnnotatedModel) -> type[FittedModel]:
     return FittedImages
+
+
+@fitted_type.register
+def _(model: IBP) -> type[FittedModel]:
+    return FittedFeatures
 
 
 def fitted(fit: Fit, training: Data) -> FittedModel:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from tqdm import tqdm
 
 from lvsearch.data.kinds import data_for
 from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
@@ -15,6 +14,7 @@ from lvsearch.inference.processes import process_sampler
 from lvsearch.inference.sampling import Recorder, Trace, recorder, run
 from lvsearch.models.contract import Model
 from lvsearch.models.families import PointGaussian, PointMean, PointProbability, PointSimplex
+from lvsearch.progress import progress_bar
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.sizes import Size, as_size
 
@@ -80,7 +80,7 @@ def sample(
     chain, record = _sampler(model, dataset, size, seed, chains, units)
     sweeps = warmup + draws * thin
     made = 0 if after is None else after.sweep
-    with tqdm(total=sweeps, initial=made, desc=f"{chains} chains", unit="sweep", disable=not progress) as bar:
+    with progress_bar(sweeps, f"{chains} chains", "sweep", wanted=progress, initial=made) as bar:
         return run(
             chain,
             jax.random.key(seed),
