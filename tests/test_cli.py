@@ -146,7 +146,6 @@ def test_demo_with_planted_topics_gives_a_verdict(tmp_path, monkeypatch, capsys)
     small = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1)
     monkeypatch.setattr("lvsearch.fitted.simulated.planted", lambda seed: small)
     monkeypatch.setattr(cli, "SIMULATED_MAX_SIZE", 3)
-    monkeypatch.setattr(cli, "DEMO_SECONDS", 5.0)
     assert cli.main(["demo", "--simulated", "--out", str(tmp_path / "demo"), *ENDING]) == 0
     printed = capsys.readouterr().out
     assert "60 simulated documents with 3 topics" in printed
@@ -157,9 +156,8 @@ def test_demo_with_planted_topics_gives_a_verdict(tmp_path, monkeypatch, capsys)
 def test_demo_shows_labels_beside_topics(tmp_path, monkeypatch, capsys):
     drawn = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1).corpus
     corpus = lv.Corpus.from_matrix(drawn.counts, drawn.vocabulary, document_labels=["numpy.linalg"] * 60)
-    monkeypatch.setattr("lvsearch.data.datasets.docstrings", lambda seed: corpus)
+    monkeypatch.setattr("lvsearch.data.datasets.docstrings", lambda size, seed: corpus)
     monkeypatch.setattr(cli, "DEMO_MAX_SIZE", 3)
-    monkeypatch.setattr(cli, "DEMO_SECONDS", 5.0)
     assert cli.main(["demo", "--out", str(tmp_path / "demo"), *ENDING]) == 0
     printed = capsys.readouterr().out
     assert "label" in printed

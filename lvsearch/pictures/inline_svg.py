@@ -44,7 +44,8 @@ def inline_svg(
     from matplotlib.figure import Figure
 
     buffer = io.StringIO()
-    settings = LIGHT.settings() | {"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif"}
+    settings = LIGHT.settings()
+    settings.update({"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif"})
     with matplotlib.rc_context(settings):
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)
