@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
-import lvsearch  # noqa: E402
+import lvsearch
 
 project = "lvsearch"
 author = "the lvsearch authors"
@@ -23,6 +23,7 @@ extensions = [
     "plain_docstrings",
     "reference_pages",
 ]
+smartquotes = False  # "marginal" is an argument
 exclude_patterns = ["_build", "extensions", "pictures"]
 myst_enable_extensions = ["dollarmath", "deflist", "attrs_inline"]
 myst_heading_anchors = 3

@@ -100,7 +100,9 @@ def _entry_end(lines: list[str], at: int, end: int, indent: int) -> int:
 
 def _item_end(lines: list[str], at: int, indent: int) -> int:
     """An item of a list, with its continuation lines."""
-    return next((i for i in range(at + 1, len(lines)) if not lines[i].strip() or _indent(lines[i]) <= indent), len(lines))
+    return next(
+        (i for i in range(at + 1, len(lines)) if not lines[i].strip() or _indent(lines[i]) <= indent), len(lines)
+    )
 
 
 def _indented_end(lines: list[str], at: int) -> int:
