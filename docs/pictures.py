@@ -28,7 +28,7 @@ def iris() -> lv.Points:
 def search_iris() -> lv.SearchResult:
     """How many clusters the flowers have."""
     kind = lv.models.FullCovarianceComponents.scaled_to(iris().values)
-    return lv.search(lv.models.FiniteMixture(kind), iris(), max_size=8, seed=0, progress=False)
+    return lv.search(lv.models.FiniteMixture(kind), iris(), max_size=6, starts=2, seed=0)
 
 
 def answer() -> None:
@@ -84,7 +84,10 @@ def features() -> None:
     figure, axes = plt.subplots(2, 6, figsize=(9.0, 3.4), dpi=110, layout="constrained")
     for number, axis in enumerate(axes[0]):
         axis.imshow(rows[number].reshape(6, 6), cmap="Greys", vmin=-1, vmax=2)
-        axis.set_title(f"row {number}: features {', '.join(map(str, np.flatnonzero(found.features[number]))) or 'none'}", fontsize=7.5)
+        axis.set_title(
+            f"row {number}: features {', '.join(map(str, np.flatnonzero(found.features[number]))) or 'none'}",
+            fontsize=7.5,
+        )
     for number, axis in enumerate(axes[1]):
         if number < found.features.shape[1]:
             axis.imshow(loadings[number].reshape(6, 6), cmap="Greys", vmin=-1, vmax=2)
