@@ -1,7 +1,9 @@
-"""The pictures of these pages, from searches small enough to make them all in minutes: python docs/pictures.py [NAME …]
+"""The pictures of these pages, from searches small enough to make them all in minutes:
 
-Data are those that scikit-learn brings, the docstrings of the machine, and simulations; results depend on their versions
-(docs/pictures/ was made with those that its notes name), so pictures are kept and made anew by hand.
+    python docs/pictures.py [NAME …]
+
+Data are those that scikit-learn brings, the docstrings of the machine, and simulations. What docstrings there are
+depends on versions, so pictures are kept in docs/pictures/ and made anew by hand.
 """
 
 import sys
@@ -32,19 +34,15 @@ def search_iris() -> lv.SearchResult:
 
 
 def answer() -> None:
-    """README's picture: a table of numbers, its clusters, and how sure one can be of their number."""
+    """README's picture, a table of numbers, its clusters and how sure one can be of their number; the evidence behind."""
     result = search_iris()
     print(result)
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.8), dpi=110, layout="constrained")
     result.best.plot_clusters(("petal length (cm)", "petal width (cm)"), ax=left)
     result.plot_posterior(ax=right)
     save(figure, "answer")
-
-
-def evidence() -> None:
-    """The evidence behind an answer."""
     figure, axes = plt.subplots(figsize=(7.6, 4.6), dpi=110, layout="constrained")
-    search_iris().plot_bounds(ax=axes)
+    result.plot_bounds(ax=axes)
     save(figure, "evidence")
 
 
@@ -60,9 +58,9 @@ def process() -> None:
 
 def topics() -> None:
     """Topics of docstrings: the posterior over their number, and what held-out documents say."""
-    train, test = lv.datasets.docstrings(300).split(test_fraction=0.2, seed=0)
+    train, test = lv.datasets.docstrings(200).split(test_fraction=0.2, seed=0)
     model = lv.models.LDA(concentration=1.0, topic_concentration=0.5)
-    result = lv.search(model, train, held_out=test, max_size=16, starts=2, seed=0, progress=False)
+    result = lv.search(model, train, held_out=test, max_size=8, starts=1, seed=0, progress=False)
     print(result, result.best.topics(n_words=8), sep="\n")
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.8), dpi=110, layout="constrained")
     result.plot_posterior(ax=left)
@@ -71,7 +69,7 @@ def topics() -> None:
 
 
 def features() -> None:
-    """Four pictures of bars, each row a sum of some of them with noise: found again, with a proof that none is better."""
+    """Four bars, each row a sum of some of them with noise: found again."""
     rng = np.random.default_rng(0)
     bars = np.zeros((4, 6, 6))
     bars[0, 1], bars[1, 4], bars[2, :, 1], bars[3, :, 4] = 1, 1, 1, 1
@@ -111,7 +109,7 @@ def save(figure: "plt.Figure", name: str) -> None:
     plt.close(figure)
 
 
-PICTURES: tuple[Callable[[], None], ...] = (answer, evidence, process, topics, features, tree)
+PICTURES: tuple[Callable[[], None], ...] = (answer, process, topics, features, tree)
 
 
 def main(names: list[str]) -> None:

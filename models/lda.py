@@ -200,7 +200,7 @@ class LDA(TopicModel):
         return gammaln(alpha.sum()) + jnp.where(topic, (safe - 1) * log_theta - gammaln(safe), 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical topics: identical topics give no new relabelling."""
+        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical topics: these give no new relabelling."""
         rows = np.asarray(natural["topic_word"])[: size[0]]
         return log_relabellings(rows)
 

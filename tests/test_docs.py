@@ -32,7 +32,8 @@ SOURCE = re.compile(r"\(\d{4}\)|[A-Z]\w+ \d{4}|Eq\. |§")
 def extension(name: str):
     """A module of docs/extensions, which is no package of ours."""
     spec = importlib.util.spec_from_file_location(name, DOCS / "extensions" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -147,9 +148,11 @@ def test_the_readers_of_docstrings_can_fail():
         raise ValueError("got nothing")
 
     assert bare_arrays(silent) == ["values"]
-    assert not SHAPE.search("the values") and SHAPE.search("values: (rows, columns)")
+    assert not SHAPE.search("the values")
+    assert SHAPE.search("values: (rows, columns)")
     assert raised(silent) == {"ValueError"}
-    assert not SOURCE.search("A model of 2 parts") and SOURCE.search("Source: Blei (2004)")
+    assert not SOURCE.search("A model of 2 parts")
+    assert SOURCE.search("Source: Blei (2004)")
 
 
 def test_docstrings_as_the_reference_reads_them():

@@ -112,7 +112,10 @@ def swept(
     on: Masks,
     tilt: Tilt | None = None,
 ) -> GibbsState:
-    """`gibbs_sweep` (unit_ids: (units,) of each batch), to be traced by its caller; with `tilt`, one that leaves that place of the path as it is."""
+    """`gibbs_sweep`, to be traced by its caller; with `tilt`, one that leaves that place of the path as it is.
+
+    unit_ids: (units,) of each batch.
+    """
     key_locals, key_globals = jax.random.split(key)
     sites = model.locals()
 
