@@ -30,11 +30,11 @@ def iris() -> lv.Points:
 def search_iris() -> lv.SearchResult:
     """How many clusters the flowers have."""
     kind = lv.models.FullCovarianceComponents.scaled_to(iris().values)
-    return lv.search(lv.models.FiniteMixture(kind), iris(), max_size=6, starts=2, seed=0)
+    return lv.search(lv.models.FiniteMixture(kind), iris(), max_size=6, starts=1, seed=0)
 
 
 def answer() -> None:
-    """README's picture, a table of numbers, its clusters and how sure one can be of their number; the evidence behind."""
+    """README's picture: a table of numbers, its clusters, how sure one can be of their number; the evidence behind."""
     result = search_iris()
     print(result)
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.8), dpi=110, layout="constrained")
@@ -73,7 +73,7 @@ def features() -> None:
     rng = np.random.default_rng(0)
     bars = np.zeros((4, 6, 6))
     bars[0, 1], bars[1, 4], bars[2, :, 1], bars[3, :, 4] = 1, 1, 1, 1
-    has = rng.integers(0, 2, (80, 4))
+    has = rng.random((80, 4)) < 0.3
     rows = np.einsum("nk,kij->nij", has, bars).reshape(80, 36) + rng.normal(0, 0.4, (80, 36))
     found = lv.inference.map_features(rows, alpha=1.0, sigma_x=0.4, sigma_a=1.0, heuristic="inadmissible")
     from lvsearch.inference.features import posterior_loadings
@@ -81,14 +81,14 @@ def features() -> None:
     loadings, _ = posterior_loadings(rows, found.features, sigma_x=0.4, sigma_a=1.0)
     figure, axes = plt.subplots(2, 6, figsize=(9.0, 3.4), dpi=110, layout="constrained")
     for number, axis in enumerate(axes[0]):
-        axis.imshow(rows[number].reshape(6, 6), cmap="Greys", vmin=-1, vmax=2)
+        axis.imshow(rows[number].reshape(6, 6), cmap="RdBu_r", vmin=-2, vmax=2)
         axis.set_title(
             f"row {number}: features {', '.join(map(str, np.flatnonzero(found.features[number]))) or 'none'}",
             fontsize=7.5,
         )
     for number, axis in enumerate(axes[1]):
         if number < found.features.shape[1]:
-            axis.imshow(loadings[number].reshape(6, 6), cmap="Greys", vmin=-1, vmax=2)
+            axis.imshow(loadings[number].reshape(6, 6), cmap="RdBu_r", vmin=-2, vmax=2)
             axis.set_title(f"feature {number}", fontsize=8.5)
     for axis in axes.flat:
         axis.set_axis_off()

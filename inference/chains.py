@@ -92,8 +92,8 @@ class Chain(Sampler, Protocol):
         ...
 
     def label_scores(self, state: State) -> Float[Array, "particle component component"] | None:
-        """S (nats) such that f(σ state) = exp Σ_l S[σ(l), l] for a fixed positive f that q's labelling makes large; None
-        where q itself does not change under relabelling. See `lvsearch.inference.evidence.relabelling`."""
+        """S (nats) such that f(σ state) = exp Σ_l S[σ(l), l] for a fixed positive f that q's labelling makes large;
+        None where q itself does not change under relabelling. See `lvsearch.inference.evidence.relabelling`."""
         ...
 
     def relabel(self, state: State, order: Int[Array, "particle component"]) -> State:
