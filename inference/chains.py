@@ -37,7 +37,7 @@ class Sampler(Protocol):
         ...
 
     def log_density(self, state: State) -> Float[Array | np.ndarray, " particle"]:
-        """log p(state, data), for traces."""
+        """log p(state, data), nats, for traces."""
         ...
 
 
@@ -88,12 +88,12 @@ class Chain(Sampler, Protocol):
         ...
 
     def log_ratio(self, state: State) -> Float[Array, " particle"]:
-        """log p(state, data) − log q(state)."""
+        """log p(state, data) − log q(state), nats."""
         ...
 
     def label_scores(self, state: State) -> Float[Array, "particle component component"] | None:
-        """S such that f(σ state) = exp Σ_l S[σ(l), l] for a fixed positive f that q's labelling makes large; None where
-        q itself does not change under relabelling. See `lvsearch.inference.evidence.relabelling`."""
+        """S (nats) such that f(σ state) = exp Σ_l S[σ(l), l] for a fixed positive f that q's labelling makes large;
+        None where q itself does not change under relabelling. See `lvsearch.inference.evidence.relabelling`."""
         ...
 
     def relabel(self, state: State, order: Int[Array, "particle component"]) -> State:

@@ -153,7 +153,7 @@ class AnnotatedModel(Model):
         return jnp.asarray(unit.counts)[:, None] * self.words.log_density(g["factor_word"], unit.words)
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!), m_j the sizes of groups of factors with the same emissions."""
+        """log(K! / Π m_j!) in nats, m_j the sizes of groups of factors with the same emissions."""
         leaves = jax.tree.leaves([natural[name] for name in self.emission_sites()])
         return log_relabellings(np.concatenate([np.asarray(leaf)[: size[0]] for leaf in leaves], axis=1))
 

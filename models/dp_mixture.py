@@ -80,7 +80,7 @@ class DPMixture(MixtureModel):
         return jnp.log(self.concentration), jnp.asarray(self.concentration)
 
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
-        """log V_t + Σ_{j<t} log(1 − V_j)."""
+        """log V_t + Σ_{j<t} log(1 − V_j), nats."""
         passed = jnp.where(on["component"], g["sticks"].log_complement, 0.0)
         return g["sticks"].log_value + jnp.cumsum(passed) - passed
 

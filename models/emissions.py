@@ -59,11 +59,11 @@ class Emission(eqx.Module):
 
     @abstractmethod
     def draw_parameters(self, key: Array, n_factors: int, length: int) -> Statistics:
-        """From the prior: statistics (factor, length)."""
+        """From the prior: statistics (factor, length). Raises ValueError where there is none."""
 
     @abstractmethod
     def draw(self, key: Array, parameters: Statistics, chosen: Float[Array, "thing factor"], like: Things) -> Things:
-        """One thing from each chosen factor, of the dtype of `like`."""
+        """One thing from each chosen factor, (thing,) tokens or (thing, dim) features of the dtype of `like`."""
 
 
 class GaussianPrior(NamedTuple):

@@ -101,7 +101,7 @@ class FiniteMixture(MixtureModel):
         return {"weights": Dirichlet().sample(key, jnp.broadcast_to(jnp.asarray(self.concentration - 1), size))}
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!), m_j the sizes of groups of identical components (those without rows, above all)."""
+        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical components (those without rows, above all)."""
         return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
 
     def plug_in(self) -> "FiniteMixture":

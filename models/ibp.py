@@ -157,7 +157,7 @@ class IBP(Model):
         return log_features + jnp.where(unit.observed, log_density, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!), m_j the sizes of groups of identical features (those that no row has, above all)."""
+        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical features (those that no row has first)."""
         leaves = jax.tree.leaves((natural["sticks"], natural["loadings"]))
         return log_relabellings(np.concatenate([np.asarray(x)[: size[0]].reshape(size[0], -1) for x in leaves], axis=1))
 

@@ -141,7 +141,7 @@ class IndependentNormalMixture(Model):
         return standardised(unit, self.location, self.scale)
 
     def log_carrier(self, unit: Row) -> Float[Array, ""]:
-        """Σ over the observed cells of −½ log 2π − log scale: what turns densities of y into those of x."""
+        """Σ over the observed cells of −½ log 2π − log scale, nats: what turns densities of y into those of x."""
         per_cell = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), np.shape(unit.value))
         return jnp.where(unit.observed, per_cell, 0.0).sum()
 
@@ -169,7 +169,7 @@ class IndependentNormalMixture(Model):
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!), m_j the sizes of groups of identical components."""
+        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical components."""
         return log_relabellings(component_rows(size[0], natural, ("weights", "mean", "precision")))
 
     def ceiling(self, units: Row) -> float:

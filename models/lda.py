@@ -200,7 +200,7 @@ class LDA(TopicModel):
         return gammaln(alpha.sum()) + jnp.where(topic, (safe - 1) * log_theta - gammaln(safe), 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!), m_j the sizes of groups of identical topics: identical topics give no new relabelling."""
+        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical topics: these give no new relabelling."""
         rows = np.asarray(natural["topic_word"])[: size[0]]
         return log_relabellings(rows)
 
@@ -215,7 +215,10 @@ class LDA(TopicModel):
         return float(_xlogx(counts).sum() - _xlogx(lengths).sum())
 
     def plug_in(self) -> "LDA":
-        """Topics as point estimates: the posterior mean of Dirichlet(η) pseudo-counts, the prior on them dropped."""
+        """Topics as point estimates: the posterior mean of Dirichlet(η) pseudo-counts, the prior on them dropped.
+
+        Raises ValueError where hyper-parameters have priors.
+        """
         if self.inferred:
             raise ValueError(
                 f"got a GammaPrior of {' and '.join(self.inferred)}, expected numbers for the plug-in form, in which "
@@ -239,6 +242,7 @@ class LDA(TopicModel):
         """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}.
 
         Hyper-parameters that have priors are drawn first, and are among the globals: (log x, −x) by their names.
+        Raises ValueError for topics that have no prior.
         """
         key_topics, key_theta, key_z, key_words = jax.random.split(key, 4)
         n_docs, length = units.words.shape

@@ -39,7 +39,7 @@ class MixtureModel(Model):
 
     @abstractmethod
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
-        """log π_k, linear in the statistics of the weight sites."""
+        """log π_k in nats, linear in the statistics of the weight sites."""
 
     @abstractmethod
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
@@ -54,7 +54,7 @@ class MixtureModel(Model):
 
     @abstractmethod
     def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
-        """Draw the weight sites from their prior."""
+        """Draw the weight sites from their prior. Raises ValueError where they have none."""
 
     def globals(self) -> dict[str, Site]:
         components = Site(self.components.family, ("component", *self.components.axes))

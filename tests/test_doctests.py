@@ -1,4 +1,4 @@
-"""The examples in docstrings and in the README do what they say.
+"""The examples in docstrings, in the README and on the pages of docs/ do what they say.
 
 Modules are imported by name: handing `models/` or `inference/` to pytest by path would load their files a second time.
 """
@@ -8,11 +8,20 @@ import importlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from test_structure import MODULES, ROOT
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    str(page.relative_to(DOCS))
+    for page in DOCS.rglob("*.md")
+    if "_build" not in page.parts and ">>> " in page.read_text(encoding="utf-8")
+)
+CHEAP = ("how-to/hyper-priors.md", "how-to/own-model.md")
+"""Pages whose examples take no longer than importing does: they stay in the fast tier."""
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -21,9 +30,27 @@ def test_docstring_examples(name):
     assert doctest.testmod(module, optionflags=OPTIONS).failed == 0
 
 
-def test_readme_examples():
-    """As a reader runs them: in a process of its own, compiled as production is, which is three times as fast here."""
-    run = f"import doctest, sys; sys.exit(doctest.testfile('README.md', False, optionflags={OPTIONS}).failed)"
+def check_page(page: Path, folder: Path) -> None:
+    """As a reader runs it: in a process of its own, beside the sample files, compiled as production is, which is three
+    times as fast here."""
+    run = f"import doctest, sys; sys.exit(doctest.testfile({str(page)!r}, False, optionflags={OPTIONS}).failed)"
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    done = subprocess.run([sys.executable, "-c", run], cwd=ROOT, env=environment, capture_output=True, text=True)
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    subprocess.run([sys.executable, DOCS / "sample_files.py", folder], check=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", run], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_readme_examples(tmp_path):
+    check_page(ROOT / "README.md", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[] if page in CHEAP else pytest.mark.slow, id=page) for page in PAGES]
+)
+def test_page_examples(page, tmp_path):
+    check_page(DOCS / page, tmp_path)
+
+
+def test_cheap_pages_exist():
+    assert set(CHEAP) <= set(PAGES)

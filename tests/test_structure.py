@@ -29,13 +29,14 @@ MAY_IMPORT = {
     "lvsearch": {"lvsearch"},
 }
 JAX_FAMILY = {"jax", "jaxlib", "equinox", "numpyro", "optax"}
-TOP_LEVEL = {"pyproject.toml", "README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md"} | {
+TOP_LEVEL = {"pyproject.toml", "README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff"} | {
     "lvsearch",
     "models",
     "inference",
     "tests",
     "notebooks",
     "examples",
+    "docs",
 }
 
 

@@ -98,7 +98,7 @@ def gibbs_sweep(
 ) -> GibbsState:
     """One sweep over all locals, then all globals.
 
-    A unit's key is folded with its id: the same draw whatever the batch.
+    unit_ids: (units,) of each batch. A unit's key is folded with its id: the same draw whatever the batch.
     """
     return swept(model, key, state, batches, unit_ids, model.active(size, capacity))
 
@@ -112,7 +112,10 @@ def swept(
     on: Masks,
     tilt: Tilt | None = None,
 ) -> GibbsState:
-    """`gibbs_sweep`, to be traced by its caller; with `tilt`, one that leaves that place of the path as it is."""
+    """`gibbs_sweep`, to be traced by its caller; with `tilt`, one that leaves that place of the path as it is.
+
+    unit_ids: (units,) of each batch.
+    """
     key_locals, key_globals = jax.random.split(key)
     sites = model.locals()
 

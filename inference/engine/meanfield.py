@@ -197,7 +197,7 @@ def fit_locals(
 def batch_log_joint(
     model: Model, g: Mapping[str, Statistics], batch: Batch, l: dict[str, Statistics], on: Masks
 ) -> Array:
-    """What the units of a batch add to the log-joint, weighted, in nats."""
+    """What the units of a batch add to the log-joint, weighted, in nats: ()."""
     per_unit = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, on))(batch.units, l)
     return jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
 
@@ -289,7 +289,7 @@ def resident_sweep(
 @partial(jax.jit, static_argnames=("capacity",))
 @counted
 def globals_bound(model: Model, beliefs: Beliefs, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Array:
-    """log_prior at the expected statistics plus the entropy of the globals, in nats."""
+    """log_prior at the expected statistics plus the entropy of the globals, in nats: ()."""
     on = model.active(size, capacity)
     entropy = sum(site_entropy(s, beliefs.natural[n], None, on) for n, s in model.globals().items())
     return model.log_prior(beliefs.mean, on) + entropy

@@ -89,7 +89,7 @@ class GenericChain(eqx.Module):
         return jax.vmap(self._log_joint)(state)
 
     def label_scores(self, state: GibbsState) -> Float[Array, "particle component component"] | None:
-        """S[k, l] = sharpness · log q(component k = the state's component l), over the global sites."""
+        """S[k, l] = sharpness · log q(component k = the state's component l), over the global sites, nats."""
         axis = self.size_axis
         if axis is None:
             return None

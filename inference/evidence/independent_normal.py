@@ -125,14 +125,14 @@ class IndependentNormalChain(eqx.Module):
         return self._globals(key_globals, state, temperature, backward=False)
 
     def log_ratio(self, state: NormalState) -> Float[Array, " particle"]:
-        """log p(rows | labels, means, precisions)."""
+        """log p(rows | labels, means, precisions), nats."""
         chosen = state.labels[:, None]
         mean, precision = (jnp.take_along_axis(leaf, chosen, axis=0) for leaf in (state.mean, state.precision))
         cells = jnp.log(precision) - precision * (self.values[..., None] - mean) ** 2
         return 0.5 * jnp.where(self.observed[..., None], cells, 0.0).sum((0, 1)) + self.log_carrier
 
     def log_density(self, state: NormalState) -> Float[Array, " particle"]:
-        """log p(rows, labels, weights, means, precisions, rates), from the model itself."""
+        """log p(rows, labels, weights, means, precisions, rates), nats, from the model itself."""
         on = self.model.active((jnp.asarray(self.size),), (self.capacity,))
         units = Row(self.model.location + self.model.scale * self.values, self.observed)
 

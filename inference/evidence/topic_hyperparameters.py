@@ -158,7 +158,7 @@ class HyperTopics(eqx.Module):
         return ratio
 
     def log_density(self, state: HyperTopicState) -> Float[Array, " particle"]:
-        """log p(w, z, h), a density of the hyper-parameters that have priors."""
+        """log p(w, z, h), nats, a density of the hyper-parameters that have priors."""
         density = self._log_words(state) + self._log_documents(state)
         for course, log_value in ((self.total, state.log_total), (self.eta, state.log_eta)):
             if course is not None and log_value is not None:
@@ -176,7 +176,7 @@ class HyperTopics(eqx.Module):
         return state.log_total, state.log_eta
 
     def label_scores(self, state: HyperTopicState) -> Float[Array, "particle topic topic"] | None:
-        """Those of the topics: hyper-parameters do not change under relabelling."""
+        """Those of the topics, nats: hyper-parameters do not change under relabelling."""
         return self.topics.label_scores(state.topics)
 
     def relabel(self, state: HyperTopicState, order: Int[Array, "particle topic"]) -> HyperTopicState:

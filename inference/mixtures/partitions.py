@@ -64,7 +64,7 @@ def by_appearance(labels: Any) -> Int[np.ndarray, " row"]:
 
 
 def log_partition_prior(counts: Any, alpha: float) -> float:
-    """log p(partition | α) from the sizes of its blocks: α^K Π (n_k − 1)! Γ(α) / Γ(α + N)."""
+    """log p(partition | α), nats, from the sizes of its blocks: α^K Π (n_k − 1)! Γ(α) / Γ(α + N)."""
     n = np.asarray(counts, np.float64)
     return float(len(n) * np.log(alpha) + gammaln(n).sum() + gammaln(alpha) - gammaln(alpha + n.sum()))
 

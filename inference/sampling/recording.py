@@ -41,7 +41,7 @@ class Recorder(eqx.Module):
 
     @abstractmethod
     def values(self, chain: Any, state: Any) -> tuple[Array | np.ndarray, ...]:
-        """An array for each quantity of the states of `chain`, particles first, each axis at least as long as the
+        """An array (particles, …) for each quantity of the states of `chain`, each axis at least as long as the
         quantity's: what is beyond is cut off."""
 
 

@@ -222,7 +222,7 @@ def sample_tree(
     """Several chains from starts of their own, the one with the best state first.
 
     starts: of the first chains, such as `agglomerated_start`; the others draw their own, with start_branchings, taken
-    in turn, as the γ of their paths. Otherwise as `run_chain`.
+    in turn, as the γ of their paths. Otherwise as `run_chain`. Raises ValueError for fewer than one chain.
     """
     if chains < 1:
         raise ValueError(f"got chains={chains}, expected at least 1")

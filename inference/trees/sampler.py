@@ -76,14 +76,14 @@ class TreeSampler:
         return _together([self._begun(start) for start in self.starts])
 
     def step(self, key: Array, state: TreeStates, temperature: Array, *, backward: bool) -> TreeStates:
-        """Paths and levels of all documents of each chain, then its hyper-parameters."""
+        """Paths and levels of all documents of each chain, then its hyper-parameters. temperature: one number, ()."""
         chains = apart(state)
         pairs = zip(jax.random.split(key, len(chains)), chains, strict=True)
         return _together([self._swept(k, one) for k, one in pairs])
 
     def log_density(self, state: TreeStates) -> Float64[np.ndarray, " particle"]:
-        """log p(w, z, c), topics and proportions integrated out, at each state's hyper-parameters; plus the log prior
-        density of those that are drawn."""
+        """log p(w, z, c) in nats, topics and proportions integrated out, at each state's hyper-parameters; plus the
+        log prior density of those that are drawn."""
         return np.array([self.score(*self.read(one.now)) for one in apart(state)])
 
     def score(self, allocation: Allocation, hyper: TreeHyper) -> float:

@@ -54,7 +54,7 @@ class ComponentMap:
         return ", ".join(words)
 
     def order(self) -> np.ndarray:
-        """The second fit's components in the order of the first's, those without a partner last."""
+        """The second fit's components in the order of the first's, those without a partner last: (components,)."""
         partner = [second for _, second in self.matched]
         return np.array([*partner, *(k for k in range(self.overlap.shape[1]) if k not in partner)])
 

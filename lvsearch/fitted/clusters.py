@@ -67,11 +67,14 @@ class FittedMixture(FittedModel):
         return self.memberships(data).idxmax(axis=1).rename(LABEL)
 
     def predict(self, data: Any = None) -> np.ndarray:
-        """As `labels`, a plain array, as scikit-learn's mixtures have it."""
+        """As `labels`, a plain array (rows,), as scikit-learn's mixtures have it."""
         return self.labels(data).to_numpy()
 
     def uncertain(self, n: int = 10, data: Any = None) -> pd.DataFrame:
-        """The `n` rows whose component is least certain: component, its probability, the second one and its."""
+        """The `n` rows whose component is least certain: component, its probability, the second one and its.
+
+        Raises ValueError for a mixture of one component.
+        """
         shares = self.memberships(data)
         values = shares.to_numpy()
         if values.shape[1] < 2:

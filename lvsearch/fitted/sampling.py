@@ -114,7 +114,8 @@ def save_trace(trace: Trace, folder: str | Path) -> None:
 def load_trace(folder: str | Path) -> Trace:
     """The trace saved in a folder, to read or to go on with (`lv.sample(…, after=trace)`).
 
-    Raises FileNotFoundError where there is no such folder, ValueError for one that holds no trace or is damaged.
+    Raises FileNotFoundError where there is no such folder, `CorruptFolderError` (a ValueError) for one that holds no
+    trace or is damaged.
     """
     body, arrays = read_folder(Path(folder))
     if not isinstance(body, dict) or body.get("kind") != KIND:

@@ -249,7 +249,8 @@ class Findings:
         """The same fits under another prior: nothing is fitted again.
 
         A row of its `bounds()` is what a search under that prior would show had it found every size at its final
-        evidence at once. A most probable size that was not kept is refitted when `best` asks for it.
+        evidence at once. A most probable size that was not kept is refitted when `best` asks for it. Raises ValueError
+        for a prior over another number of size variables.
         """
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
@@ -261,7 +262,7 @@ class Findings:
 
         Plug-in evidence: intervals, of these fits. A size whose fit was not kept (`keep`) predicts anything between 0
         and the ceiling.
-        Marginal evidence: an estimate over the kept sizes.
+        Marginal evidence: an estimate over the kept sizes. Raises ValueError where none was kept, and for other data.
         """
         training = self._training()
         data = training.like_this(test)

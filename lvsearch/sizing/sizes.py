@@ -203,6 +203,7 @@ class Joint(Tabulated):
         return f"interdependent sizes, a function normalised on {_box_name(self.shape)}"
 
     def to_json(self) -> dict[str, Any]:
+        """Raises ValueError: code is not stored; `table()` is."""
         raise ValueError(
             "A Joint prior holds a Python function, and code is not stored (no pickle). "
             "Search with `prior.table()` instead: the same probabilities as numbers, which are stored exactly."

@@ -70,12 +70,15 @@ class SizePrior(ABC):
     def _tilted(self, start: int, slope: float) -> float: ...
 
     def log_pmf(self, size: Size | int) -> float:
+        """log p(S = size), nats. ValueError for what is no size."""
         return self._pmf(as_size(size, self.dimension))
 
     def log_mass(self, corner: Size | int) -> float:
+        """log p(S ⪰ corner), nats: every component at least that of the corner. ValueError for what is no size."""
         return self._box(as_size(corner, self.dimension), (None,) * self.dimension)
 
     def log_box(self, lower: Size, upper: OpenSize) -> float:
+        """log p(lower ⪯ S ≺ upper), nats; `None` in `upper` for no end. ValueError for ends of another number."""
         lower = as_size(lower, self.dimension)
         if len(upper) != self.dimension:
             raise ValueError(f"A box has {self.dimension} upper ends (None for no end): got {upper!r}.")
@@ -84,6 +87,10 @@ class SizePrior(ABC):
         return self._box(lower, upper)
 
     def log_tilted_mass(self, start: int, slope: float | int) -> float:
+        """log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats, may be +inf; slope: nats per unit of size.
+
+        ValueError for several size variables, and a slope that is not a number.
+        """
         if self.dimension != 1:
             raise ValueError(f"A tilted mass needs one size variable: this prior has {self.dimension}.")
         if math.isnan(slope):

@@ -129,7 +129,7 @@ def log_predictive(component: Component, natural: Any, unit: Row) -> Float[Array
 
 
 def log_normalisers(component: Component, natural: Any) -> Float[Array, " component"]:
-    """A(τ_k) of each component, all its columns together; a difference of two is the log density of what was added."""
+    """A(τ_k) of each component, nats, columns together; a difference of two is the log density of what was added."""
     each = component.prior_family.log_normaliser(natural)
     return each.reshape(len(each), -1).sum(-1)
 

@@ -92,7 +92,7 @@ class KnownCovarianceComponents(Component):
         return jnp.where(self._seen(observed), per_cell, 0.0).sum().astype(coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """The density at its mean, −½ log|2πΣ| over the cells observed: none is greater."""
+        """The density at its mean, −½ log|2πΣ| over the cells observed, nats: none is greater."""
         observed, n_dims = np.asarray(units.observed), np.shape(units.value)[-1]
         if np.ndim(self.covariance) == 2:
             each = np.linalg.slogdet(self.covariance)[1] / n_dims

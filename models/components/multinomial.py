@@ -67,7 +67,7 @@ class MultinomialComponents(Component):
         return gammaln(coordinates.sum() + 1) - gammaln(coordinates + 1).sum()
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """The saturated model, θ_d = x_d / n (Gibbs' inequality)."""
+        """That of the saturated model, θ_d = x_d / n (Gibbs' inequality), nats."""
         x = np.where(np.asarray(units.observed).all(-1, keepdims=True), np.asarray(units.value, np.float64), 0.0)
         n = x.sum(-1, keepdims=True)
         coefficient = scipy_gammaln(n[:, 0] + 1) - scipy_gammaln(x + 1).sum(-1)

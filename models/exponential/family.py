@@ -33,7 +33,8 @@ class Family(eqx.Module, Generic[T]):
 
     @abstractmethod
     def log_normaliser(self, natural: T, event_mask: Any = None) -> Array:
-        """A(η) = log ∫ h(x) exp⟨η, t(x)⟩ dx, one number per element (Blei 2004, Eq. 2.2)."""
+        """A(η) = log ∫ h(x) exp⟨η, t(x)⟩ dx, one number per element (elements…), in nats (Blei 2004,
+        Eq. 2.2)."""
 
     @abstractmethod
     def mean(self, natural: T, event_mask: Any = None) -> T:
@@ -68,7 +69,7 @@ class UnitCarrierFamily(Family[T]):
     """A family with h(x) = 1: its entropy is A(η) − ⟨η, E[t(x)]⟩."""
 
     def entropy(self, natural: T, event_mask: Any = None) -> Array:
-        """−E[log p(x | η)], one number per element, in nats."""
+        """−E[log p(x | η)], one number per element (elements…), in nats."""
         mean = self.mean(natural, event_mask)
         return self.log_normaliser(natural, event_mask) - inner(self, natural, mean, event_mask)
 

@@ -1,0 +1,67 @@
+"""The files that the how-tos begin with, small and simulated: python docs/sample_files.py FOLDER
+
+reviews.csv     id, stars, text      short texts of three subjects, most of two
+notes.txt       a document a line    for trees: words that all share, and two fields
+samples.csv     three columns        rows of three clusters
+gaps.csv        the same             with empty cells
+pupils.csv      school, two scores   rows in groups
+regions.csv     image, two features  three regions an image
+captions.csv    image, word          a word an image
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+SUBJECTS = (
+    "apple pear plum cherry quince",
+    "iron tin zinc copper nickel",
+    "robin wren finch heron stork",
+)
+
+
+def write(folder: Path) -> None:
+    """All files, the same ones for every call."""
+    rng = np.random.default_rng(0)
+    reviews(folder)
+    lines = ["the cat and the dog", "the dog and a cat"] * 5 + ["the tax and the vote", "a vote on the tax"] * 5
+    (folder / "notes.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    centres = np.array([[0, 0, 1], [4, 1, -1], [-3, 3, 0.0]])
+    samples = centres[rng.integers(0, 3, 90)] + rng.normal(0, 0.4, (90, 3))
+    frame = pd.DataFrame(samples, columns=["length", "width", "depth"]).round(3)
+    frame.to_csv(folder / "samples.csv", index=False)
+    frame.mask(rng.random(frame.shape) < 0.1).to_csv(folder / "gaps.csv", index=False)
+    uses = {"east": [0], "north": [0, 1], "south": [1, 2], "west": [2]}  # which kinds of pupils a school has
+    pupils = [(school, *row) for school, kinds in uses.items() for row in centres[rng.choice(kinds, 20), :2]]
+    scores = pd.DataFrame(pupils, columns=["school", "reading", "numbers"])
+    scores[["reading", "numbers"]] += rng.normal(0, 0.4, (len(scores), 2))
+    scores.round(3).to_csv(folder / "pupils.csv", index=False)
+    images(folder, rng)
+
+
+def reviews(folder: Path) -> None:
+    """Every review has two subjects, or one twice: nine words of the first and one of the second."""
+    texts = [
+        f"{' '.join(first.split()[i % 5] for i in range(j, j + 9))} {second.split()[j % 5]}"
+        for j in range(20)
+        for first in SUBJECTS
+        for second in SUBJECTS
+    ]
+    table = {"id": [f"r{n}" for n in range(len(texts))], "stars": [1 + n % 5 for n in range(len(texts))], "text": texts}
+    pd.DataFrame(table).to_csv(folder / "reviews.csv", index=False)
+
+
+def images(folder: Path, rng: np.random.Generator) -> None:
+    """Three regions an image, of two kinds that have a word each; the caption is of the first region."""
+    kinds = rng.integers(0, 2, (40, 3))
+    features = 8.0 * kinds[..., None] + rng.normal(size=(40, 3, 2))
+    regions = [(f"image{i}", *features[i, region].round(3)) for i in range(40) for region in range(3)]
+    pd.DataFrame(regions, columns=["image", "hue", "texture"]).to_csv(folder / "regions.csv", index=False)
+    captions = [(f"image{i}", ("sea", "tree")[kinds[i, 0]]) for i in range(40)]
+    pd.DataFrame(captions, columns=["image", "word"]).to_csv(folder / "captions.csv", index=False)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
