@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 
 from lvsearch.data.base import Data, Nouns
 from lvsearch.data.vocabulary import first_repeated
-from lvsearch.files.archives import UNREADABLE
+from lvsearch.files.archives import UNREADABLE, reason
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset, rows
 from lvsearch.models.units import Row
@@ -195,7 +195,7 @@ class Points(Data):
         try:
             values = np.load(io.BytesIO(content), allow_pickle=False)
         except UNREADABLE as error:
-            raise ValueError(f"{path}: {error}; expected a matrix written by numpy.save") from error
+            raise ValueError(f"{path}: {reason(error)}; expected a matrix written by numpy.save") from error
         if not isinstance(values, np.ndarray):
             raise ValueError(f"{path}: got an archive of several arrays; expected one matrix written by numpy.save")
         return cls.from_array(values, missing=missing)
