@@ -98,10 +98,9 @@ def load_findings(folder: Path) -> Findings:
         audit = body.get("audit")  # older folders know of none
         audited = None if audit is None else Audit.from_json(audit)
         held_out = _held_out(body, arrays, training, folder)
-        asked = (settings.max_size,) if settings.max_size is not None else ()
-        if any(
-            len(size) != len(model.size_names) or min(size) < 1 for size in (*asked, *kept, *(v.size for v in visits))
-        ):
+        limit = set() if settings.max_size is None else {settings.max_size}
+        named = limit | {*kept, *(visit.size for visit in visits)}
+        if any(len(size) != len(model.size_names) or min(size) < 1 for size in named):
             raise TypeError(f"sizes that are not one positive number for each of {', '.join(model.size_names)}")
         if not conforms(compiles, dict[str, int]) or not conforms(body["seconds"], float):
             raise TypeError("'compiles' or 'seconds' are no numbers")

@@ -189,7 +189,8 @@ READERS = (
         lambda path: read_documents(path / "docs.txt"), simple_documents,
     ),
     Reader(
-        "LDA-C", {"corpus.ldac": b"2 0:1 3:2\n1 1:4\n0\n3 0:1 1:1 2:1\n", "words.txt": "cat\ndog\ntax\nvöte\n".encode()},
+        "LDA-C",
+        {"corpus.ldac": b"2 0:1 3:2\n1 1:4\n0\n3 0:1 1:1 2:1\n", "words.txt": "cat\ndog\ntax\nvöte\n".encode()},
         read_counts, simple_ldac,
     ),
     Reader(
@@ -218,8 +219,6 @@ def verdict(reader: Reader, folder: Path) -> tuple[str, str] | None:
     if reader.simple is not None:
         try:
             expected = reader.simple(folder)
-        except (ValueError, IndexError, csv.Error, EOFError, OSError, SyntaxError) as error:
-            expected = error
         except Exception as error:  # NumPy's reader, which is the second one of arrays, may end in anything
             expected = error
     try:

@@ -239,7 +239,7 @@ def finish(bench: Bench, folder: Path, seen: int, row: Row, running: Callable[..
     """To the end, which must be that of the undisturbed search."""
     begin = search_arguments(bench.work, folder, 0), resume_arguments(bench.work, folder)
     ended = Child(running(bench, begin[0] if seen < 0 else begin[1]), folder.parent / "logs").end()
-    if not ended.status == 0:
+    if ended.status != 0:
         row.note("lost", f"cannot be gone on with: {ended}")
     elif bench.place(folder) != len(bench.history[0]) - 1:
         row.note("wrong", f"another end than the undisturbed one: {folder}")

@@ -1,6 +1,6 @@
 """What gets lost when things go wrong? Kills, damaged and crafted folders, full and read-only disks, mutated files.
 
-    python tests/benchmarks/faults.py [--kills 200] [--real 24] [--damaged 1000] [--crafted 1000] [--files 6000]
+    python tests/benchmarks/faults.py [--kills 120] [--real 12] [--damaged 1000] [--crafted 1000] [--files 6000]
                                       [--disks 30] [--pairs 30] [--seed 0] [--only files]
 
 Prints a table: what was tried, and how often something finished was lost, a result was wrong and did not say so, or an
@@ -27,7 +27,7 @@ from fault_trials import Row, table
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, number in {
-        "kills": 200, "real": 24, "damaged": 1000, "crafted": 1000, "files": 6000, "disks": 30, "pairs": 30, "seed": 0,
+        "kills": 120, "real": 12, "damaged": 1000, "crafted": 1000, "files": 6000, "disks": 30, "pairs": 30, "seed": 0,
     }.items():  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--only", nargs="*", choices=("kills", "real", "folders", "disks", "pairs", "files"))
@@ -85,10 +85,8 @@ def main() -> int:
     for row in rows:
         for note in row.notes:
             print(f"\n{note}")
-    load = os.getloadavg()[2]
-    print(
-        f"\n{table(rows)}\n\n{time.monotonic() - began:,.0f} s; load of the machine over a quarter of an hour {load:.1f}"
-    )
+    seconds, load = time.monotonic() - began, os.getloadavg()[2]
+    print(f"\n{table(rows)}\n\n{seconds:,.0f} s; load of the machine over a quarter of an hour {load:.1f}")
     return int(any(row.failed for row in rows))
 
 
