@@ -12,7 +12,7 @@ from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.storage import known_folder, new_folder, refuse_existing
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
-from lvsearch.inference.compiles import compiles, compiles_since
+from lvsearch.inference.compiles import bound_programs, compiles, compiles_since
 from lvsearch.interrupts import watched
 from lvsearch.models.contract import Model
 from lvsearch.results.checkpoint import encode_search, save_search
@@ -158,6 +158,7 @@ def fit(
         raise ValueError(f"got starts={starts}, expected at least 1")
     training = data_for(model, data)
     packed = training.dataset()
+    bound_programs()
     check_own(model, packed, size)
     fitting = "bound" if evidence == "marginal" else evidence  # a fit of one size needs no comparison with others
     evaluator = ModelEvaluator(model, packed, evidence=fitting, seed=seed)
@@ -208,6 +209,7 @@ def _evaluator(
 
 
 def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress: bool) -> SearchResult:
+    bound_programs()
     began, compiled = time.monotonic(), compiles()
     if progress and isinstance(result.evaluator, ModelEvaluator):
         print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)
