@@ -174,11 +174,13 @@ class Points(Data):
             ValueError: a column of text; a header of numbers; lines of different lengths; see also `from_array`.
         """
         try:
-            frame = pd.read_csv(path, header=0 if header else None, index_col=row_names)
+            frame = pd.read_csv(path, header=0 if header else None, index_col=row_names, float_precision="round_trip")
         except ValueError as error:  # among them lines of different lengths, bytes that are not UTF-8, no such column
             reason = " ".join(str(error).split())
             raise ValueError(f"{path}: {reason}; expected comma-separated numbers, as many on every line") from error
-        if row_names is None and not _is_default(frame.index):  # pandas takes the first values for names of rows
+        if row_names is None and not isinstance(
+            frame.index, pd.RangeIndex
+        ):  # pandas takes the first values for names of rows
             raise ValueError(f"{path}: got lines with more values than the header has names; name every column")
         if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
             raise ValueError(
@@ -388,7 +390,7 @@ def _strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[st
 
 
 def _is_default(index: pd.Index) -> bool:
-    return index.equals(pd.RangeIndex(len(index)))
+    return bool(index.equals(pd.RangeIndex(len(index))))
 
 
 def _is_number(text: str) -> bool:
