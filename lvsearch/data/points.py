@@ -19,6 +19,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from lvsearch.data.base import Data, Nouns
+from lvsearch.data.readers import UnnamedValuesError, every_value_named
 from lvsearch.data.vocabulary import first_repeated
 from lvsearch.files.archives import UNREADABLE, reason
 from lvsearch.files.string_arrays import holds, packed, unpacked
@@ -174,14 +175,14 @@ class Points(Data):
             ValueError: a column of text; a header of numbers; lines of different lengths; see also `from_array`.
         """
         try:
-            frame = pd.read_csv(path, header=0 if header else None, index_col=row_names, float_precision="round_trip")
+            with every_value_named(path):
+                index = False if row_names is None else row_names
+                frame = pd.read_csv(path, header=0 if header else None, index_col=index)
+        except UnnamedValuesError:
+            raise
         except ValueError as error:  # among them lines of different lengths, bytes that are not UTF-8, no such column
             reason = " ".join(str(error).split())
             raise ValueError(f"{path}: {reason}; expected comma-separated numbers, as many on every line") from error
-        if row_names is None and not isinstance(
-            frame.index, pd.RangeIndex
-        ):  # pandas takes the first values for names of rows
-            raise ValueError(f"{path}: got lines with more values than the header has names; name every column")
         if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
             raise ValueError(
                 f"{path}: got only numbers on the first line, expected the names of the columns: say header=False "

@@ -2,8 +2,10 @@
 
 import os
 import re
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -206,6 +208,27 @@ def frame_counts(frame: pd.DataFrame) -> tuple[Any, list[str], list[str] | None]
     if len(terms) and all(isinstance(dtype, pd.SparseDtype) and dtype.fill_value == 0 for dtype in frame.dtypes):
         return frame.sparse.to_coo(), terms, names
     return frame.to_numpy(dtype=np.float64, na_value=np.nan), terms, names
+
+
+class UnnamedValuesError(ValueError):
+    """Lines of a file have more values than its header has names."""
+
+
+@contextmanager
+def every_value_named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Inside: pandas reads comma-separated lines with index_col=False, and none that are longer than the header.
+
+    Left to itself it takes the first values for names of rows, where these count up without a trace. Raises
+    `UnnamedValuesError`.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            yield
+    except pd.errors.ParserWarning as error:
+        raise UnnamedValuesError(
+            f"{path}: got lines with more values than the header has names; name every column"
+        ) from error
 
 
 def read_documents(path: str | os.PathLike[str]) -> list[str]:
