@@ -96,6 +96,8 @@ def search(
             raise ValueError(f"got {name}={value}, expected at least 1")
     evaluator, training = _evaluator(model, data, evidence, seed, per_token)
     prior = weak(len(evaluator.size_names)) if prior is None else prior
+    if not isinstance(prior, SizePrior):
+        raise ValueError(f"got prior={prior!r}, expected one of lv.sizes, such as lv.sizes.Poisson(10)")
     if len(evaluator.size_names) != prior.dimension:
         raise ValueError(
             f"got a prior over {prior.dimension} size variable(s), expected {len(evaluator.size_names)} "

@@ -141,6 +141,8 @@ class Points(Data):
         observed, missing: as for `from_array`; pandas' NA counts as NaN. Raises ValueError for columns that hold no
         numbers, and as `from_array`.
         """
+        if not isinstance(frame, pd.DataFrame):
+            raise ValueError(f"got {type(frame).__name__}; expected a data frame: lv.Points.from_array takes matrices")
         kinds = pd.api.types
         text = [str(n) for n, k in frame.dtypes.items() if not kinds.is_numeric_dtype(k) or kinds.is_complex_dtype(k)]
         if text:

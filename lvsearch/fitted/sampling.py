@@ -70,6 +70,8 @@ def sample(
             f"got size={size} for {type(model).__name__}, expected "
             + ("no size: a process has none" if model.process else f"one: the number of {model.size_names[0]}")
         )
+    if not isinstance(after, Trace | None):
+        raise ValueError(f"got after={after!r}, expected a trace that lv.sample or lv.load_trace gave, or None")
     if chains < 1 or draws < 1 or thin < 1 or (warmup is not None and warmup < 0):
         raise ValueError(
             f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 of the first "
