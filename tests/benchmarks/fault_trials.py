@@ -21,7 +21,7 @@ from lvsearch.files.storage import MANIFEST
 LIMIT = 120.0
 """Seconds after which a process that should have ended is taken to hang."""
 READING = 5
-"""Seconds that reading one small file may take."""
+"""Seconds of the processor that reading one small file may take."""
 DAMAGE = 70
 """Exit status of a child that ended in a traceback."""
 
@@ -145,13 +145,13 @@ def within(seconds: int) -> Iterator[None]:
     def late(*_: object) -> None:
         raise TooLongError(f"longer than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def refusal(error: BaseException) -> str | None:
