@@ -19,15 +19,13 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from lvsearch.data.base import Data, Nouns
+from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.data.readers import UnnamedValuesError, every_value_named
 from lvsearch.data.vocabulary import first_repeated
 from lvsearch.files.archives import UNREADABLE, reason
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset, rows
 from lvsearch.models.units import Row
-
-LARGEST = 1e15
-"""Engines square values in float32, whose range ends at 3e38."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,7 +44,7 @@ class Points(Data):
 
     Raises:
         ValueError: not two axes; no rows or no columns; a NaN or infinite value in an observed cell, or one beyond
-            ±1e15; a mask of another shape; names of the wrong length; a column name twice.
+            ±1e15, or a column all within 1e-15 of 0; a mask of another shape; names of the wrong length; a column name twice.
     """
 
     unit_type: ClassVar[type] = Row
@@ -74,7 +72,8 @@ class Points(Data):
             raise ValueError(f"got the column name {twice!r} twice; expected distinct names")
         observed = np.array(self.observed, dtype=bool)
         values = np.where(observed, np.asarray(self.values, dtype=np.float64), 0.0) + 0.0  # no −0: it prints as 0
-        _refuse_bad_values(values, columns)
+        _refuse_nan(values, columns)
+        refuse_magnitudes(values, columns)
         for array in (values, observed):
             array.setflags(write=False)
         for field, value in (
@@ -369,17 +368,6 @@ def _refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...
             f"got NaN in {bad.sum():,} of {bad.size:,} cells, the first in row {row}, column {columns[column]!r}; "
             'expected numbers. Where NaN marks a missing cell say so: lv.Points.from_array(X, missing="nan") (or '
             "from_frame, for a data frame), or give observed="
-        )
-
-
-def _refuse_bad_values(values: Float[np.ndarray, "row column"], columns: tuple[str, ...]) -> None:
-    _refuse_nan(values, columns)
-    bad = ~(np.abs(values) <= LARGEST)
-    if bad.any():
-        row, column = np.argwhere(bad)[0].tolist()
-        raise ValueError(
-            f"got {values[row, column]} in row {row}, column {columns[column]!r}; expected finite numbers up to "
-            f"{LARGEST:g}: mark the cell as not observed, or rescale the column"
         )
 
 
