@@ -56,8 +56,7 @@ def test_neither_import_nor_search_uses_a_network():
 
 
 @pytest.mark.parametrize(
-    "statement",
-    ["import urllib.request; urllib.request.urlopen('http://127.0.0.1:9')", "socket.socket().bind(('', 0))"],
+    "statement", ["import urllib.request as u; u.urlopen('http://127.0.0.1:9')", "socket.socket().bind(('', 0))"]
 )
 def test_the_guard_sees_what_does(statement: str):
     done = guarded(statement)

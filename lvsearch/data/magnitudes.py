@@ -8,10 +8,7 @@ LARGEST, SMALLEST = 1e15, 1e-15
 
 
 def refuse_magnitudes(
-    values: Float[np.ndarray, "row column"],
-    columns: tuple[str, ...],
-    row_noun: str = "row",
-    column_noun: str = "column",
+    values: Float[np.ndarray, "row column"], columns: tuple[str, ...], row_noun: str = "row", noun: str = "column"
 ) -> None:
     """ValueError for a value that is not finite or beyond ±LARGEST, and for a column of values all within SMALLEST of 0
     that are not all 0, naming the first."""
@@ -19,13 +16,13 @@ def refuse_magnitudes(
     if bad.any():
         row, column = np.argwhere(bad)[0].tolist()
         raise ValueError(
-            f"got {values[row, column]} in {row_noun} {row}, {column_noun} {columns[column]!r}; expected finite numbers "
-            f"up to {LARGEST:g}: leave it out (mark it as not observed), or rescale the {column_noun}"
+            f"got {values[row, column]} in {row_noun} {row}, {noun} {columns[column]!r}; expected finite numbers "
+            f"up to {LARGEST:g}: leave it out (mark it as not observed), or rescale the {noun}"
         )
     peaks = np.abs(values).max(axis=0, initial=0.0)
     tiny = np.flatnonzero((peaks > 0) & (peaks < SMALLEST))
     if len(tiny):
         raise ValueError(
-            f"got values of at most {peaks[tiny[0]]:g} in the {column_noun} {columns[tiny[0]]!r}; expected some of at "
-            f"least {SMALLEST:g}, or zeros: rescale the {column_noun}"
+            f"got values of at most {peaks[tiny[0]]:g} in the {noun} {columns[tiny[0]]!r}; expected some of at "
+            f"least {SMALLEST:g}, or zeros: rescale the {noun}"
         )

@@ -44,7 +44,7 @@ class Points(Data):
 
     Raises:
         ValueError: not two axes; no rows or no columns; a NaN or infinite value in an observed cell, or one beyond
-            ±1e15, or a column all within 1e-15 of 0; a mask of another shape; names of the wrong length; a column name twice.
+            ±1e15, or a column all within 1e-15 of 0; a mask of another shape; wrong names.
     """
 
     unit_type: ClassVar[type] = Row

@@ -39,9 +39,8 @@ def oldest(requirements: list[str]) -> list[str]:
 def licence_of(name: str) -> str:
     """What a distribution says of its licence: the expression, else its classifiers, else its first line."""
     about = metadata.metadata(name)
-    classifiers = [
-        line.rpartition(" :: ")[2] for line in about.get_all("Classifier") or [] if line.startswith("License")
-    ]
+    given = about.get_all("Classifier") or []
+    classifiers = [line.rpartition(" :: ")[2] for line in given if line.startswith("License")]
     text = (about.get("License") or "").strip().splitlines()
     return about.get("License-Expression") or ", ".join(classifiers) or (text[0] if text else "not stated")
 
