@@ -18,6 +18,7 @@ from lvsearch.data.base import Data
 from lvsearch.data.stored import decode_data, encode_data
 from lvsearch.inference.compiles import compiles, compiles_since
 from lvsearch.inference.trees import Allocation, log_joint, tree_hyper
+from lvsearch.searching.evaluators import data_ceiling
 
 EXAMPLES = settings(deadline=None, max_examples=25, derandomize=True)
 MANY = settings(deadline=None, max_examples=100, derandomize=True)
@@ -62,7 +63,7 @@ def test_topics_of_drawn_corpora(warm: dict[str, int], counts: np.ndarray, alpha
     corpus, fitted = fit_corpus(counts, alpha, eta)
     assert_probabilities(fitted.transform(corpus))
     assert_probabilities(fitted.table("topic_word"))
-    assert -math.inf < fitted.estimate.log_lower <= lv.models.LDA(alpha, eta).ceiling(corpus.dataset()) + 1e-3
+    assert -math.inf < fitted.estimate.log_lower <= data_ceiling(lv.models.LDA(alpha, eta), corpus.dataset()) + 1e-3
     assert compiles_since(warm) == {}
 
 
