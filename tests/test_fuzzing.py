@@ -86,9 +86,7 @@ def test_clusters_of_drawn_rows(warm: dict[str, int], values: np.ndarray, concen
 
 
 @MANY
-@given(
-    arrays(np.int64, (4, 5), elements=st.integers(0, 2**31 - 1)), st.lists(TEXT, min_size=5, max_size=5, unique=True)
-)
+@given(arrays(np.int64, (4, 5), elements=st.integers(0, 2**31 - 1)), NAMES)
 def test_corpora_come_back(counts: np.ndarray, words: list[str]):
     counts[0, 0] = max(1, counts[0, 0])
     corpus = lv.Corpus.from_matrix(counts, words, document_names=words[:4])
