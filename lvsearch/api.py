@@ -12,7 +12,7 @@ from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.storage import known_folder, new_folder, refuse_existing
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
-from lvsearch.inference.compiles import compiles, compiles_since
+from lvsearch.inference.compiles import bound_programs, compiles, compiles_since
 from lvsearch.interrupts import watched
 from lvsearch.models.contract import Model
 from lvsearch.results.card import has_answer
@@ -101,6 +101,8 @@ def search(
             raise ValueError(f"got {name}={value}, expected at least 1")
     evaluator, training = _evaluator(model, data, evidence, seed, per_token)
     prior = weak(len(evaluator.size_names)) if prior is None else prior
+    if not isinstance(prior, SizePrior):
+        raise ValueError(f"got prior={prior!r}, expected one of lv.sizes, such as lv.sizes.Poisson(10)")
     max_size = _limit(evaluator, prior, budget, max_size, exhaustive)
     if isinstance(evaluator, ModelEvaluator):
         largest = (CHECKED_SIZE,) * prior.dimension if max_size is None else max_size
@@ -177,6 +179,7 @@ def fit(
         raise ValueError(f"got starts={starts}, expected at least 1")
     training = data_for(model, data)
     packed = training.dataset()
+    bound_programs()
     check_own(model, packed, size)
     fitting = "bound" if evidence == "marginal" else evidence  # a fit of one size needs no comparison with others
     evaluator = ModelEvaluator(model, packed, evidence=fitting, seed=seed)
@@ -227,6 +230,7 @@ def _evaluator(
 
 
 def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress: bool) -> SearchResult:
+    bound_programs()
     began, compiled = time.monotonic(), compiles()
     if progress and isinstance(result.evaluator, ModelEvaluator):
         print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)

@@ -106,12 +106,14 @@ def read_counts(docs: Any, n_words: int) -> sparse.csr_array:
     """Counts (D, V) as int32 rows with sorted words and no stored zeros.
 
     `docs`: a scipy sparse matrix or array, a dense array, or anything with `.counts`.
-    Raises ValueError on another number of words, on negative counts, on counts that are not whole numbers, and on
-    documents of more than MOST_TOKENS tokens.
+    Raises ValueError on another number of axes or words, on negative counts, on counts that are not whole numbers, and
+    on documents of more than MOST_TOKENS tokens.
     """
     # float64 first: the sums of duplicates and lengths wrap in someone's int32
     given = getattr(docs, "counts", docs)
     given = given.astype(np.float64) if sparse.issparse(given) else np.asarray(given, np.float64)
+    if given.ndim != 2:
+        raise ValueError(f"got documents of shape {given.shape}; expected counts (documents, words): for one, [counts]")
     matrix = sparse.csr_array(given, copy=True)
     if matrix.shape[1] != n_words:
         raise ValueError(

@@ -77,6 +77,9 @@ class Corpus(DocumentCounts):
                 limit out of range; no word left under these settings; metadata that files cannot keep.
         """
         if stop_words is not None and not isinstance(stop_words, str):
+            stop_words = tuple(stop_words)
+            if not all(isinstance(word, str) for word in stop_words):
+                raise ValueError("got stop words that are not all strings; expected 'english', a list of words or None")
             stop_words = tuple(sorted(set(stop_words)))
         analyzer = Analyzer(stop_words=stop_words, token_pattern=token_pattern)
         counts, terms, note = count_texts(texts, analyzer, minimum_document_frequency, maximum_document_fraction)

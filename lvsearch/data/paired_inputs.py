@@ -10,6 +10,7 @@ from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.readers import canonical_counts, refuse_masked
+from lvsearch.data.tables import UnnamedValuesError, every_value_named
 from lvsearch.data.vocabulary import checked_vocabulary
 
 MOST_REGIONS = 100_000_000
@@ -82,11 +83,12 @@ def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
     """Every cell as the text that it is in the file, without white space around it: a name read as a number would lose
     its zeros in one file (007, 7) and its decimals in another (1, 1.0)."""
     try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+        with every_value_named(path):
+            frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False)
+    except UnnamedValuesError:
+        raise
     except ValueError as error:
         raise ValueError(f"{path}: {' '.join(str(error).split())}; expected comma-separated columns, UTF-8") from error
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the first values for names of rows
-        raise ValueError(f"{path}: got lines with more values than the header has names; name every column")
     frame = pd.DataFrame({name: frame[name].fillna("").str.strip() for name in frame.columns})  # "": short lines
     for name in needed:
         if name not in frame.columns:

@@ -19,15 +19,13 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from lvsearch.data.base import Data, Nouns
+from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.data.tables import read_numbers
 from lvsearch.data.vocabulary import first_repeated
-from lvsearch.files.archives import UNREADABLE
+from lvsearch.files.archives import UNREADABLE, reason
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset, rows
 from lvsearch.models.units import Row
-
-LARGEST = 1e15
-"""Engines square values in float32, whose range ends at 3e38."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,7 +44,7 @@ class Points(Data):
 
     Raises:
         ValueError: not two axes; no rows or no columns; a NaN or infinite value in an observed cell, or one beyond
-            ±1e15; a mask of another shape; names of the wrong length; a column name twice.
+            ±1e15, or a column all within 1e-15 of 0; a mask of another shape; wrong names.
     """
 
     unit_type: ClassVar[type] = Row
@@ -74,7 +72,8 @@ class Points(Data):
             raise ValueError(f"got the column name {twice!r} twice; expected distinct names")
         observed = np.array(self.observed, dtype=bool)
         values = np.where(observed, np.asarray(self.values, dtype=np.float64), 0.0) + 0.0  # no −0: it prints as 0
-        _refuse_bad_values(values, columns)
+        _refuse_nan(values, columns)
+        refuse_magnitudes(values, columns)
         values[~observed] = np.nan  # a 0 would be taken for a value by whoever reads them: means, scales, pictures
         for array in (values, observed):
             array.setflags(write=False)
@@ -142,6 +141,8 @@ class Points(Data):
         observed, missing: as for `from_array`; pandas' NA counts as NaN. Raises ValueError for columns that hold no
         numbers, and as `from_array`.
         """
+        if not isinstance(frame, pd.DataFrame):
+            raise ValueError(f"got {type(frame).__name__}; expected a data frame: lv.Points.from_array takes matrices")
         kinds = pd.api.types
         text = [str(n) for n, k in frame.dtypes.items() if not kinds.is_numeric_dtype(k) or kinds.is_complex_dtype(k)]
         if text:
@@ -187,7 +188,7 @@ class Points(Data):
         try:
             values = np.load(io.BytesIO(content), allow_pickle=False)
         except UNREADABLE as error:
-            raise ValueError(f"{path}: {error}; expected a matrix written by numpy.save") from error
+            raise ValueError(f"{path}: {reason(error)}; expected a matrix written by numpy.save") from error
         if not isinstance(values, np.ndarray):
             raise ValueError(f"{path}: got an archive of several arrays; expected one matrix written by numpy.save")
         return cls.from_array(values, missing=missing)
@@ -362,17 +363,6 @@ def _refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...
         )
 
 
-def _refuse_bad_values(values: Float[np.ndarray, "row column"], columns: tuple[str, ...]) -> None:
-    _refuse_nan(values, columns)
-    bad = ~(np.abs(values) <= LARGEST)
-    if bad.any():
-        row, column = np.argwhere(bad)[0].tolist()
-        raise ValueError(
-            f"got {values[row, column]} in row {row}, column {columns[column]!r}; expected finite numbers up to "
-            f"{LARGEST:g}: mark the cell as not observed, or rescale the column"
-        )
-
-
 def _strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[str, ...] | None:
     if isinstance(values, str):
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list of {expected:,} names")
@@ -383,4 +373,4 @@ def _strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[st
 
 
 def _is_default(index: pd.Index) -> bool:
-    return index.equals(pd.RangeIndex(len(index)))
+    return bool(index.equals(pd.RangeIndex(len(index))))

@@ -3,7 +3,9 @@
 import io
 import json
 import os
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -148,6 +150,27 @@ def frame_counts(frame: pd.DataFrame) -> tuple[Any, list[str], list[str] | None]
 # -- files ------------------------------------------------------------------------------------------------------
 
 
+class UnnamedValuesError(ValueError):
+    """Lines of a file have more values than its header has names."""
+
+
+@contextmanager
+def every_value_named(path: Any) -> Iterator[None]:
+    """Inside: pandas reads comma-separated lines with index_col=False, and none that are longer than the header.
+
+    Left to itself it takes the first values for names of rows, where these count up without a trace. Raises
+    `UnnamedValuesError`.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            yield
+    except pd.errors.ParserWarning as error:
+        raise UnnamedValuesError(
+            f"{path}: got lines with more values than the header has names; name every column"
+        ) from error
+
+
 def read_delimited(content: str, name: Any, separator: str, text: Any, id: Any = None) -> pd.DataFrame:
     """A table of comma- or tab-separated values whose first line names the columns.
 
@@ -163,14 +186,19 @@ def read_delimited(content: str, name: Any, separator: str, text: Any, id: Any =
         _require(columns, name, text, id)
         missing = {column: MISSING for column in columns if column not in plain}
         whole = io.StringIO(content)
-        frame = pd.read_csv(
-            whole, sep=separator, dtype=plain, na_values=missing, keep_default_na=False, low_memory=False
-        )
+        with every_value_named(name):
+            frame = pd.read_csv(
+                whole,
+                sep=separator,
+                dtype=plain,
+                na_values=missing,
+                keep_default_na=False,
+                low_memory=False,
+                index_col=False,
+            )
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{name}: {reason}; expected a table whose first line names its columns") from error
-    if not frame.index.equals(pd.RangeIndex(len(frame))):  # pandas takes the first values for names of rows
-        raise ValueError(f"{name}: got lines with more values than the first line has names; name every column")
     return _filled(frame, *plain)
 
 
@@ -220,12 +248,14 @@ def read_numbers(
     """A comma-separated file of numbers, as `Points.from_csv` takes it; its errors are said there."""
     content = io.StringIO(read_text(path, encoding))
     try:
-        frame = pd.read_csv(content, header=0 if header else None, index_col=row_names)
+        with every_value_named(path):
+            index = False if row_names is None else row_names
+            frame = pd.read_csv(content, header=0 if header else None, index_col=index)
+    except UnnamedValuesError:
+        raise
     except ValueError as error:  # among them lines of different lengths, no such column
         reason = " ".join(str(error).split())
         raise ValueError(f"{path}: {reason}; expected comma-separated numbers, as many on every line") from error
-    if row_names is None and not frame.index.equals(pd.RangeIndex(len(frame))):  # pandas takes the first for names
-        raise ValueError(f"{path}: got lines with more values than the header has names; name every column")
     if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
         raise ValueError(
             f"{path}: got only numbers on the first line, expected the names of the columns: say header=False "
