@@ -1,11 +1,11 @@
-"""A first day for a statistician: how many groups of wines, with means, doubtful rows and a picture."""
+"""A first day for a statistician: how many groups the petals of irises form, with means, doubtful rows and a picture."""
 
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_iris
 
 import lvsearch as lv
 
-wines = load_wine(as_frame=True).frame[["alcohol", "flavanoids"]]
-model = lv.models.FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(wines))
-result = lv.search(model, wines, prior=lv.sizes.Poisson(3), max_size=5, seed=0)
+petals = load_iris(as_frame=True).frame[["petal length (cm)", "petal width (cm)"]]
+model = lv.models.FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(petals))
+result = lv.search(model, petals, prior=lv.sizes.Poisson(3), max_size=6, seed=0)
 print(result, result.best.means(), result.best.uncertain(3), sep="\n\n")
-result.best.plot_clusters().figure.savefig("wines.png")
+result.best.plot_clusters().figure.savefig("petals.png")
