@@ -112,4 +112,4 @@ def _marked(text: str, topic: int) -> str:
 def _width(text: str) -> float:
     from matplotlib.textpath import TextPath
 
-    return float(TextPath((0, 0), text or " ", size=SIZE, usetex=False).get_extents().width)
+    return float(TextPath((0, 0), text.replace("$", "S") or " ", size=SIZE, usetex=False).get_extents().width)

@@ -62,9 +62,11 @@ def write_caption(axes: "Axes", caption: Caption) -> None:
 
 
 def _width(text: str, points: float) -> float:
-    """Points that a bold line takes."""
+    """Points that a bold line takes; dollar signs, which would begin a formula, as wide as an S."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 
     bold = FontProperties(weight="bold")
-    return float(TextPath((0, 0), text or " ", size=points, prop=bold, usetex=False).get_extents().width)
+    return float(
+        TextPath((0, 0), text.replace("$", "S") or " ", size=points, prop=bold, usetex=False).get_extents().width
+    )

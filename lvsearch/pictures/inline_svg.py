@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lvsearch.pictures.style import LIGHT, Palette
 
@@ -44,8 +44,11 @@ def inline_svg(
     from matplotlib.figure import Figure
 
     buffer = io.StringIO()
-    settings = LIGHT.settings()
-    settings.update({"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif"})
+    settings: dict[Any, Any] = LIGHT.settings() | {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "font.family": "sans-serif",
+    }
     with matplotlib.rc_context(settings):
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)
