@@ -23,14 +23,14 @@ FOLDER = Path(__file__).parent / "pictures"
 
 
 def iris() -> lv.Points:
-    """150 flowers, four lengths in cm; the three species are not looked at."""
-    return lv.Points.from_frame(load_iris(as_frame=True).data)
+    """150 flowers, the length and the width of a petal in cm; the three species are not looked at."""
+    return lv.Points.from_frame(load_iris(as_frame=True).data[["petal length (cm)", "petal width (cm)"]])
 
 
 def search_iris() -> lv.SearchResult:
     """How many clusters the flowers have."""
     kind = lv.models.FullCovarianceComponents.scaled_to(iris().values)
-    return lv.search(lv.models.FiniteMixture(kind), iris(), max_size=6, starts=1, seed=0)
+    return lv.search(lv.models.FiniteMixture(kind), iris(), max_size=6, starts=2, seed=0)
 
 
 def answer() -> None:
@@ -38,7 +38,7 @@ def answer() -> None:
     result = search_iris()
     print(result)
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.8), dpi=110, layout="constrained")
-    result.best.plot_clusters(("petal length (cm)", "petal width (cm)"), ax=left)
+    result.best.plot_clusters(ax=left)
     result.plot_posterior(ax=right)
     save(figure, "answer")
     figure, axes = plt.subplots(figsize=(7.6, 4.6), dpi=110, layout="constrained")
@@ -49,7 +49,7 @@ def answer() -> None:
 def process() -> None:
     """A Dirichlet process on the same flowers: how many components they occupy."""
     kind = lv.models.FullCovarianceComponents.scaled_to(iris().values)
-    occupied = lv.occupied(lv.models.DPMixture(kind), iris(), draws=500, seed=0, progress=False)
+    occupied = lv.occupied(lv.models.DPMixture(kind), iris(), draws=300, seed=0, progress=False)
     print(occupied)
     figure, axes = plt.subplots(figsize=(7.6, 4.6), dpi=110, layout="constrained")
     occupied.plot_posterior(ax=axes)

@@ -90,8 +90,8 @@ class Site(NamedTuple):
 def hyperparameter(value: Any) -> np.ndarray:
     """A hyper-parameter as a NumPy leaf: traced, so a new value never retraces, and allocated on no device.
 
-    float64, of the shape (…) that is given; inside `jit` it takes the session's precision. Raises ValueError for what
-    is not finite.
+    float64, of the shape given, () for a number; inside `jit` it takes the session's precision. Raises ValueError for
+    what is not finite.
     """
     array = np.asarray(value, dtype=np.float64)
     if not np.all(np.isfinite(array)):

@@ -6,6 +6,7 @@ indenting, arguments as sentences ("rate: of the prior"). Google's sections (Arg
 
 import inspect
 import re
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -72,7 +73,7 @@ def restructured(lines: list[str], parameters: Iterable[str] = ()) -> list[str]:
             at = end
         elif indent > 0:
             end = _indented_end(lines, at)
-            out += [*_space(out), ".. code-block:: none", "", *(f"    {each.rstrip()}" for each in lines[at:end]), ""]
+            out += [*_space(out), ".. code-block:: none", "", *_displayed(lines[at:end]), ""]
             at = end
         else:
             end = _paragraph_end(lines, at, end)
@@ -181,6 +182,10 @@ def _item(lines: list[str], indent: int) -> list[str]:
     text = "\n".join([lines[0].strip()[mark.end() :], *(each.strip() for each in lines[1:])])
     head, *rest = inline(text).split("\n")
     return [f"{lead}{mark.group()}{head}", *(f"{lead}{' ' * mark.end()}{each}" for each in rest)]
+
+
+def _displayed(lines: list[str]) -> list[str]:
+    return [f"    {line}".rstrip() for line in textwrap.dedent("\n".join(lines)).split("\n")]
 
 
 def _table(rows: list[str], lead: str) -> list[str]:
