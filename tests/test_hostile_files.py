@@ -315,6 +315,7 @@ def test_tokens_are_kept_as_they_are_written(tmp_path: Path):
         ("image,x\n1,1\n", "image,word\nimg1,sea\n", "none in both"),
         ("image,x\na,1,2\n", "image,word\na,sea\n", "more values than the header"),
         ("image,x,y\na,1,1_0\n", "image,word\na,sea\n", "the column 'y' without numbers"),
+        ("image,x,y\na,1,2\u0661\n", "image,word\na,sea\n", "the column 'y' without numbers"),
     ],
 )
 def test_pairs_that_cannot_be_told_are_refused(regions: str, captions: str, said: str, tmp_path: Path):

@@ -154,7 +154,9 @@ def _things(path: str | os.PathLike[str], columns: pd.DataFrame, image: str) -> 
 
 def _numbers(column: pd.Series) -> np.ndarray | None:
     """The numbers of a column of text, NaN where it is empty; None where some cell is neither."""
-    if column.str.contains("_", regex=False).any():  # which Python reads in numbers, as in 1_000
+    if any(
+        "_" in text or not text.isascii() for text in column
+    ):  # 1_000, and digits of other scripts: Python reads both
         return None
     try:
         return column.where(column != "", "nan").to_numpy().astype(np.float64)

@@ -104,7 +104,8 @@ def whole(text: str) -> int:
 
 def rows_of(path: Path) -> tuple[list[str], list[list[str]]]:
     """Header and rows of a CSV file; lines without anything on them are none, and short ones end in empty cells."""
-    rows = [row for row in csv.reader(io.StringIO(text_of(path), newline=""), strict=True) if row and row != [""]]
+    lines = csv.reader(io.StringIO(text_of(path), newline=""))
+    rows = [row for row in lines if row and (len(row) > 1 or row[0].strip(" \t"))]
     if not rows or any(len(row) > len(rows[0]) for row in rows) or len(set(rows[0])) < len(rows[0]):
         raise ValueError("lines longer than the first, or a name twice")
     return rows[0], [row + [""] * (len(rows[0]) - len(row)) for row in rows[1:]]
