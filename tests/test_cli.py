@@ -142,20 +142,21 @@ def test_texts_are_read_line_by_line(files, tmp_path):
 # ── demo ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow  # the other demo is in the fast tier
 def test_demo_with_planted_topics_gives_a_verdict(tmp_path, monkeypatch, capsys):
-    small = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1)
+    small = planted(3, n_documents=24, n_tokens=12, n_terms=20, seed=1)
     monkeypatch.setattr("lvsearch.fitted.simulated.planted", lambda seed: small)
     monkeypatch.setattr(cli, "SIMULATED_MAX_SIZE", 3)
     assert cli.main(["demo", "--simulated", "--out", str(tmp_path / "demo"), *ENDING]) == 0
     printed = capsys.readouterr().out
-    assert "60 simulated documents with 3 topics" in printed
+    assert "24 simulated documents with 3 topics" in printed
     assert "Planted 3 topics: " in printed
     assert (tmp_path / "demo" / "report" / "summary.md").is_file()
 
 
 def test_demo_shows_labels_beside_topics(tmp_path, monkeypatch, capsys):
-    drawn = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1).corpus
-    corpus = lv.Corpus.from_matrix(drawn.counts, drawn.vocabulary, document_labels=["numpy.linalg"] * 60)
+    drawn = planted(3, n_documents=24, n_tokens=12, n_terms=20, seed=1).corpus
+    corpus = lv.Corpus.from_matrix(drawn.counts, drawn.vocabulary, document_labels=["numpy.linalg"] * 24)
     monkeypatch.setattr("lvsearch.data.datasets.docstrings", lambda size, seed: corpus)
     monkeypatch.setattr(cli, "DEMO_MAX_SIZE", 3)
     assert cli.main(["demo", "--out", str(tmp_path / "demo"), *ENDING]) == 0
