@@ -63,27 +63,65 @@ def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -
     predicted by the prior mean α / Σα; observed words that are impossible under every topic carry no information and
     are left out; where all of them together are impossible the score is −inf. Raises ValueError for malformed input, as `document_likelihood`.
     """
-    dirichlet = not isinstance(alpha, Proportions)
-    topic_set = read_topics(topics, alpha if dirichlet else np.ones(np.shape(topics)[0]))
-    n_words = topic_set.word_topic.shape[0]
+    n_words = np.shape(topics)[1]
     seen, rest = read_counts(observed, n_words), read_counts(held_out, n_words)
     if seen.shape != rest.shape:
         raise ValueError(
             f"got observed {seen.shape} and held-out {rest.shape}; expected the same documents, row by row"
         )
-    seen.data[topic_set.word_topic.max(axis=1)[seen.indices] == 0] = 0
-    seen.eliminate_zeros()
-    theta = _dirichlet_mean(topic_set, seen) if dirichlet else alpha.expected(topic_set.word_topic.T, seen)
+    theta = expected_proportions(topics, alpha, seen)
+    word_topic = _topic_set(topics, alpha).word_topic
     row_of = np.repeat(np.arange(rest.shape[0]), np.diff(rest.indptr))
-    probability = np.einsum("ek,ek->e", theta[row_of], topic_set.word_topic[rest.indices])
+    probability = np.einsum("ek,ek->e", theta[row_of], word_topic[rest.indices])
     with np.errstate(divide="ignore"):
         terms = rest.data * np.log(np.where(np.isnan(probability), 0.0, probability))
     score = np.bincount(row_of, weights=terms, minlength=rest.shape[0]).astype(np.float64)
     return DocumentCompletion(score, np.asarray(rest.sum(axis=1)).astype(np.int64))
 
 
-def _dirichlet_mean(topic_set: TopicSet, seen: sparse.csr_array) -> Float64[np.ndarray, "document topic"]:
-    """E_q[θ | observed] by mean field."""
+def expected_proportions(topics: Any, alpha: Any, observed: Any) -> Float64[np.ndarray, "document topic"]:
+    """E[θ | observed] of each document, rows summing to 1, NaN where its words cannot occur together; arguments as for
+    completion."""
+    topic_set = _topic_set(topics, alpha)
+    seen = _possible(topic_set, read_counts(observed, topic_set.word_topic.shape[0]))
+    if isinstance(alpha, Proportions):
+        return alpha.expected(topic_set.word_topic.T, seen)
+    gamma = _posterior(topic_set, seen)
+    return gamma / gamma.sum(axis=1, keepdims=True)
+
+
+def dirichlet_posterior(topics: Any, alpha: Any, observed: Any) -> Float64[np.ndarray, "document topic"]:
+    """γ of q(θ) = Dirichlet(γ), the mean-field posterior of each document's proportions; arguments as for completion."""
+    topic_set = read_topics(topics, alpha)
+    return _posterior(topic_set, _possible(topic_set, read_counts(observed, topic_set.word_topic.shape[0])))
+
+
+def proportion_draws(
+    topics: Any, alpha: Any, observed: Any, draws: int, random: np.random.Generator
+) -> Float64[np.ndarray, "draw topic"]:
+    """Draws of the proportions of ONE document given its observed words, (1, V); arguments as for completion.
+
+    Of a Dirichlet by its mean-field posterior, of the discrete distributions exactly; folded in, every draw is θ̂.
+    """
+    if isinstance(alpha, Proportions):
+        topic_set = _topic_set(topics, alpha)
+        seen = _possible(topic_set, read_counts(observed, topic_set.word_topic.shape[0]))
+        return alpha.sample(topic_set.word_topic.T, seen, draws, random)
+    return random.dirichlet(dirichlet_posterior(topics, alpha, observed)[0], draws)
+
+
+def _topic_set(topics: Any, alpha: Any) -> TopicSet:
+    return read_topics(topics, np.ones(np.shape(topics)[0]) if isinstance(alpha, Proportions) else alpha)
+
+
+def _possible(topic_set: TopicSet, seen: sparse.csr_array) -> sparse.csr_array:
+    """Without the words that no topic can produce."""
+    seen.data[topic_set.word_topic.max(axis=1)[seen.indices] == 0] = 0
+    seen.eliminate_zeros()
+    return seen
+
+
+def _posterior(topic_set: TopicSet, seen: sparse.csr_array) -> Float64[np.ndarray, "document topic"]:
     gamma = np.tile(topic_set.alpha, (seen.shape[0], 1))
     single = jnp.asarray(topic_set.rescaled()[0], jnp.float32), jnp.asarray(topic_set.alpha, jnp.float32)
 
@@ -93,4 +131,4 @@ def _dirichlet_mean(topic_set: TopicSet, seen: sparse.csr_array) -> Float64[np.n
     rows = np.flatnonzero(np.diff(seen.indptr) > 0)
     for tile, found in map_tiles(work, distinct_word_tiles(seen, rows, len(topic_set.alpha))):
         gamma[tile.rows] = found[: len(tile.rows)]
-    return gamma / gamma.sum(axis=1, keepdims=True)
+    return gamma

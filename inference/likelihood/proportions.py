@@ -50,6 +50,16 @@ class Proportions(Protocol):
         """E[θ | observed words], rows summing to 1; NaN where the observed words cannot occur together."""
         ...
 
+    def sample(
+        self,
+        topics: Float64[np.ndarray, "topic word"],
+        observed: sparse.csr_array,
+        draws: int,
+        random: np.random.Generator,
+    ) -> Float64[np.ndarray, "draw topic"]:
+        """Draws of θ given the observed words (1, V) of one document. ValueError where these cannot occur."""
+        ...
+
 
 @dataclass(frozen=True)
 class Corners:
@@ -71,6 +81,16 @@ class Corners:
     ) -> Float64[np.ndarray, "document topic"]:
         """p(topic | observed words)."""
         return _posterior(self._log_joint(topics, observed))
+
+    def sample(
+        self,
+        topics: Float64[np.ndarray, "topic word"],
+        observed: sparse.csr_array,
+        draws: int,
+        random: np.random.Generator,
+    ) -> Float64[np.ndarray, "draw topic"]:
+        """Corners, drawn by p(topic | observed words)."""
+        return np.eye(len(topics))[_drawn(self._log_joint(topics, observed), draws, random)]
 
     def _log_joint(self, topics: np.ndarray, counts: sparse.csr_array) -> Float64[np.ndarray, "document topic"]:
         if topics.shape[0] != len(self.weights):
@@ -110,6 +130,16 @@ class TrainingDocuments:
         """The average of the training documents' proportions, each weighted by p(d | observed words)."""
         return _posterior(self._log_joint(topics, observed)) @ self.proportions
 
+    def sample(
+        self,
+        topics: Float64[np.ndarray, "topic word"],
+        observed: sparse.csr_array,
+        draws: int,
+        random: np.random.Generator,
+    ) -> Float64[np.ndarray, "draw topic"]:
+        """Proportions of training documents, drawn by p(d | observed words)."""
+        return self.proportions[_drawn(self._log_joint(topics, observed), draws, random)]
+
     def _log_joint(self, topics: np.ndarray, counts: sparse.csr_array) -> Float64[np.ndarray, "document training"]:
         if topics.shape[0] != self.proportions.shape[1]:
             raise ValueError(f"got proportions of {self.proportions.shape[1]} topics, expected {topics.shape[0]}")
@@ -148,6 +178,16 @@ class FoldedIn:
     ) -> Float64[np.ndarray, "document topic"]:
         """θ̂ of each document."""
         return fold_in(topics, observed, self.tempering)
+
+    def sample(
+        self,
+        topics: Float64[np.ndarray, "topic word"],
+        observed: sparse.csr_array,
+        draws: int,
+        random: np.random.Generator,
+    ) -> Float64[np.ndarray, "draw topic"]:
+        """θ̂ every time: a point has no spread."""
+        return np.repeat(fold_in(topics, observed, self.tempering), draws, axis=0)
 
 
 def fold_in(
@@ -207,6 +247,13 @@ def _fold_tile(
 def _posterior(log_joint: Float64[np.ndarray, "document point"]) -> Float64[np.ndarray, "document point"]:
     possible = np.isfinite(log_joint.max(axis=1, keepdims=True))
     return np.where(possible, softmax(np.where(possible, log_joint, 0.0), axis=1), np.nan)
+
+
+def _drawn(log_joint: np.ndarray, draws: int, random: np.random.Generator) -> np.ndarray:
+    (posterior,) = _posterior(log_joint)
+    if np.isnan(posterior).any():
+        raise ValueError("got words that cannot occur together in one document: smooth the topics")
+    return random.choice(len(posterior), draws, p=posterior)
 
 
 def _log(values: np.ndarray) -> np.ndarray:

@@ -154,8 +154,8 @@ class UnigramMixtureEstimator:
             topics, weights = natural["topic_word"] + 1, natural["weights"] + 1
             log_topics = digamma(topics) - digamma(topics.sum(1, keepdims=True))
             log_weights = digamma(weights) - digamma(weights.sum())
-            divergence = _divergence(topics, log_topics, _eta(self.model)).sum()
-            divergence += _divergence(weights, log_weights, _weight_concentration(self.model))
+            of_topics = _divergence(topics, log_topics, _eta(self.model))
+            divergence = of_topics.sum() + _divergence(weights, log_weights, _weight_concentration(self.model))
         logits = np.asarray(self.counts @ log_topics.T) + log_weights
         total = logsumexp(logits, axis=1)
         return softmax(temperature * logits, axis=1), float(total.sum() - divergence)
@@ -227,7 +227,7 @@ def _divergence(concentration: np.ndarray, expected_log: np.ndarray, prior: floa
     n = concentration.shape[-1]
     own = gammaln(concentration.sum(-1)) - gammaln(concentration).sum(-1)
     other = gammaln(n * prior) - n * gammaln(prior)
-    return own - other + ((concentration - prior) * expected_log).sum(-1)
+    return np.asarray(own - other + ((concentration - prior) * expected_log).sum(-1))
 
 
 def _eta(model: MixtureOfUnigrams | Unigram) -> float:

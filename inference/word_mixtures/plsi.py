@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Float64
 from scipy.sparse import csr_array
 
+from lvsearch.inference.chains import Chain
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
@@ -26,6 +27,7 @@ from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machin
 from lvsearch.inference.data.packing import Tiles, pack
 from lvsearch.inference.engine.estimator import Described, Estimate, capacity_of, describe_units, estimator
 from lvsearch.inference.engine.unit_scores import UnitScores, score_units
+from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.likelihood.proportions import fold_in
 from lvsearch.inference.word_mixtures.starts import seeded_counts
 from lvsearch.models.plsi import PLSI
@@ -44,12 +46,14 @@ class PLSISettings:
     | `passes` | over the data, at most |
     | `tolerance` | a pass that gains less than this share of the log-likelihood is the last one; §3.6.1 has 1e-5 |
     | `document_sweeps` | updates of θ_d in a pass |
-    | `start_tokens` | tokens of the documents that a topic begins with, beside one spread over the vocabulary |
+    | `fewest_passes` | made in any case: near even topics EM begins slowly |
+    | `start_tokens` | tokens of the documents that a topic begins with, beside one spread over the vocabulary (§3.6) |
     """
 
     passes: int = 200
     tolerance: float = 1e-5
     document_sweeps: int = 2
+    fewest_passes: int = 10
     start_tokens: float = 2.0
 
 
@@ -97,7 +101,11 @@ class PLSIEstimator:
         stands once it has converged; `log_upper` the same, rounded up.
         """
         (n_topics,), (capacity,) = size, capacity_of(size)
-        state, passes = self.climb(self.begin(n_topics, capacity, key, start), n_topics)
+        state, before = self.begin(n_topics, capacity, key, start), 0
+        if start is None and self.model.tempering < 1:  # Hofmann's order; from scratch a low exponent leaves topics alike
+            state, before = self.climb(state, n_topics, 1.0)
+        state, passes = self.climb(state, n_topics)
+        passes += before
         natural = np.asarray(state.counts)[:, :n_topics].T.copy()
         estimate = Estimate(self.model, size, {"topic_word": natural}, 0.0, 0.0, passes)
         lower = float(self._likelihood(estimate).sum())
@@ -110,20 +118,23 @@ class PLSIEstimator:
         counts = np.zeros((self.counts.shape[1], capacity), np.float32)
         if start is not None:
             counts[:, :kept] = start.natural["topic_word"][:kept].T
-        counts[:, kept:n_topics] = seeded_counts(self.counts, n_topics - kept, self.settings.start_tokens, random).T
+        new = seeded_counts(self.counts, n_topics - kept, self.settings.start_tokens, random)
+        # a topic's share of all tokens: beside it the smoothing is what it will be later
+        counts[:, kept:n_topics] = (new * (self.counts.sum() / n_topics / np.maximum(new.sum(1, keepdims=True), TINY))).T
         exists = (np.arange(capacity) < n_topics).astype(np.float32)
         even = np.broadcast_to(exists / n_topics, (*self.packed.documents.shape, capacity))
         return Aspects(counts, even.copy())
 
-    def climb(self, state: Aspects, n_topics: int) -> tuple[Aspects, int]:
-        """EM from a state until it converges, and the passes made."""
+    def climb(self, state: Aspects, n_topics: int, tempering: float | None = None) -> tuple[Aspects, int]:
+        """EM from a state until it converges, and the passes made. tempering: the model's unless given."""
         state, passes = aspect_passes(
             self.packed.tiles,
             state,
             np.int32(n_topics),
             np.float32(self.model.smoothing),
-            np.float32(self.model.tempering),
+            np.float32(self.model.tempering if tempering is None else tempering),
             np.int32(self.settings.document_sweeps),
+            np.int32(self.settings.fewest_passes),
             np.int32(self.settings.passes),
             np.float32(self.settings.tolerance),
         )
@@ -144,10 +155,11 @@ def aspect_passes(
     smoothing: float | Array | np.ndarray,
     tempering: float | Array | np.ndarray,
     sweeps: int | Array | np.ndarray,
+    fewest: int | Array | np.ndarray,
     passes: int | Array | np.ndarray,
     tolerance: float | Array | np.ndarray,
 ) -> tuple[Aspects, Array]:
-    """Up to `passes` passes, until one gains less than `tolerance` of the objective. The first `n_topics` columns exist.
+    """Up to `passes` passes, until after `fewest` one gains less than `tolerance` of the objective. The first `n_topics` columns exist.
 
     The objective is Σ n_dw log Σ_k (θ_dk β_kw)^b / b, which for b = 1 is the log-likelihood.
     """
@@ -175,7 +187,7 @@ def aspect_passes(
 
     def unfinished(carry: tuple[Aspects, Array, Array, Array]) -> Array:
         _, before, after, n = carry
-        return (n < passes) & ((n < 2) | (after - before > tolerance * jnp.abs(after)))
+        return (n < passes) & ((n < fewest) | (after - before > tolerance * jnp.abs(after)))
 
     low = jnp.asarray(-jnp.inf, jnp.float32)
     state, _, _, n = jax.lax.while_loop(unfinished, one_pass, (state, low, low, jnp.asarray(0)))
@@ -230,6 +242,15 @@ def _(
     """At the proportions folded in; see the method's name."""
     score = describe_units(model, estimate, data).log_lower
     return UnitScores(score, 0.0, "folding in on the words that are scored: no likelihood")
+
+
+@evidence_chain.register
+def _(model: PLSI, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
+    """Raises ValueError: there is no evidence to anneal."""
+    raise ValueError(
+        'got PLSI with evidence="marginal", expected evidence="plug-in": nothing of it is integrated out, so that the '
+        "likelihood of its estimates, which grows with size, is all that there is. lv.models.LDA has an evidence"
+    )
 
 
 def point_topics(estimate: Estimate) -> Float64[np.ndarray, "topic word"]:
