@@ -25,6 +25,9 @@ REDUCED = {
         pictures=4,
         slow=True,
     ),
+    "classification": Reduced(
+        "DOCUMENTS, TOPICS, FRACTIONS, REPEATS, CLASS_TOPICS = 900, 5, (0.2, 0.4), 2, (1, 2)", pictures=1, slow=True
+    ),
     "cora": Reduced(
         "FOLDS, MAX_SIZE, RATES = 1, 4, (2.0, 5.0)\n"
         "RESTART_SIZES, RESTARTS, MARGINAL_MAX_SIZE, DOCUMENTS = (3,), 2, 4, 150",
@@ -50,6 +53,15 @@ REDUCED = {
         "STRENGTHS, BACKGROUNDS, DENSITIES, ANIMAL_FEATURES, ANIMAL_REFINE = (0.75,), (0.1,), (0.3,), 4, 1",
         pictures=6,
         slow=True,
+    ),
+    "perplexity": Reduced(
+        'CORPORA, SIZES = {"ap": 150, "nematode": 150}, {"ap": (2, 4), "nematode": (2, 3)}\n'
+        'HDP, CHOICE_SIZE, SEARCH, EXAMPLE_TOPICS = 5, 3, {"ap": (40, 2, 5)}, 4',
+        pictures=3,
+        slow=True,
+    ),
+    "recommendation": Reduced(
+        "FOLDS, LEAST, SIZES, MAX_SIZE, SEARCH_SECONDS = 1, (100,), (2, 3), 2, 5", pictures=3, slow=True
     ),
     "hlda": Reduced(
         "SETS, DOCUMENTS, ORDERS, ABSTRACTS, SWEEPS, INFER_SWEEPS = 2, 15, 1, 60, 5, 2\n"

@@ -30,6 +30,7 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 
 import lvsearch as lv
 from lvsearch.inference.likelihood import FoldedIn, document_completion, document_likelihood, split_documents
@@ -47,6 +48,7 @@ CHOICES: dict[str, tuple[float, ...]] = {
 }
 TOTAL_ALPHA = 10.0
 HDP_TRUNCATION = 150
+CAPACITY = 200
 SAMPLES = 50
 """Of importance sampling, for each document."""
 
@@ -156,10 +158,23 @@ def choose(train: lv.Corpus, seed: int, size: int = CHOICE_SIZE) -> dict[str, fl
 def scored(fit: Fitted, observed: Any, rest: Any, test: lv.Corpus, seed: int) -> tuple[float, float]:
     """(completion, document) perplexity."""
     completion = document_completion(fit.topics, fit.completing, observed, rest).perplexity
-    dirichlet = isinstance(fit.drawing, np.ndarray) and len(fit.drawing) > 1
-    sampled = {"method": "mfi", "samples": SAMPLES, "key": jax.random.key(seed)} if dirichlet else {"method": "exact"}
-    total = document_likelihood(fit.topics, fit.drawing, test, **sampled).total
-    return completion, perplexity_of(total, test.n_tokens)
+    if not isinstance(fit.drawing, np.ndarray) or len(fit.drawing) == 1:
+        found = document_likelihood(fit.topics, fit.drawing, test, method="exact")
+    else:
+        topics, alpha, docs = padded(fit.topics, fit.drawing, test)
+        found = document_likelihood(topics, alpha, docs, method="mfi", samples=SAMPLES, key=jax.random.key(seed))
+    return completion, perplexity_of(found.total, test.n_tokens)
+
+
+def padded(topics: np.ndarray, alpha: np.ndarray, test: lv.Corpus) -> tuple[np.ndarray, np.ndarray, csr_array]:
+    """With topics of next to no weight, which emit a word that no document has: all sizes compile once."""
+    n_topics, n_words = topics.shape
+    capacity = max(CAPACITY, n_topics)
+    wide = np.zeros((capacity, n_words + 1))
+    wide[:n_topics, :n_words], wide[n_topics:, n_words] = topics, 1.0
+    counts = csr_array(test.counts)
+    with_padding_word = csr_array((counts.data, counts.indices, counts.indptr), (counts.shape[0], n_words + 1))
+    return wide, np.pad(alpha, (0, capacity - n_topics), constant_values=1e-20), with_padding_word
 
 
 def perplexity_of(nats: float, tokens: int) -> float:
