@@ -36,8 +36,9 @@ from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.topic_model import TopicModel, saturated
 from lvsearch.models.units import BagOfWords
 
+
 class PLSI(TopicModel):
-    """Probabilistic latent semantic indexing with `size` topics. A method of point estimates: nothing is integrated out.
+    """Probabilistic latent semantic indexing with `size` topics, by point estimates: nothing is integrated out.
 
     smoothing: pseudo-counts added to every word of each topic in the M-step; 0 is maximum likelihood.
     tempering: b of Hofmann's tempered EM, whose E-step is p(z | d, w) ∝ (θ_dz β_zw)^b; 1 is EM. It changes how
@@ -103,7 +104,7 @@ class PLSI(TopicModel):
         return
 
     def ceiling(self, units: BagOfWords) -> float:
-        """Σ_d Σ_w n_dw log(n_dw / N_d): a mixture of topics gives a document's words no more than their own shares do."""
+        """Σ_d Σ_w n_dw log(n_dw / N_d): a mixture of topics gives its words no more than their own shares do."""
         return saturated(units)
 
     def plug_in(self) -> "PLSI":

@@ -43,8 +43,8 @@ def log_symmetric_dirichlet(
 def saturated(units: BagOfWords) -> float:
     """Σ_d Σ_w n_dw log(n_dw / N_d), nats: what the words of each document have under their own shares.
 
-    No distribution that draws a document's tokens independently gives them more (Gibbs' inequality), nor does an average
-    of such.
+    No distribution that draws a document's tokens independently gives them more (Gibbs' inequality), nor does an
+    average of such.
     """
     counts = np.asarray(units.counts, np.float64)
     return float(xlogy(counts, counts).sum() - xlogy(counts.sum(-1), counts.sum(-1)).sum())

@@ -99,7 +99,9 @@ def test_annealing_finds_the_kinds_that_are_there():
 def test_a_pass_of_plsi_is_the_em_step(tempering):
     counts = COUNTS[[0, 1, 2, 4]]
     model = PLSI(0.0, tempering)
-    fitting = PLSIEstimator(model, documents(csr_array(counts)), PLSISettings(passes=1, document_sweeps=1, start_tokens=2.0))
+    fitting = PLSIEstimator(
+        model, documents(csr_array(counts)), PLSISettings(passes=1, document_sweeps=1, start_tokens=2.0)
+    )
     start = fitting.begin(2, 8, jax.random.key(0))
     topics = np.asarray(start.counts, np.float64)[:, :2].T
     topics /= topics.sum(1, keepdims=True)
@@ -142,7 +144,7 @@ def test_corners_sum_over_topics():
     weights = np.array([0.3, 0.7])
     found = document_likelihood(TOPICS, Corners(weights), NEW, method="exact")
     exact = [oracles.mixture_log_likelihood(row, weights, TOPICS) for row in NEW]
-    np.testing.assert_allclose(found.log_likelihood, exact, rtol=1e-12)
+    np.testing.assert_allclose(found.log_likelihood, exact, rtol=1e-12, atol=1e-12)
 
 
 def test_training_documents_sum_over_their_proportions():
@@ -150,7 +152,7 @@ def test_training_documents_sum_over_their_proportions():
     theta, weights = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]]), np.array([0.5, 0.2, 0.3])
     found = document_likelihood(TOPICS, TrainingDocuments(theta, weights), NEW, method="exact")
     exact = [oracles.mixture_log_likelihood(row, weights, theta @ TOPICS) for row in NEW]
-    np.testing.assert_allclose(found.log_likelihood, exact, rtol=1e-12)
+    np.testing.assert_allclose(found.log_likelihood, exact, rtol=1e-12, atol=1e-12)
 
 
 def test_a_document_of_one_topic_has_the_same_probability_under_all():
@@ -180,9 +182,7 @@ def test_completion_predicts_by_the_expected_proportions():
     folded[2] = 0.5
     expected = {
         "corners": (Corners(weights), corner),
-        "training documents": (
-            TrainingDocuments(points, weights), mixed / mixed.sum(1, keepdims=True) @ points
-        ),
+        "training documents": (TrainingDocuments(points, weights), mixed / mixed.sum(1, keepdims=True) @ points),
         "folded in": (FoldedIn(), folded),
     }
     for name, (prior, theta) in expected.items():
@@ -213,7 +213,7 @@ def test_proportions_of_a_fit_are_what_the_functions_take():
         prior = document_proportions(fit.model, fit.estimate, train.dataset())
         kinds[type(model)] = type(prior)
         score = document_completion(fit.table("topic_word").to_numpy(), prior, observed, rest)
-        assert score.perplexity < 12
+        assert score.perplexity < (15 if size == 1 else 10)
     assert kinds == {Unigram: np.ndarray, MixtureOfUnigrams: Corners, PLSI: TrainingDocuments, LDA: np.ndarray}
 
 

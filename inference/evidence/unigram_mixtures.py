@@ -1,6 +1,6 @@
 """Mixtures of unigrams of one size, annealed from the prior of their labels: weights and topics integrated out.
 
-The path of `lvsearch.inference.evidence.mixtures`, on sparse documents: with n_kw the words of topic k and N_k their sum,
+The path of `lvsearch.inference.evidence.mixtures`, on sparse documents: with n_kw the words of topic k, N_k their sum,
 
     π_t(z_d = k | the others) ∝ (D_k + a) · [p(w_d | the words of k)]^t,
     p(w_d | …) = Γ(N_k + Vη) / Γ(N_k + N_d + Vη) Π_w Γ(n_kw + n_dw + η) / Γ(n_kw + η)        (Dirichlet–multinomial)
@@ -93,9 +93,7 @@ class UnigramMixtureChain(eqx.Module):
         parts = tuple(
             Part(*(np.concatenate(leaves) for leaves in zip(*same, strict=True))) for same in by_length.values()
         )
-        return cls(
-            model.concentration, model.topic_concentration, np.asarray(size), parts, counts.shape[1], capacity
-        )
+        return cls(model.concentration, model.topic_concentration, np.asarray(size), parts, counts.shape[1], capacity)
 
     @property
     def elements(self) -> int:
@@ -116,9 +114,7 @@ class UnigramMixtureChain(eqx.Module):
         a = self._number(self.concentration)
         log_gamma = jax.random.loggamma(key_weights, a, (self.capacity, particles), dtype=a.dtype)
         log_weights = jnp.where(self._exists(), log_gamma, -jnp.inf)
-        return self.of_labels(
-            jax.random.categorical(key_labels, log_weights, axis=0, shape=(self.elements, particles))
-        )
+        return self.of_labels(jax.random.categorical(key_labels, log_weights, axis=0, shape=(self.elements, particles)))
 
     def step(
         self, key: Key[Array, ""], state: DocumentLabels, temperature: Float[Array, ""], *, backward: bool
@@ -218,11 +214,9 @@ class UnigramMixtureChain(eqx.Module):
 
     def _leaf(self, leaf: np.ndarray | Array) -> Array:
         """Numbers in the floating type of the session; ids as they are."""
-        return jnp.asarray(leaf, jnp.result_type(float) if np.asarray(leaf).dtype.kind == "f" else None)
+        return jnp.asarray(leaf, jnp.result_type(float) if jnp.issubdtype(leaf.dtype, jnp.floating) else None)
 
 
 @evidence_chain.register
-def _(
-    model: MixtureOfUnigrams, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
-) -> UnigramMixtureChain:
+def _(model: MixtureOfUnigrams, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> UnigramMixtureChain:
     return UnigramMixtureChain.of(model, data, size[0], capacity_of(size)[0])

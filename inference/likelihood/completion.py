@@ -61,7 +61,8 @@ def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -
 
     alpha: Dirichlet parameters (K,), or a `Proportions` such as `FoldedIn()`. A document with nothing observed is
     predicted by the prior mean α / Σα; observed words that are impossible under every topic carry no information and
-    are left out; where all of them together are impossible the score is −inf. Raises ValueError for malformed input, as `document_likelihood`.
+    are left out; where all of them together are impossible the score is −inf. Raises ValueError for malformed input, as
+    `document_likelihood`.
     """
     n_words = np.shape(topics)[1]
     seen, rest = read_counts(observed, n_words), read_counts(held_out, n_words)
@@ -91,7 +92,7 @@ def expected_proportions(topics: Any, alpha: Any, observed: Any) -> Float64[np.n
 
 
 def dirichlet_posterior(topics: Any, alpha: Any, observed: Any) -> Float64[np.ndarray, "document topic"]:
-    """γ of q(θ) = Dirichlet(γ), the mean-field posterior of each document's proportions; arguments as for completion."""
+    """γ of q(θ) = Dirichlet(γ), the mean-field posterior of each document's proportions; arguments as above."""
     topic_set = read_topics(topics, alpha)
     return _posterior(topic_set, _possible(topic_set, read_counts(observed, topic_set.word_topic.shape[0])))
 

@@ -3,9 +3,9 @@
 Every model of documents here draws the words of a document from Σ_k θ_k β_k. What differs is p(θ) (Blei 2004, §3.3.4):
 
   LDA                    Dirichlet(α), a density on the whole simplex: an array (K,), no class of this file
-  mixture of unigrams    a corner: θ = e_k with probability π_k                                       `Corners`
-  pLSI, marginalised     the proportions of a training document, drawn at random (§3.6.1)             `TrainingDocuments`
-  pLSI, folded in        none: θ is refitted to the words observed (Hofmann 1999)                     `FoldedIn`
+  mixture of unigrams    a corner: θ = e_k with probability π_k                             `Corners`
+  pLSI, marginalised     the proportions of a training document, drawn at random (§3.6.1)  `TrainingDocuments`
+  pLSI, folded in        none: θ is refitted to the words observed (Hofmann 1999)           `FoldedIn`
 
 The first three give log p(document), which `document_likelihood` sums exactly for the discrete ones; the last one gives
 none, since proportions fitted to the words that are then scored are no probability of them. All four predict words of a
@@ -193,7 +193,7 @@ class FoldedIn:
 def fold_in(
     topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array, tempering: float = 1.0
 ) -> Float64[np.ndarray, "document topic"]:
-    """argmax over θ of Σ_w n_w log Σ_k θ_k β_kw for each document, by EM from even proportions: the function is concave.
+    """argmax over θ of Σ_w n_w log Σ_k θ_k β_kw for each document, by EM from even proportions: it is concave.
 
     With tempering b the fixed point of θ_k ∝ Σ_w n_w (θ_k β_kw)^b / Σ_j (θ_j β_jw)^b. Words without probability under
     every topic say nothing and are left out. Float32 inside.

@@ -4,8 +4,8 @@ With q(z_d) at its optimum, r_dk ∝ exp(E[log π_k] + Σ_w n_dw E[log β_kw]), 
 
     Σ_d log Σ_k exp(…) − KL(q(π) ‖ p(π)) − Σ_k KL(q(β_k) ‖ p(β_k)),      nats,
 
-and the globals take Σ_d r_dk and Σ_d r_dk n_dw (Blei 2004, §3.4.3). At points the KL terms are absent and the sum is the
-likelihood itself: EM (Nigam et al. 2000). The generic engine, and `FiniteMixture`'s kernel on rows, give the same
+and the globals take Σ_d r_dk and Σ_d r_dk n_dw (Blei 2004, §3.4.3). At points the KL terms are absent and the sum is
+the likelihood itself: EM (Nigam et al. 2000). The generic engine, and `FiniteMixture`'s kernel on rows, give the same
 bounds; they hold a row as long as the vocabulary for each document, which here stays sparse. float64 throughout.
 """
 

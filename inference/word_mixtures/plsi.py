@@ -102,7 +102,9 @@ class PLSIEstimator:
         """
         (n_topics,), (capacity,) = size, capacity_of(size)
         state, before = self.begin(n_topics, capacity, key, start), 0
-        if start is None and self.model.tempering < 1:  # Hofmann's order; from scratch a low exponent leaves topics alike
+        if (
+            start is None and self.model.tempering < 1
+        ):  # Hofmann's order; from scratch a low exponent leaves topics alike
             state, before = self.climb(state, n_topics, 1.0)
         state, passes = self.climb(state, n_topics)
         passes += before
@@ -120,7 +122,9 @@ class PLSIEstimator:
             counts[:, :kept] = start.natural["topic_word"][:kept].T
         new = seeded_counts(self.counts, n_topics - kept, self.settings.start_tokens, random)
         # a topic's share of all tokens: beside it the smoothing is what it will be later
-        counts[:, kept:n_topics] = (new * (self.counts.sum() / n_topics / np.maximum(new.sum(1, keepdims=True), TINY))).T
+        counts[:, kept:n_topics] = (
+            new * (self.counts.sum() / n_topics / np.maximum(new.sum(1, keepdims=True), TINY))
+        ).T
         exists = (np.arange(capacity) < n_topics).astype(np.float32)
         even = np.broadcast_to(exists / n_topics, (*self.packed.documents.shape, capacity))
         return Aspects(counts, even.copy())
@@ -159,7 +163,8 @@ def aspect_passes(
     passes: int | Array | np.ndarray,
     tolerance: float | Array | np.ndarray,
 ) -> tuple[Aspects, Array]:
-    """Up to `passes` passes, until after `fewest` one gains less than `tolerance` of the objective. The first `n_topics` columns exist.
+    """Up to `passes` passes, until after `fewest` one gains less than `tolerance` of the objective. The first
+    `n_topics` columns exist.
 
     The objective is Σ n_dw log Σ_k (θ_dk β_kw)^b / b, which for b = 1 is the log-likelihood.
     """
@@ -180,9 +185,7 @@ def aspect_passes(
         def one_batch(total: Array, x: tuple[Tiles, Array]) -> tuple[Array, tuple[Array, Array]]:
             return jax.lax.scan(one_tile, total, x)
 
-        total, (theta, fits) = jax.lax.scan(
-            one_batch, jnp.zeros_like(topics), (tiles, jnp.asarray(state.proportions))
-        )
+        total, (theta, fits) = jax.lax.scan(one_batch, jnp.zeros_like(topics), (tiles, jnp.asarray(state.proportions)))
         return Aspects(total, theta), before, fits.sum() / tempering, n + 1
 
     def unfinished(carry: tuple[Aspects, Array, Array, Array]) -> Array:

@@ -16,6 +16,7 @@ from lvsearch.models.plsi import PLSI
 
 RATE = 0.9
 """What the exponent is multiplied by (Hofmann 1999, §3.3)."""
+DEFAULT = PLSISettings()
 HELD_OUT = 0.1
 """Share of the training documents that decide."""
 
@@ -34,7 +35,7 @@ def choose_tempering(
     key: Key[Array, ""],
     smoothing: float = 0.0,
     least: float = 0.3,
-    settings: PLSISettings = PLSISettings(),
+    settings: PLSISettings = DEFAULT,
 ) -> Tempering:
     """The exponent b = 1, 0.9, 0.81, … of pLSI's tempered EM at which held-out documents are predicted best.
 

@@ -29,8 +29,10 @@ class ColouredText:
 
     | field | meaning |
     |---|---|
-    | `words` | a row for each word of the text in its order: `word`, `topic` (−1 where it is not in the vocabulary), `probability` of that topic, `known` |
-    | `topics` | a row for each topic that is coloured, most of the text first: `topic`, `words`, expected number of `tokens` (γ − α) |
+    | `words` | a row for each word of the text in its order: `word`, `topic` (−1 where it is not in the vocabulary), |
+    | | `probability` of that topic, `known` |
+    | `topics` | a row for each topic that is coloured, most of the text first: `topic`, its top `words`, and the |
+    | | expected number of `tokens` (γ − α) |
     | `pieces` | the text: words, and what is between them |
     | `threshold` | a word is coloured where its topic has at least this probability |
     """
@@ -53,7 +55,8 @@ class ColouredText:
 
     def _repr_html_(self) -> str:
         legend = " ".join(
-            f'<p style="color:{colour}"><b>topic {row.topic}</b> ({row.tokens:.1f} tokens): {html.escape(str(row.words))}</p>'
+            f'<p style="color:{colour}"><b>topic {row.topic}</b> ({row.tokens:.1f} tokens): '
+            f"{html.escape(str(row.words))}</p>"
             for row, colour in zip(self.topics.itertuples(), COLOURS, strict=False)
         )
         body = "".join(
@@ -99,7 +102,9 @@ def coloured(
     number = {word: i for i, word in enumerate(vocabulary)}
     ids = np.array([number.get(word.lower(), -1) for word in words], int)
     if not (ids >= 0).any():
-        raise ValueError(f"got a text of {len(words)} words, none in the vocabulary; expected some that the model knows")
+        raise ValueError(
+            f"got a text of {len(words)} words, none in the vocabulary; expected some that the model knows"
+        )
     counts = np.bincount(ids[ids >= 0], minlength=len(vocabulary))
     gamma = dirichlet_posterior(topics, alpha, csr_array(counts[None]))[0]
     weights = np.where(alpha > 0, np.exp(digamma(np.where(alpha > 0, gamma, 1.0))), 0.0)

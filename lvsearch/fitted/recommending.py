@@ -26,7 +26,7 @@ def recommended(
     draws: int,
     seed: int,
 ) -> pd.DataFrame:
-    """`FittedTopics.recommend`. topics: (K, V) at their means; proportions: what completes a document; counts: (1, V)."""
+    """`FittedTopics.recommend`. topics: (K, V) at their means; proportions: as for completion; counts: (1, V)."""
     n_words = topics.shape[1]
     row = csr_array(counts)
     had = np.zeros(n_words, bool)

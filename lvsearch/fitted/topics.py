@@ -64,7 +64,7 @@ class FittedTopics(FittedModel):
 
     @property
     def proportions(self) -> Any:
-        """What `lv.inference.document_likelihood` and `document_completion` take for alpha: `alpha`, or the distribution
+        """What `lv.inference.document_likelihood` and `document_completion` take for alpha: `alpha`, or a distribution
         of another kind that a model's documents draw their proportions from.
 
         Of pLSI it is that of the training documents; `lvsearch.inference.likelihood.FoldedIn` refits them instead.

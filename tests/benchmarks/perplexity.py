@@ -12,8 +12,8 @@ per token scored):
 
 Unsmoothed models give probability 0 to a document with a word that their topics do not hold: their perplexity is ∞, and
 is printed under a floor of e^−100 a word too (what the LDA-C code puts for the logarithm of 0). Concentrations and
-smoothing of each model are chosen on a tenth of the *training* documents, by completion, with 50 topics; the tempering of
-pLSI by `choose_tempering`, which holds another tenth out. Seconds are of fitting, compiling included.
+smoothing of each model are chosen on a tenth of the *training* documents, by completion, with 50 topics; the tempering
+of pLSI by `choose_tempering`, which holds another tenth out. Seconds are of fitting, compiling included.
 """
 
 import argparse
