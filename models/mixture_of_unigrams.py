@@ -16,8 +16,8 @@ Source: Nigam et al. (2000); Blei (2004), §3.3.2, smoothed as in §3.4.3. The g
 | site `topic` | z_d | (topic,) | one-hot |
 
 It is `FiniteMixture` of `MultinomialComponents` (`as_rows`) on documents that are bags of words instead of rows of
-counts, most of which are 0: every cost is that of the words there are, not of the vocabulary. A document's probability here
-is that of its tokens one after another, as for every model of documents; the rows' one counts the multinomial
+counts, most of which are 0: every cost is that of the words there are, not of the vocabulary. A document's probability
+here is that of its tokens one after another, as for every model of documents; the rows' one counts the multinomial
 coefficient too.
 """
 

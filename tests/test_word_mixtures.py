@@ -217,6 +217,18 @@ def test_proportions_of_a_fit_are_what_the_functions_take():
     assert kinds == {Unigram: np.ndarray, MixtureOfUnigrams: Corners, PLSI: TrainingDocuments, LDA: np.ndarray}
 
 
+def test_a_fitted_plsi_scores_new_documents_by_the_training_documents():
+    counts = planted(documents_each=4)
+    fit = lv.fit(PLSI(0.1), counts, size=3, seed=0)
+    topics, theta = point_topics(fit.estimate), fit.transform(counts)
+    weights = counts.sum(1) / counts.sum()
+    exact = [oracles.mixture_log_likelihood(row, weights, theta @ topics) for row in planted(seed=1)[:3]]
+    np.testing.assert_allclose(fit.score_units(planted(seed=1)[:3]), exact, rtol=1e-5)
+    low, high = fit.interval_units(planted(seed=1)[:3])
+    assert np.all(low < fit.score_units(planted(seed=1)[:3]))
+    assert np.all(fit.score_units(planted(seed=1)[:3]) < high)
+
+
 # ── the annealed evidence of mixtures of unigrams ───────────────────────────────────────────────────────────────────
 
 
