@@ -46,7 +46,7 @@ CHOICES: dict[str, tuple[float, ...]] = {
     "unigram": (0.05, 0.3, 1.0, 3.0),
     "mixture": (0.1, 0.3, 1.0),
     "pLSI": (0.01, 0.03, 0.1, 0.3),
-    "LDA": (0.01, 0.05, 0.1),
+    "LDA": (0.05, 0.1, 0.3),
 }
 TOTAL_ALPHA = 10.0
 HDP_TRUNCATION = 150
