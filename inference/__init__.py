@@ -4,6 +4,7 @@ from lvsearch.inference import hdp as _hdp  # noqa: F401 — registers the estim
 from lvsearch.inference import mixture_samplers as _mixture_samplers  # noqa: F401 — registers the sampler of mixtures
 from lvsearch.inference import mixtures as _mixtures  # noqa: F401 — registers the estimator of mixtures
 from lvsearch.inference import trees
+from lvsearch.inference import word_mixtures as _word_mixtures  # noqa: F401 — registers the baselines' estimators
 from lvsearch.inference.annotation import estimator as _annotation  # noqa: F401 — registers the estimator of images
 from lvsearch.inference.data.dataset import Batch, Dataset, rows
 from lvsearch.inference.data.documents import documents

@@ -177,6 +177,8 @@ def fit(
     size, seed = as_size(size, len(model.size_names)), checked_seed(seed)
     if starts < 1:
         raise ValueError(f"got starts={starts}, expected at least 1")
+    if model.only_size not in (None, size):
+        raise ValueError(f"got size={size}, expected {model.only_size}, the only size that {type(model).__name__} has")
     training = data_for(model, data)
     packed = training.dataset()
     bound_programs()
@@ -216,6 +218,12 @@ def _evaluator(
                 f"got {type(model).__name__}, expected a model with a size: its truncations all bound one and the same "
                 "evidence, so that none is more probable than another. lv.occupied(model, data) says how many of its "
                 "parts the data occupy; of a tree of topics, lv.fit_tree(model, data) does too"
+            )
+        if model.only_size is not None:
+            raise ValueError(
+                f"got {type(model).__name__}, whose only size is {model.only_size}: there is nothing to search. "
+                f"lv.fit(model, data, size={model.only_size[0]}) fits it; lv.models.MixtureOfUnigrams and LDA are the "
+                "same at size 1 and have larger ones"
             )
         training = data_for(model, data)
         scale = float(training.n_observations) if per_token else 1.0

@@ -23,8 +23,11 @@ from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.lda import LDA
+from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
+from lvsearch.models.plsi import PLSI
 from lvsearch.models.registry import register
 from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.unigram import Unigram
 from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
 __all__ = [
@@ -33,6 +36,7 @@ __all__ = [
     "HLDA",
     "IBP",
     "LDA",
+    "PLSI",
     "AnnotatedImage",
     "BagOfWords",
     "BernoulliComponents",
@@ -53,11 +57,13 @@ __all__ = [
     "IndependentNormalMixture",
     "KnownCovarianceComponents",
     "Masks",
+    "MixtureOfUnigrams",
     "Model",
     "Multinomial",
     "MultinomialComponents",
     "Row",
     "Site",
+    "Unigram",
     "check",
     "families",
     "first",

@@ -123,6 +123,7 @@ class Model(eqx.Module):
     `process` says that the model is one process without a size, of which `size` truncates q alone: every truncation
     bounds the same evidence, so that no posterior over them means anything. How many is then a question about the
     parts that the data occupy, which samplers of the process answer (`lvsearch.inference.processes`).
+    `only_size`: the one size that a model without a choice of size has; None, the default, for all others.
     """
 
     size_names: eqx.AbstractClassVar[tuple[str, ...]]
@@ -130,6 +131,7 @@ class Model(eqx.Module):
     unit_type: eqx.AbstractClassVar[type]
     representation: eqx.AbstractClassVar[str]
     process: ClassVar[bool] = False
+    only_size: ClassVar[tuple[int, ...] | None] = None
 
     def describe(self) -> str:
         """The model and its hyper-parameters for people, in one line: the values, and the rule by which they spread

@@ -25,6 +25,9 @@ REDUCED = {
         pictures=4,
         slow=True,
     ),
+    "classification": Reduced(
+        "DOCUMENTS, TOPICS, FRACTIONS, REPEATS, CLASS_TOPICS = 900, 5, (0.2, 0.4), 2, (1, 2)", pictures=1, slow=True
+    ),
     "cora": Reduced(
         "FOLDS, MAX_SIZE, RATES = 1, 4, (2.0, 5.0)\n"
         "RESTART_SIZES, RESTARTS, MARGINAL_MAX_SIZE, DOCUMENTS = (3,), 2, 4, 150",
@@ -51,6 +54,7 @@ REDUCED = {
         pictures=6,
         slow=True,
     ),
+    "recommendation": Reduced("FOLDS, LEAST, SIZES = 1, (100,), (2, 3)", pictures=2, slow=True),
     "hlda": Reduced(
         "SETS, DOCUMENTS, ORDERS, ABSTRACTS, SWEEPS, INFER_SWEEPS = 2, 15, 1, 60, 5, 2\n"
         "SMALL, MAX_BRANCHES, BRANCH_DRAWS = 6, (1, 1), 5",

@@ -21,6 +21,7 @@ from lvsearch.inference.evidence.simulation import Simulated, simulated_like
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, hyper_topics
 from lvsearch.inference.evidence.topics import CollapsedTopics, collapsed_topics
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
+from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain
 
 __all__ = [
     "Annealed",
@@ -33,6 +34,7 @@ __all__ = [
     "Profile",
     "Simulated",
     "TwoSided",
+    "UnigramMixtureChain",
     "anchored_chain",
     "anneal",
     "anneal_simulated",

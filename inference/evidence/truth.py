@@ -26,6 +26,7 @@ from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, Collapse
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
+from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
 from lvsearch.models.contract import Site, Statistics
 
 
@@ -89,6 +90,15 @@ def _(chain: HyperTopics, simulated: Simulated, particles: int) -> HyperTopicSta
 def _(chain: CollapsedMixtureChain, simulated: Simulated, particles: int) -> CollapsedState:
     """The component of every row; weights and parameters are integrated out, and forgotten."""
     return chain.of_labels(_labels(simulated, particles))
+
+
+@true_state.register
+def _(chain: UnigramMixtureChain, simulated: Simulated, particles: int) -> DocumentLabels:
+    """The topic of every document; weights and topics are integrated out, and forgotten."""
+    (ids,) = simulated.data.unit_ids
+    topics = np.zeros(simulated.data.n_units, int)
+    topics[ids[ids >= 0]] = np.argmax(simulated.locals["topic"], -1)[ids >= 0]
+    return chain.of_labels(chain.labels_of(topics, particles))
 
 
 @true_state.register

@@ -1,14 +1,34 @@
 """log p(document | α, topics): estimates with stated bias, exact sums and certified intervals, on anyone's topics."""
 
 from lvsearch.inference.likelihood.bounds import Interval, document_bounds, saturated_ceiling
+from lvsearch.inference.likelihood.completion import (
+    DocumentCompletion,
+    dirichlet_posterior,
+    document_completion,
+    expected_proportions,
+    proportion_draws,
+    split_documents,
+)
 from lvsearch.inference.likelihood.dispatch import METHODS, document_likelihood
+from lvsearch.inference.likelihood.proportions import Corners, FoldedIn, Proportions, TrainingDocuments, fold_in
 from lvsearch.inference.likelihood.result import DocumentLikelihood
 
 __all__ = [
     "METHODS",
+    "Corners",
+    "DocumentCompletion",
     "DocumentLikelihood",
+    "FoldedIn",
     "Interval",
+    "Proportions",
+    "TrainingDocuments",
+    "dirichlet_posterior",
     "document_bounds",
+    "document_completion",
     "document_likelihood",
+    "expected_proportions",
+    "fold_in",
+    "proportion_draws",
     "saturated_ceiling",
+    "split_documents",
 ]

@@ -2,6 +2,7 @@
 
   score_d = Σ_{w held out} n_w log Σ_k E_q[θ_k | observed] β_kw,   q(θ) = Dir(γ) by mean field
 
+With another distribution of proportions than a Dirichlet's (`proportions.py`) E[θ | observed] is that one's.
 A proper score of the prediction from the observed part alone (every held-out word is predicted without the others); not
 log p(held out | observed), which would let them inform each other. Deterministic, float64 where it is summed.
 """
@@ -15,7 +16,8 @@ from jaxtyping import Float64, Int64
 from scipy import sparse
 
 from lvsearch.inference.likelihood.bounds import distinct_word_tiles, gamma_tile
-from lvsearch.inference.likelihood.documents import DocumentTile, map_tiles, read_counts, read_topics, row_of
+from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet, map_tiles, read_counts, read_topics, row_of
+from lvsearch.inference.likelihood.proportions import Proportions
 
 
 @dataclass(frozen=True)
@@ -57,18 +59,70 @@ def split_documents(docs: Any, observed_fraction: float, seed: int) -> tuple[spa
 def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -> DocumentCompletion:
     """Score `held_out` counts (D, V) given `observed` counts (D, V) of the same documents, row by row.
 
-    A document with nothing observed is predicted by the prior mean α / Σα; observed words that are impossible under
-    every topic carry no information and are left out. Raises ValueError for malformed input, as `document_likelihood`.
+    alpha: Dirichlet parameters (K,), or a `Proportions` such as `FoldedIn()`. A document with nothing observed is
+    predicted by the prior mean α / Σα; observed words that are impossible under every topic carry no information and
+    are left out; where all of them together are impossible the score is −inf. Raises ValueError for malformed input, as
+    `document_likelihood`.
     """
-    topic_set = read_topics(topics, alpha)
-    n_words = topic_set.word_topic.shape[0]
+    n_words = np.shape(topics)[1]
     seen, rest = read_counts(observed, n_words), read_counts(held_out, n_words)
     if seen.shape != rest.shape:
         raise ValueError(
             f"got observed {seen.shape} and held-out {rest.shape}; expected the same documents, row by row"
         )
+    theta = expected_proportions(topics, alpha, seen)
+    word_topic = _topic_set(topics, alpha).word_topic
+    row_of = np.repeat(np.arange(rest.shape[0]), np.diff(rest.indptr))
+    probability = np.einsum("ek,ek->e", theta[row_of], word_topic[rest.indices])
+    with np.errstate(divide="ignore"):
+        terms = rest.data * np.log(np.where(np.isnan(probability), 0.0, probability))
+    score = np.bincount(row_of, weights=terms, minlength=rest.shape[0]).astype(np.float64)
+    return DocumentCompletion(score, np.asarray(rest.sum(axis=1)).astype(np.int64))
+
+
+def expected_proportions(topics: Any, alpha: Any, observed: Any) -> Float64[np.ndarray, "document topic"]:
+    """E[θ | observed] of each document, rows summing to 1, NaN where its words cannot occur together; arguments as for
+    completion."""
+    topic_set = _topic_set(topics, alpha)
+    seen = _possible(topic_set, read_counts(observed, topic_set.word_topic.shape[0]))
+    if isinstance(alpha, Proportions):
+        return alpha.expected(topic_set.word_topic.T, seen)
+    gamma = _posterior(topic_set, seen)
+    return gamma / gamma.sum(axis=1, keepdims=True)
+
+
+def dirichlet_posterior(topics: Any, alpha: Any, observed: Any) -> Float64[np.ndarray, "document topic"]:
+    """γ of q(θ) = Dirichlet(γ), the mean-field posterior of each document's proportions; arguments as above."""
+    topic_set = read_topics(topics, alpha)
+    return _posterior(topic_set, _possible(topic_set, read_counts(observed, topic_set.word_topic.shape[0])))
+
+
+def proportion_draws(
+    topics: Any, alpha: Any, observed: Any, draws: int, random: np.random.Generator
+) -> Float64[np.ndarray, "draw topic"]:
+    """Draws of the proportions of ONE document given its observed words, (1, V); arguments as for completion.
+
+    Of a Dirichlet by its mean-field posterior, of the discrete distributions exactly; folded in, every draw is θ̂.
+    """
+    if isinstance(alpha, Proportions):
+        topic_set = _topic_set(topics, alpha)
+        seen = _possible(topic_set, read_counts(observed, topic_set.word_topic.shape[0]))
+        return alpha.sample(topic_set.word_topic.T, seen, draws, random)
+    return random.dirichlet(dirichlet_posterior(topics, alpha, observed)[0], draws)
+
+
+def _topic_set(topics: Any, alpha: Any) -> TopicSet:
+    return read_topics(topics, np.ones(np.shape(topics)[0]) if isinstance(alpha, Proportions) else alpha)
+
+
+def _possible(topic_set: TopicSet, seen: sparse.csr_array) -> sparse.csr_array:
+    """Without the words that no topic can produce."""
     seen.data[topic_set.word_topic.max(axis=1)[seen.indices] == 0] = 0
     seen.eliminate_zeros()
+    return seen
+
+
+def _posterior(topic_set: TopicSet, seen: sparse.csr_array) -> Float64[np.ndarray, "document topic"]:
     gamma = np.tile(topic_set.alpha, (seen.shape[0], 1))
     single = jnp.asarray(topic_set.rescaled()[0], jnp.float32), jnp.asarray(topic_set.alpha, jnp.float32)
 
@@ -78,10 +132,4 @@ def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -
     rows = np.flatnonzero(np.diff(seen.indptr) > 0)
     for tile, found in map_tiles(work, distinct_word_tiles(seen, rows, len(topic_set.alpha))):
         gamma[tile.rows] = found[: len(tile.rows)]
-    theta = gamma / gamma.sum(axis=1, keepdims=True)
-    row_of = np.repeat(np.arange(rest.shape[0]), np.diff(rest.indptr))
-    probability = np.einsum("ek,ek->e", theta[row_of], topic_set.word_topic[rest.indices])
-    with np.errstate(divide="ignore"):
-        terms = rest.data * np.log(probability)
-    score = np.bincount(row_of, weights=terms, minlength=rest.shape[0]).astype(np.float64)
-    return DocumentCompletion(score, np.asarray(rest.sum(axis=1)).astype(np.int64))
+    return gamma

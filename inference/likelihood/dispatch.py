@@ -14,6 +14,7 @@ from lvsearch.inference.likelihood.exact import exact_log_likelihood
 from lvsearch.inference.likelihood.harmonic_mean import HarmonicMean
 from lvsearch.inference.likelihood.left_to_right import LeftToRight
 from lvsearch.inference.likelihood.mean_field_importance import MeanFieldImportance
+from lvsearch.inference.likelihood.proportions import Proportions
 from lvsearch.inference.likelihood.result import DocumentLikelihood, LikelihoodEstimate, SamplingMethod
 
 Method = Literal["lrs", "lr", "mfi", "mfi2", "hm", "exact", "bounds"]
@@ -50,7 +51,9 @@ def document_likelihood(
 ) -> DocumentLikelihood:
     """log p(w | α, β) of every document under fixed topics, in nats.
 
-    topics: (K, V), row k is p(word | topic k) and sums to 1. alpha: (K,) Dirichlet parameters (α_k = 0: topic off).
+    topics: (K, V), row k is p(word | topic k) and sums to 1. alpha: (K,) Dirichlet parameters (α_k = 0: topic off), or
+    another distribution of proportions (`Corners` of a mixture of unigrams, `TrainingDocuments` of pLSI), which
+    `method="exact"` sums.
     docs: sparse or dense counts (D, V), or anything with `.counts` such as `lv.Corpus`.
 
     method   what                                        cost per document        bias (see DocumentLikelihood)
@@ -78,6 +81,8 @@ def document_likelihood(
     """
     if method not in METHODS:
         raise ValueError(f"got method {method!r}; expected one of {', '.join(METHODS)}")
+    if isinstance(alpha, Proportions):
+        return _discrete(topics, alpha, docs, method, samples)
     topic_set = read_topics(topics, alpha)
     counts = read_counts(docs, topic_set.word_topic.shape[0])
     impossible = int(impossible_documents(topic_set, counts).sum())
@@ -101,6 +106,21 @@ def document_likelihood(
     return DocumentLikelihood(
         method, None, "lower", ends.lower, nothing, none_effective, time.perf_counter() - start, ends.lower, ends.upper
     )
+
+
+def _discrete(topics: Any, proportions: Proportions, docs: Any, method: str, samples: int | None) -> DocumentLikelihood:
+    """Under a distribution of proportions that is summed."""
+    if method != "exact" or samples is not None:
+        raise ValueError(
+            f'got method {method!r} and samples={samples} for {type(proportions).__name__}, expected method="exact" '
+            "without samples: its sum over proportions is taken as it stands"
+        )
+    start = time.perf_counter()
+    rows = np.asarray(topics, np.float64)
+    word_topic = read_topics(rows, np.ones(len(rows))).word_topic
+    value = proportions.log_likelihood(word_topic.T, read_counts(docs, word_topic.shape[0]))
+    nothing, none_effective = np.zeros(len(value)), np.full(len(value), np.nan)
+    return DocumentLikelihood(method, None, "unbiased", value, nothing, none_effective, time.perf_counter() - start)
 
 
 def _sample(

@@ -88,43 +88,7 @@ def _add_demo(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
     search = _command(commands, "search", "How many topics do these documents have?", SEARCH_EPILOG)
-    data = search.add_argument_group("documents (--texts or --corpus)")
-    source = data.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--texts",
-        type=Path,
-        metavar="FILE",
-        help="a table (.csv, .tsv, .jsonl, .parquet) with a text in every row; a folder of .txt files; any other file: "
-        "one document per line; - for standard input",
-    )
-    source.add_argument(
-        "--corpus",
-        type=Path,
-        metavar="FILE",
-        help="word counts: Matrix Market (.mtx), SVMlight (.svmlight), UCI (docword…), else LDA-C, ids from 0",
-    )
-    data.add_argument("--text-column", metavar="NAME", help="of a table: the column with the texts")
-    data.add_argument("--id-column", metavar="NAME", help="of a table: the column that names the documents")
-    data.add_argument("--label-column", metavar="NAME", help="of a table: a class to show beside topics, never fitted")
-    data.add_argument(
-        "--format",
-        choices=("lines", "csv", "tsv", "jsonl"),
-        help="of the texts, where the name of the file does not say it (standard input: lines)",
-    )
-    data.add_argument(
-        "--encoding", default="utf-8", help="of texts and vocabulary, such as latin-1 (default: %(default)s)"
-    )
-    data.add_argument(
-        "--vocabulary", type=Path, metavar="FILE", help="with --corpus: the words, one per line, id 0 first"
-    )
-    data.add_argument(
-        "--held-out",
-        type=float,
-        default=0.1,
-        metavar="FRACTION",
-        help="keep this part of the documents out of the search and compare the sizes on it; 0 for none "
-        "(default: %(default)s)",
-    )
+    _add_documents(search.add_argument_group("documents (--texts or --corpus)"))
     model = search.add_argument_group("model and prior")
     model.add_argument(
         "--prior",
@@ -168,6 +132,45 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
     search.add_argument("--out", type=Path, required=True, help="a new folder for the search and its report")
     _add_running(search)
     search.set_defaults(run=run)
+
+
+def _add_documents(data: "argparse._ArgumentGroup") -> None:
+    source = data.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--texts",
+        type=Path,
+        metavar="FILE",
+        help="a table (.csv, .tsv, .jsonl, .parquet) with a text in every row; a folder of .txt files; any other file: "
+        "one document per line; - for standard input",
+    )
+    source.add_argument(
+        "--corpus",
+        type=Path,
+        metavar="FILE",
+        help="word counts: Matrix Market (.mtx), SVMlight (.svmlight), UCI (docword…), else LDA-C, ids from 0",
+    )
+    data.add_argument("--text-column", metavar="NAME", help="of a table: the column with the texts")
+    data.add_argument("--id-column", metavar="NAME", help="of a table: the column that names the documents")
+    data.add_argument("--label-column", metavar="NAME", help="of a table: a class to show beside topics, never fitted")
+    data.add_argument(
+        "--format",
+        choices=("lines", "csv", "tsv", "jsonl"),
+        help="of the texts, where the name of the file does not say it (standard input: lines)",
+    )
+    data.add_argument(
+        "--encoding", default="utf-8", help="of texts and vocabulary, such as latin-1 (default: %(default)s)"
+    )
+    data.add_argument(
+        "--vocabulary", type=Path, metavar="FILE", help="with --corpus: the words, one per line, id 0 first"
+    )
+    data.add_argument(
+        "--held-out",
+        type=float,
+        default=0.1,
+        metavar="FRACTION",
+        help="keep this part of the documents out of the search and compare the sizes on it; 0 for none "
+        "(default: %(default)s)",
+    )
 
 
 def _add_resume(commands: "argparse._SubParsersAction", run: Run) -> None:

@@ -4,6 +4,7 @@ from functools import singledispatch
 
 from lvsearch.data.base import Data
 from lvsearch.fitted.annotation import FittedImages
+from lvsearch.fitted.aspects import FittedAspects
 from lvsearch.fitted.clusters import FittedMixture
 from lvsearch.fitted.features import FittedFeatures
 from lvsearch.fitted.model import FittedModel
@@ -12,6 +13,7 @@ from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Model
 from lvsearch.models.ibp import IBP
 from lvsearch.models.mixture import MixtureModel
+from lvsearch.models.plsi import PLSI
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.sizing.fit import Fit
 
@@ -25,6 +27,11 @@ def fitted_type(model: Model) -> type[FittedModel]:
 @fitted_type.register
 def _(model: TopicModel) -> type[FittedModel]:
     return FittedTopics
+
+
+@fitted_type.register
+def _(model: PLSI) -> type[FittedModel]:
+    return FittedAspects
 
 
 @fitted_type.register

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.coherence import npmi_coherence
+from lvsearch.fitted.coloured import ColouredText, coloured
 from lvsearch.fitted.coloured_words import ColouredDocument, ColouredWord
 from lvsearch.fitted.distinctive_words import (
     Namer,
@@ -23,7 +24,10 @@ from lvsearch.fitted.distinctive_words import (
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.prevalence import LEVEL, plot_prevalence, prevalence
 from lvsearch.fitted.pyldavis_inputs import PyLDAvisInputs, pyldavis_inputs
+from lvsearch.fitted.recommending import recommended
 from lvsearch.fitted.topic_map import draw_topic_map, topic_places
+from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.captions import write_caption
 from lvsearch.pictures.style import dressed
@@ -115,6 +119,51 @@ class FittedTopics(FittedModel):
                 tuple(names[document] for document in self.representative(topic, SKETCHED_DOCUMENTS)["document"]),
             )
             for topic in range(len(probable))
+        )
+
+    @property
+    def proportions_prior(self) -> Any:
+        """What `lv.inference.document_likelihood` and `document_completion` take for alpha: `alpha`, or a distribution
+        of another kind that a model's documents draw their proportions from.
+
+        Of pLSI it is that of the training documents; `lvsearch.inference.likelihood.FoldedIn` refits them instead.
+        ValueError for models that have neither.
+        """
+        return document_proportions(self.model, self.estimate, self.training.dataset())
+
+    def recommend(self, unit: Any, n: int = 10, *, draws: int = 1000, seed: int = 0) -> pd.DataFrame:
+        """The words (films, items) that one document (user) does not have and is most likely to have next.
+
+        unit: its counts, (1, V), or a corpus of one document. A row for each, most probable first: `word`;
+        `probability` that the next one, given that it is new, is this; `lower` and `upper`, between which the fit puts
+        that probability with probability 0.9, from `draws` draws of the unit's proportions and of the topics. What is
+        not known beside, whether the model is true, is in neither. ValueError for more than one unit.
+        """
+        data = self.training.like_this(unit)
+        if data.n_units != 1:
+            raise ValueError(f"got {data.n_units} units, expected one: recommend for each by itself")
+        words = self.table(self.model.topic_site)
+        return recommended(
+            self.model,
+            self.estimate,
+            words.to_numpy(np.float64),
+            self.proportions_prior,
+            counts_of(data.dataset()),
+            np.asarray(words.columns, dtype=object),
+            n=n,
+            draws=draws,
+            seed=seed,
+        )
+
+    def coloured(self, text: str, n_topics: int = 4, threshold: float = 0.9) -> ColouredText:
+        """A text with its words coloured by topic (Blei 2004, Figure 3.7): those whose most probable topic has at least
+        `threshold`, and is one of the `n_topics` that the text has most of. ValueError for a text without known words.
+        """
+        words = self.table(self.model.topic_site)
+        vocabulary = tuple(str(word) for word in words.columns)
+        top = self.topics().sort_index()["words"].tolist()
+        return coloured(
+            text, words.to_numpy(np.float64), self.alpha, vocabulary, top, n_topics=n_topics, threshold=threshold
         )
 
     def representative(self, topic: int, n: int = 5) -> pd.DataFrame:

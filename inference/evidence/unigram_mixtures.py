@@ -1,0 +1,223 @@
+"""Mixtures of unigrams of one size, annealed from the prior of their labels: weights and topics integrated out.
+
+The path of `lvsearch.inference.evidence.mixtures`, on sparse documents: with n_kw the words of topic k, N_k their sum,
+
+    π_t(z_d = k | the others) ∝ (D_k + a) · [p(w_d | the words of k)]^t,
+    p(w_d | …) = Γ(N_k + Vη) / Γ(N_k + N_d + Vη) Π_w Γ(n_kw + n_dw + η) / Γ(n_kw + η)        (Dirichlet–multinomial)
+
+D_k, n_kw and N_k without document d, whose own words alone are looked at. The dense path holds a row as long as the
+vocabulary for each document, component and particle; on equal labels both have the same densities, but for the
+multinomial coefficients that a row of counts has and a sequence of tokens has not.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float, Int, Key
+
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import counts_of, documents
+from lvsearch.inference.engine.estimator import Estimate, capacity_of
+from lvsearch.inference.evidence.dispatch import evidence_chain
+from lvsearch.inference.evidence.rows import check_size
+from lvsearch.models.contract import first
+from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
+
+
+class DocumentLabels(NamedTuple):
+    """Topics of the documents, particles side by side, and the counts that they make.
+
+    | field | meaning |
+    |---|---|
+    | `labels` | (document, particle) |
+    | `documents` | (topic, particle) documents of each topic, D_k |
+    | `words` | (word, topic, particle) n_kw |
+    """
+
+    labels: Int[Array, "document particle"]
+    documents: Float[Array, "topic particle"]
+    words: Float[Array, "word topic particle"]
+
+
+class PaddedDocuments(NamedTuple):
+    """Documents of one padded length. `units`: which document of the data set each is; −1 for padding."""
+
+    words: Int[np.ndarray | Array, "document token"]
+    counts: Float[np.ndarray | Array, "document token"]
+    weight: Float[np.ndarray | Array, " document"]
+    units: Int[np.ndarray | Array, " document"]
+
+
+class UnigramMixtureChain(eqx.Module):
+    """A `Chain` over the topics of a `MixtureOfUnigrams`' documents. The first `size` of `capacity` topics exist.
+
+    | field | letter | shape |
+    |---|---|---|
+    | `concentration` | a | () |
+    | `topic_concentration` | η | () |
+    | `size` | K | (), traced |
+    | `parts` | n_dw | documents of one padded length each |
+    """
+
+    concentration: np.ndarray
+    topic_concentration: np.ndarray
+    size: Int[Array | np.ndarray, ""]
+    parts: tuple[PaddedDocuments, ...]
+    n_words: int = eqx.field(static=True)
+    capacity: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, model: MixtureOfUnigrams, data: Dataset, size: int, capacity: int) -> "UnigramMixtureChain":
+        """Raises ValueError for estimated topics, documents weighted otherwise than 0 or 1, and a size beyond the
+        capacity."""
+        if model.concentration is None or model.topic_concentration is None:
+            raise ValueError(
+                f"got {model.describe()}, expected topics that have a prior: with estimated ones nothing is integrated "
+                "out"
+            )
+        check_size(size, capacity)
+        for batch in data.batches:
+            if not np.all((np.asarray(batch.weight) == 0) | (np.asarray(batch.weight) == 1)):
+                raise ValueError("got documents of a weight that is neither 0 nor 1, expected each document once")
+        counts = counts_of(data)  # a word that stands in several columns of a document is one word here
+        own = documents(counts)
+        by_length: dict[int, list[PaddedDocuments]] = {}
+        for batch, ids in zip(own.batches, own.unit_ids, strict=True):
+            words, amounts = np.asarray(batch.units.words), np.asarray(batch.units.counts, np.float64)
+            part = PaddedDocuments(words, amounts, np.asarray(batch.weight, np.float64), ids)
+            by_length.setdefault(words.shape[1], []).append(part)
+        parts = tuple(
+            PaddedDocuments(*(np.concatenate(leaves) for leaves in zip(*same, strict=True)))
+            for same in by_length.values()
+        )
+        return cls(model.concentration, model.topic_concentration, np.asarray(size), parts, counts.shape[1], capacity)
+
+    @property
+    def elements(self) -> int:
+        """Documents, padding included."""
+        return sum(len(part.weight) for part in self.parts)
+
+    @property
+    def lanes(self) -> int:
+        return 32
+
+    @property
+    def directed(self) -> bool:
+        return True
+
+    def init(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
+        """Labels from their prior: weights are drawn, then labels given the weights."""
+        key_weights, key_labels = jax.random.split(key)
+        a = self._number(self.concentration)
+        log_gamma = jax.random.loggamma(key_weights, a, (self.capacity, particles), dtype=a.dtype)
+        log_weights = jnp.where(self._exists(), log_gamma, -jnp.inf)
+        return self.of_labels(jax.random.categorical(key_labels, log_weights, axis=0, shape=(self.elements, particles)))
+
+    def step(
+        self, key: Key[Array, ""], state: DocumentLabels, temperature: Float[Array, ""], *, backward: bool
+    ) -> DocumentLabels:
+        """Every document in turn, the last one first where `backward`."""
+        particles = state.labels.shape[1]
+        uniforms = jax.random.uniform(key, (self.elements, particles), self._number(1.0).dtype)
+        places, exists = jnp.arange(self.capacity)[:, None], self._exists()
+        a, eta = self._number(self.concentration), self._number(self.topic_concentration)
+
+        def one(carry: tuple[Array, Array, Array], row: tuple[PaddedDocuments, Array, Array]) -> tuple[tuple, Array]:
+            documents, words, totals = carry
+            (which, counts, here, _), old, uniform = row
+            length = counts.sum()
+            leaves = (places == old).astype(counts.dtype)
+            documents = documents - here * leaves
+            totals = totals - length * leaves
+            words = words.at[which].add(-counts[:, None, None] * leaves)
+            mine = words[which]  # (token, topic, particle)
+            gain = (gammaln(mine + eta + counts[:, None, None]) - gammaln(mine + eta)).sum(0)
+            spread = totals + self.n_words * eta
+            gain = gain + gammaln(spread) - gammaln(spread + length)
+            score = jnp.where(exists, jnp.log(documents + a) + temperature * gain, -jnp.inf)
+            cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
+            new = (cumulative < uniform * cumulative[-1]).sum(0).astype(old.dtype)
+            new = jnp.minimum(new, jnp.asarray(self.size, old.dtype) - 1)
+            joins = (places == new).astype(counts.dtype)
+            words = words.at[which].add(counts[:, None, None] * joins)
+            return (documents + here * joins, words, totals + length * joins), new
+
+        carry = state.documents, state.words, state.words.sum(0)
+        pieces, order = {}, list(enumerate(self._spans()))
+        for index, span in reversed(order) if backward else order:
+            part = jax.tree.map(self._leaf, self.parts[index])
+            carry, pieces[index] = jax.lax.scan(
+                one, carry, (part, state.labels[span], uniforms[span]), reverse=backward
+            )
+        return self.of_labels(jnp.concatenate([pieces[index] for index, _ in order]))  # summed anew: rounding ends here
+
+    def log_ratio(self, state: DocumentLabels) -> Float[Array, " particle"]:
+        """log p(words | labels)."""
+        eta, n_words = self._number(self.topic_concentration), self.n_words
+        of_words = (gammaln(state.words + eta) - gammaln(eta)).sum(0)
+        of_topic = of_words + gammaln(n_words * eta) - gammaln(state.words.sum(0) + n_words * eta)
+        return jnp.where(self._exists(), of_topic, 0.0).sum(0)
+
+    def log_density(self, state: DocumentLabels) -> Float[Array, " particle"]:
+        """log p(words, labels)."""
+        a = self._number(self.concentration)
+        each = jnp.where(self._exists(), gammaln(state.documents + a) - gammaln(a), 0.0).sum(0)
+        total, n_documents = self.size * a, state.documents.sum(0)
+        return self.log_ratio(state) + each + gammaln(total) - gammaln(total + n_documents)
+
+    def label_scores(self, state: DocumentLabels) -> None:
+        """None: the prior does not change under relabelling."""
+        return
+
+    def relabel(self, state: DocumentLabels, order: Int[Array, "particle component"]) -> DocumentLabels:
+        """The state itself: no labelling is better than another."""
+        return state
+
+    def take(self, state: DocumentLabels, particles: Int[Array, " chosen"]) -> DocumentLabels:
+        """The named particles, in that order."""
+        return jax.tree.map(lambda leaf: leaf[..., particles], state)
+
+    def of_labels(self, labels: Int[Array, "document particle"]) -> DocumentLabels:
+        """The state of these labels, its counts summed."""
+        dtype, shape = self._number(1.0).dtype, (self.n_words, self.capacity, labels.shape[1])
+        documents, words = jnp.zeros(shape[1:], dtype), jnp.zeros(shape, dtype)
+        for part, span in zip(self.parts, self._spans(), strict=True):
+            which, counts, weight, _ = jax.tree.map(self._leaf, part)
+
+            def add(words: Array, row: tuple[Array, Array, Array]) -> tuple[Array, None]:
+                ids, amounts, chosen = row
+                return words.at[ids].add(amounts[:, None, None] * chosen), None
+
+            chosen = (labels[span][:, None, :] == jnp.arange(self.capacity)[:, None]).astype(dtype)
+            words = jax.lax.scan(add, words, (which, counts, chosen))[0]
+            documents = documents + jnp.einsum("dkp,d->kp", chosen, weight)
+        return DocumentLabels(labels, documents, words)
+
+    def labels_of(self, topics: Int[np.ndarray, " unit"], particles: int) -> Int[Array, "document particle"]:
+        """The topics of the data set's documents in this chain's order, for all particles."""
+        units = np.concatenate([np.asarray(part.units) for part in self.parts])
+        labels = np.where(units >= 0, np.asarray(topics)[np.maximum(units, 0)], 0)
+        return jnp.asarray(np.repeat(labels[:, None], particles, axis=1))
+
+    def _spans(self) -> list[slice]:
+        ends = np.cumsum([len(part.weight) for part in self.parts]).tolist()
+        return [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+    def _exists(self) -> Array:
+        return first(jnp.asarray(self.size), self.capacity)[:, None]
+
+    def _number(self, value: np.ndarray | Array | float) -> Array:
+        return jnp.asarray(value, jnp.result_type(float))
+
+    def _leaf(self, leaf: np.ndarray | Array) -> Array:
+        """Numbers in the floating type of the session; ids as they are."""
+        return jnp.asarray(leaf, jnp.result_type(float) if jnp.issubdtype(leaf.dtype, jnp.floating) else None)
+
+
+@evidence_chain.register
+def _(model: MixtureOfUnigrams, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> UnigramMixtureChain:
+    return UnigramMixtureChain.of(model, data, size[0], capacity_of(size)[0])

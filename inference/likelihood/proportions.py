@@ -1,0 +1,268 @@
+"""Where a document's topic proportions come from, if not from a Dirichlet: three models in the simplex of topics.
+
+Every model of documents here draws the words of a document from Σ_k θ_k β_k. What differs is p(θ) (Blei 2004, §3.3.4):
+
+  LDA                    Dirichlet(α), a density on the whole simplex: an array (K,), no class of this file
+  mixture of unigrams    a corner: θ = e_k with probability π_k                             `Corners`
+  pLSI, marginalised     the proportions of a training document, drawn at random (§3.6.1)  `TrainingDocuments`
+  pLSI, folded in        none: θ is refitted to the words observed (Hofmann 1999)           `FoldedIn`
+
+The first three give log p(document), which `document_likelihood` sums exactly for the discrete ones; the last one gives
+none, since proportions fitted to the words that are then scored are no probability of them. All four predict words of a
+document from its other words: E[θ | observed], by `document_completion`.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Float64
+from scipy import sparse
+from scipy.special import logsumexp, softmax
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.likelihood.bounds import distinct_word_tiles
+from lvsearch.inference.likelihood.documents import DocumentTile, map_tiles
+
+SUM_TOLERANCE = 1e-4
+TINY = 1e-30
+POINTS_AT_ONCE = 256
+"""Training documents whose distributions over words are held at once."""
+FOLDING_STEPS, FOLDING_TOLERANCE = 300, 1e-4
+"""Updates of θ at most; a document stays as it is once the largest entry of an update is smaller than the tolerance."""
+
+
+@runtime_checkable
+class Proportions(Protocol):
+    """What stands in the place of a Dirichlet's α. topics: (K, V) float64, rows summing to 1; counts: (D, V)."""
+
+    def log_likelihood(
+        self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
+    ) -> Float64[np.ndarray, " document"]:
+        """log p(document) in nats; −inf where a document cannot occur."""
+        ...
+
+    def expected(
+        self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
+    ) -> Float64[np.ndarray, "document topic"]:
+        """E[θ | observed words], rows summing to 1; NaN where the observed words cannot occur together."""
+        ...
+
+    def sample(
+        self,
+        topics: Float64[np.ndarray, "topic word"],
+        observed: sparse.csr_array,
+        draws: int,
+        random: np.random.Generator,
+    ) -> Float64[np.ndarray, "draw topic"]:
+        """Draws of θ given the observed words (1, V) of one document. ValueError where these cannot occur."""
+        ...
+
+
+@dataclass(frozen=True)
+class Corners:
+    """All words of a document from one topic: θ is a corner, drawn by `weights` (K,). The mixture of unigrams."""
+
+    weights: Float64[np.ndarray, " topic"]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", _distribution("weights", self.weights))
+
+    def log_likelihood(
+        self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
+    ) -> Float64[np.ndarray, " document"]:
+        """log Σ_k π_k Π_n β_{k, w_n}, nats, exactly."""
+        return logsumexp(self._log_joint(topics, counts), axis=1)
+
+    def expected(
+        self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
+    ) -> Float64[np.ndarray, "document topic"]:
+        """p(topic | observed words)."""
+        return _posterior(self._log_joint(topics, observed))
+
+    def sample(
+        self,
+        topics: Float64[np.ndarray, "topic word"],
+        observed: sparse.csr_array,
+        draws: int,
+        random: np.random.Generator,
+    ) -> Float64[np.ndarray, "draw topic"]:
+        """Corners, drawn by p(topic | observed words)."""
+        return np.eye(len(topics))[_drawn(self._log_joint(topics, observed), draws, random)]
+
+    def _log_joint(self, topics: np.ndarray, counts: sparse.csr_array) -> Float64[np.ndarray, "document topic"]:
+        if topics.shape[0] != len(self.weights):
+            raise ValueError(f"got {len(self.weights)} weights for {topics.shape[0]} topics, expected one for each")
+        return np.asarray(counts @ _log(topics).T) + _log(self.weights)
+
+
+@dataclass(frozen=True)
+class TrainingDocuments:
+    """θ is that of a training document, drawn by `weights` (M,); `proportions`: (M, K), rows summing to 1.
+
+    The marginalised likelihood of pLSI: p(w) = Σ_d p(d) Π_n Σ_k θ_dk β_{k, w_n}, p(d) the share of all tokens that
+    document d has (Blei 2004, §3.6.1; Hofmann's estimate of p(d)).
+    """
+
+    proportions: Float64[np.ndarray, "training topic"]
+    weights: Float64[np.ndarray, " training"]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", _distribution("weights", self.weights))
+        rows = np.asarray(self.proportions, np.float64)
+        if rows.ndim != 2 or len(rows) != len(self.weights) or not np.all(rows >= 0):
+            raise ValueError(f"got proportions of shape {rows.shape}, expected ({len(self.weights)}, topics), all ≥ 0")
+        if np.any(np.abs(rows.sum(1) - 1) > SUM_TOLERANCE):
+            raise ValueError("got proportions whose rows do not sum to 1: divide each by its sum")
+        object.__setattr__(self, "proportions", rows / rows.sum(1, keepdims=True))
+
+    def log_likelihood(
+        self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
+    ) -> Float64[np.ndarray, " document"]:
+        """log Σ_d p(d) Π_n Σ_k θ_dk β_{k, w_n}, nats, exactly."""
+        return logsumexp(self._log_joint(topics, counts), axis=1)
+
+    def expected(
+        self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
+    ) -> Float64[np.ndarray, "document topic"]:
+        """The average of the training documents' proportions, each weighted by p(d | observed words)."""
+        return _posterior(self._log_joint(topics, observed)) @ self.proportions
+
+    def sample(
+        self,
+        topics: Float64[np.ndarray, "topic word"],
+        observed: sparse.csr_array,
+        draws: int,
+        random: np.random.Generator,
+    ) -> Float64[np.ndarray, "draw topic"]:
+        """Proportions of training documents, drawn by p(d | observed words)."""
+        return self.proportions[_drawn(self._log_joint(topics, observed), draws, random)]
+
+    def _log_joint(self, topics: np.ndarray, counts: sparse.csr_array) -> Float64[np.ndarray, "document training"]:
+        if topics.shape[0] != self.proportions.shape[1]:
+            raise ValueError(f"got proportions of {self.proportions.shape[1]} topics, expected {topics.shape[0]}")
+        out = np.empty((counts.shape[0], len(self.weights)))
+        for start in range(0, len(self.weights), POINTS_AT_ONCE):
+            part = slice(start, start + POINTS_AT_ONCE)
+            out[:, part] = counts @ _log(self.proportions[part] @ topics).T
+        return out + _log(self.weights)
+
+
+@dataclass(frozen=True)
+class FoldedIn:
+    """θ is refitted to a document's observed words: the maximum of their likelihood, by EM with the topics fixed.
+
+    tempering: exponent of the E-step, as the topics were fitted with. A document without words has every topic alike.
+    """
+
+    tempering: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tempering <= 1:
+            raise ValueError(f"got tempering={self.tempering!r}, expected an exponent in (0, 1]")
+
+    def log_likelihood(
+        self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
+    ) -> Float64[np.ndarray, " document"]:
+        """Raises ValueError: there is none."""
+        raise ValueError(
+            "got FoldedIn for a likelihood: proportions that are fitted to the words then scored are no probability of "
+            "them. Use TrainingDocuments (marginalised), or document_completion, which folds in on one part of a "
+            "document and scores the other"
+        )
+
+    def expected(
+        self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
+    ) -> Float64[np.ndarray, "document topic"]:
+        """θ̂ of each document."""
+        return fold_in(topics, observed, self.tempering)
+
+    def sample(
+        self,
+        topics: Float64[np.ndarray, "topic word"],
+        observed: sparse.csr_array,
+        draws: int,
+        random: np.random.Generator,
+    ) -> Float64[np.ndarray, "draw topic"]:
+        """θ̂ every time: a point has no spread."""
+        return np.repeat(fold_in(topics, observed, self.tempering), draws, axis=0)
+
+
+def fold_in(
+    topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array, tempering: float = 1.0
+) -> Float64[np.ndarray, "document topic"]:
+    """argmax over θ of Σ_w n_w log Σ_k θ_k β_kw for each document, by EM from even proportions: it is concave.
+
+    With tempering b the fixed point of θ_k ∝ Σ_w n_w (θ_k β_kw)^b / Σ_j (θ_j β_jw)^b. Words without probability under
+    every topic say nothing and are left out. Float32 inside.
+    """
+    n_topics = topics.shape[0]
+    largest = topics.max(axis=0)
+    counts = sparse.csr_array(counts, copy=True)
+    counts.data = np.where(largest[counts.indices] > 0, counts.data, 0)
+    counts.eliminate_zeros()
+    theta = np.full((counts.shape[0], n_topics), 1.0 / n_topics)
+    rescaled = (topics / np.where(largest > 0, largest, 1.0)).T ** tempering  # moves no optimum, and fits float32
+    word_topic = jnp.asarray(rescaled, jnp.float32)
+
+    def work(tile: DocumentTile) -> tuple[DocumentTile, np.ndarray]:
+        return tile, np.asarray(_fold_tile(word_topic, tile.words, tile.counts, np.float32(tempering)), np.float64)
+
+    rows = np.flatnonzero(np.diff(counts.indptr) > 0)
+    for tile, found in map_tiles(work, distinct_word_tiles(counts, rows, n_topics)):
+        theta[tile.rows] = found[: len(tile.rows)]
+    return theta / theta.sum(1, keepdims=True)
+
+
+@jax.jit
+@counted
+def _fold_tile(
+    word_topic: Float[Array, "word topic"],
+    words: Array | np.ndarray,
+    counts: Array | np.ndarray,
+    tempering: Array | np.ndarray,
+) -> Float[Array, "document topic"]:
+    """A tile of documents; word_topic: β to the power of the tempering."""
+
+    def one(w: Array, n: Array) -> Float[Array, " topic"]:
+        beta, amounts = word_topic[w], n.astype(word_topic.dtype)
+        total = amounts.sum()
+
+        def update(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            step, theta, _ = carry
+            power = theta**tempering
+            ratio = amounts / jnp.maximum(beta @ power, TINY)
+            new = power * (ratio @ beta) / total
+            return step + 1, new, jnp.abs(new - theta).max() > FOLDING_TOLERANCE
+
+        even = jnp.full(beta.shape[1], 1.0 / beta.shape[1], beta.dtype)
+        start = jnp.asarray(0), even, total > 0
+        return jax.lax.while_loop(lambda carry: (carry[0] < FOLDING_STEPS) & carry[2], update, start)[1]
+
+    return jax.vmap(one)(jnp.asarray(words), jnp.asarray(counts))
+
+
+def _posterior(log_joint: Float64[np.ndarray, "document point"]) -> Float64[np.ndarray, "document point"]:
+    possible = np.isfinite(log_joint.max(axis=1, keepdims=True))
+    return np.where(possible, softmax(np.where(possible, log_joint, 0.0), axis=1), np.nan)
+
+
+def _drawn(log_joint: np.ndarray, draws: int, random: np.random.Generator) -> np.ndarray:
+    (posterior,) = _posterior(log_joint)
+    if np.isnan(posterior).any():
+        raise ValueError("got words that cannot occur together in one document: smooth the topics")
+    return random.choice(len(posterior), draws, p=posterior)
+
+
+def _log(values: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+def _distribution(name: str, values: np.ndarray) -> Float64[np.ndarray, " entry"]:
+    array = np.asarray(values, np.float64)
+    if array.ndim != 1 or not np.all(array >= 0) or abs(array.sum() - 1) > SUM_TOLERANCE:
+        raise ValueError(f"got {name} of shape {array.shape} and sum {array.sum():.6g}, expected a distribution: 1")
+    return array / array.sum()

@@ -1,0 +1,19 @@
+"""The baselines of topic models: unigram, mixture of unigrams and pLSI, fitted on sparse counts.
+
+The unigram's posterior has a closed form; the mixture is fitted by variational Bayes or EM, pLSI by EM or tempered EM.
+"""
+
+from lvsearch.inference.word_mixtures.mixture import UnigramMixtureEstimator, UnigramMixtureSettings
+from lvsearch.inference.word_mixtures.plsi import PLSIEstimator, PLSISettings
+from lvsearch.inference.word_mixtures.proportions import document_proportions
+from lvsearch.inference.word_mixtures.tempering import Tempering, choose_tempering
+
+__all__ = [
+    "PLSIEstimator",
+    "PLSISettings",
+    "Tempering",
+    "UnigramMixtureEstimator",
+    "UnigramMixtureSettings",
+    "choose_tempering",
+    "document_proportions",
+]

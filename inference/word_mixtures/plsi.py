@@ -1,0 +1,280 @@
+"""The estimator of pLSI: EM and tempered EM on packed documents.
+
+    E   p(z = k | d, w) ∝ (θ_dk β_kw)^b                          b = 1: EM; b < 1: tempered (Hofmann 1999)
+    M   θ_dk ∝ Σ_w n_dw p(k | d, w),    β_kw ∝ Σ_d n_dw p(k | d, w) + smoothing
+
+Both M-steps need sums over words or documents alone, so that no table of (document, word, topic) is held: a tile of
+documents is updated `document_sweeps` times, then adds its expected counts to those of the topics. float32; the
+likelihood that is reported is summed in float64.
+"""
+
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Float64
+from scipy.sparse import csr_array
+
+from lvsearch.inference.chains import Chain
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.packing import DocumentTiles, pack
+from lvsearch.inference.engine.estimator import Described, Estimate, capacity_of, describe_units, estimator
+from lvsearch.inference.engine.unit_scores import UnitScores, score_units
+from lvsearch.inference.evidence.dispatch import evidence_chain
+from lvsearch.inference.likelihood.proportions import fold_in
+from lvsearch.inference.word_mixtures.starts import seeded_counts
+from lvsearch.models.plsi import PLSI
+
+TINY, FLOOR = 1e-30, 1e-30
+WORDS_AT_ONCE = 1 << 16
+"""Distinct words of documents whose probabilities are summed at once."""
+
+
+@dataclass(frozen=True)
+class PLSISettings:
+    """How hard to try.
+
+    | field | meaning |
+    |---|---|
+    | `passes` | over the data, at most |
+    | `tolerance` | a pass that gains less than this share of the log-likelihood is the last one; §3.6.1 has 1e-5 |
+    | `document_sweeps` | updates of θ_d in a pass |
+    | `fewest_passes` | made in any case: near even topics EM begins slowly |
+    | `start_tokens` | tokens of the documents that a topic begins with, beside one spread over the vocabulary (§3.6) |
+    """
+
+    passes: int = 200
+    tolerance: float = 1e-5
+    document_sweeps: int = 2
+    fewest_passes: int = 10
+    start_tokens: float = 2.0
+
+
+class Aspects(NamedTuple):
+    """Parameters along the way: expected counts of topics (word, topic), and θ in the slots of the packing."""
+
+    counts: Float[Array | np.ndarray, "word topic"]
+    proportions: Float[Array | np.ndarray, "batch tile document topic"]
+
+
+class PLSIEstimator:
+    """Fits `PLSI` to documents."""
+
+    shrinks = False
+
+    def __init__(self, model: PLSI, data: Dataset, settings: PLSISettings = PLSISettings()):
+        self.model, self.settings = model, settings
+        self.counts = counts_of(data)
+        self.packed = pack(self.counts, n_batches=1)
+        self.chunks = machine_chunks()
+
+    def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
+        """Counts, topics four times, proportions four times."""
+        (capacity,) = capacity_of(size)
+        n_docs, n_words = self.counts.shape[0], self.counts.shape[1]
+        return MemoryPlan(
+            (
+                Part("counts", 3 * 8 * self.counts.nnz),
+                Part("topics", 4 * 8 * n_words * capacity),
+                Part("proportions", 4 * 8 * n_docs * capacity),
+                Part("compiled programs", 50 * MIB),
+            )
+        )
+
+    def with_chunks(self, chunks: Chunks) -> "PLSIEstimator":
+        """Itself, but for what `chunks` says: tiles are small already."""
+        other = copy(self)
+        other.chunks = chunks
+        return other
+
+    def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
+        """EM from a few documents a topic, or from a smaller size's topics and such new ones.
+
+        `log_lower` is the likelihood log p(data | θ̂, β̂) with θ̂ folded in at the β̂ returned, which is where EM's θ̂
+        stands once it has converged; `log_upper` the same, rounded up.
+        """
+        (n_topics,), (capacity,) = size, capacity_of(size)
+        state, before = self.begin(n_topics, capacity, key, start), 0
+        if (
+            start is None and self.model.tempering < 1
+        ):  # Hofmann's order; from scratch a low exponent leaves topics alike
+            state, before = self.climb(state, n_topics, 1.0)
+        state, passes = self.climb(state, n_topics)
+        passes += before
+        natural = np.asarray(state.counts)[:, :n_topics].T.copy()
+        estimate = Estimate(self.model, size, {"topic_word": natural}, 0.0, 0.0, passes)
+        lower = float(self._likelihood(estimate).sum())
+        return estimate._replace(log_lower=lower, log_upper=lower + 1e-9 * max(1.0, abs(lower)))
+
+    def begin(self, n_topics: int, capacity: int, key: Array, start: Estimate | None = None) -> Aspects:
+        """Where EM begins."""
+        random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+        kept = 0 if start is None else min(start.size[0], n_topics)
+        counts = np.zeros((self.counts.shape[1], capacity), np.float32)
+        if start is not None:
+            counts[:, :kept] = start.natural["topic_word"][:kept].T
+        new = seeded_counts(self.counts, n_topics - kept, self.settings.start_tokens, random)
+        # a topic's share of all tokens: beside it the smoothing is what it will be later
+        counts[:, kept:n_topics] = (
+            new * (self.counts.sum() / n_topics / np.maximum(new.sum(1, keepdims=True), TINY))
+        ).T
+        exists = (np.arange(capacity) < n_topics).astype(np.float32)
+        even = np.broadcast_to(exists / n_topics, (*self.packed.documents.shape, capacity))
+        return Aspects(counts, even.copy())
+
+    def climb(self, state: Aspects, n_topics: int, tempering: float | None = None) -> tuple[Aspects, int]:
+        """EM from a state until it converges, and the passes made. tempering: the model's unless given."""
+        state, passes = aspect_passes(
+            self.packed.tiles,
+            state,
+            np.int32(n_topics),
+            np.float32(self.model.smoothing),
+            np.float32(self.model.tempering if tempering is None else tempering),
+            np.int32(self.settings.document_sweeps),
+            np.int32(self.settings.fewest_passes),
+            np.int32(self.settings.passes),
+            np.float32(self.settings.tolerance),
+        )
+        return state, int(passes)
+
+    def _likelihood(self, estimate: Estimate) -> Float64[np.ndarray, " document"]:
+        topics = point_topics(estimate)
+        theta = fold_in(topics, self.counts, self.model.tempering)
+        return log_likelihood(theta, topics, self.counts)
+
+
+@partial(jax.jit, donate_argnames=("state",))
+@counted
+def aspect_passes(
+    tiles: DocumentTiles,
+    state: Aspects,
+    n_topics: int | Array | np.ndarray,
+    smoothing: float | Array | np.ndarray,
+    tempering: float | Array | np.ndarray,
+    sweeps: int | Array | np.ndarray,
+    fewest: int | Array | np.ndarray,
+    passes: int | Array | np.ndarray,
+    tolerance: float | Array | np.ndarray,
+) -> tuple[Aspects, Array]:
+    """Up to `passes` passes, until after `fewest` one gains less than `tolerance` of the objective. The first
+    `n_topics` columns exist.
+
+    The objective is Σ n_dw log Σ_k (θ_dk β_kw)^b / b, which for b = 1 is the log-likelihood.
+    """
+    tiles = jax.tree.map(jnp.asarray, tiles)
+    exists = jnp.arange(state.counts.shape[1]) < n_topics
+
+    def one_pass(carry: tuple[Aspects, Array, Array, Array]) -> tuple[Aspects, Array, Array, Array]:
+        state, _, before, n = carry
+        topics = jnp.where(exists, jnp.asarray(state.counts) + smoothing, 0.0)
+        topics = (topics / jnp.maximum(topics.sum(0), TINY)) ** tempering
+        topics = jnp.where(exists, topics, 0.0)
+
+        def one_tile(total: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, tuple[Array, Array]]:
+            tile, theta = x
+            theta, expected, fit = _update_tile(topics[tile.words], tile, theta, tempering, sweeps)
+            return total.at[tile.words].add(expected), (theta, fit)
+
+        def one_batch(total: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, tuple[Array, Array]]:
+            return jax.lax.scan(one_tile, total, x)
+
+        total, (theta, fits) = jax.lax.scan(one_batch, jnp.zeros_like(topics), (tiles, jnp.asarray(state.proportions)))
+        return Aspects(total, theta), before, fits.sum() / tempering, n + 1
+
+    def unfinished(carry: tuple[Aspects, Array, Array, Array]) -> Array:
+        _, before, after, n = carry
+        return (n < passes) & ((n < fewest) | (after - before > tolerance * jnp.abs(after)))
+
+    low = jnp.asarray(-jnp.inf, jnp.float32)
+    state, _, _, n = jax.lax.while_loop(unfinished, one_pass, (state, low, low, jnp.asarray(0)))
+    return state, n
+
+
+def _update_tile(
+    rows: Float[Array, "block slot topic"],
+    tile: DocumentTiles,
+    theta: Float[Array, "document topic"],
+    tempering: float | Array | np.ndarray,
+    sweeps: int | Array | np.ndarray,
+) -> tuple[Array, Array, Array]:
+    """(θ, expected counts (block, slot, topic), the tile's Σ n log Σ_k …). rows: β^b at the words."""
+    counts, slots = jnp.asarray(tile.counts), jnp.asarray(tile.slots)
+
+    def mass(power: Array) -> Array:
+        return jnp.maximum((rows * power[slots][:, None]).sum(-1), TINY)
+
+    def update(_: Array | int, theta: Array) -> Array:
+        power = theta**tempering
+        per_block = (rows * (counts / mass(power))[..., None]).sum(1)
+        new = power * jnp.zeros_like(theta).at[slots].add(per_block)
+        total = new.sum(-1, keepdims=True)
+        return jnp.where(total > 0, new / jnp.where(total > 0, total, 1.0), theta)
+
+    theta = jax.lax.fori_loop(0, sweeps, update, theta)
+    power = theta**tempering
+    p = mass(power)
+    expected = rows * power[slots][:, None] * (counts / p)[..., None]
+    return theta, expected, (counts * jnp.log(p)).sum()
+
+
+@estimator.register
+def _(model: PLSI, data: Dataset) -> PLSIEstimator:
+    return PLSIEstimator(model, data)
+
+
+@describe_units.register
+def _(model: PLSI, estimate: Estimate, data: Dataset) -> Described:
+    """Proportions folded in, and log p(document | θ̂, β̂) there: of a training document what pLSI maximises; of a new one
+    no likelihood, since θ̂ was fitted to the words scored."""
+    topics, counts = point_topics(estimate), counts_of(data)
+    theta = fold_in(topics, counts, model.tempering)
+    return Described(theta, log_likelihood(theta, topics, counts))
+
+
+@score_units.register
+def _(
+    model: PLSI, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
+) -> UnitScores:
+    """At the proportions folded in; see the method's name."""
+    score = describe_units(model, estimate, data).log_lower
+    return UnitScores(score, 0.0, "folding in on the words that are scored: no likelihood")
+
+
+@evidence_chain.register
+def _(model: PLSI, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
+    """Raises ValueError: there is no evidence to anneal."""
+    raise ValueError(
+        'got PLSI with evidence="marginal", expected evidence="plug-in": nothing of it is integrated out, so that the '
+        "likelihood of its estimates, which grows with size, is all that there is. lv.models.LDA has an evidence"
+    )
+
+
+def point_topics(estimate: Estimate) -> Float64[np.ndarray, "topic word"]:
+    """p(word | topic) at the estimate, floored as `PointSimplex` is, rows summing to 1."""
+    model = estimate.model
+    assert isinstance(model, PLSI)
+    counts = np.maximum(estimate.natural["topic_word"].astype(np.float64), 0) + model.smoothing
+    raised = np.maximum(counts / np.maximum(counts.sum(1, keepdims=True), FLOOR), FLOOR)
+    return raised / raised.sum(1, keepdims=True)
+
+
+def log_likelihood(
+    theta: Float64[np.ndarray, "document topic"], topics: Float64[np.ndarray, "topic word"], counts: csr_array
+) -> Float64[np.ndarray, " document"]:
+    """Σ_w n_dw log Σ_k θ_dk β_kw of each document, nats, float64."""
+    rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    word_topic = np.ascontiguousarray(topics.T)
+    terms = np.empty(counts.nnz)
+    for begin in range(0, counts.nnz, WORDS_AT_ONCE):
+        part = slice(begin, begin + WORDS_AT_ONCE)
+        mass = np.einsum("ek,ek->e", theta[rows[part]], word_topic[counts.indices[part]])
+        with np.errstate(divide="ignore"):
+            terms[part] = counts.data[part] * np.log(mass)
+    return np.bincount(rows, weights=terms, minlength=counts.shape[0]).astype(np.float64)

@@ -1,0 +1,39 @@
+"""What `document_likelihood` and `document_completion` take for α, of any fitted model of documents."""
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.engine.estimator import Estimate, describe_units
+from lvsearch.inference.likelihood.proportions import Corners, TrainingDocuments
+from lvsearch.inference.word_mixtures.mixture import mean_parameters
+from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
+from lvsearch.models.plsi import PLSI
+from lvsearch.models.topic_model import TopicModel
+
+
+@singledispatch
+def document_proportions(model: TopicModel, estimate: Estimate, training: Dataset) -> Any:
+    """The distribution of a new document's proportions: parameters of a Dirichlet (K,), or a `Proportions`.
+
+    Raises ValueError for models whose proportions have neither.
+    """
+    prior = model.proportions_prior(estimate.size, estimate.natural)
+    if prior is None:
+        raise ValueError(f"{type(model).__name__} has no distribution of document proportions on one simplex")
+    return prior
+
+
+@document_proportions.register
+def _(model: MixtureOfUnigrams, estimate: Estimate, training: Dataset) -> Corners:
+    return Corners(mean_parameters(estimate)[0])
+
+
+@document_proportions.register
+def _(model: PLSI, estimate: Estimate, training: Dataset) -> TrainingDocuments:
+    """The training documents' proportions, each with its share of the tokens."""
+    lengths = np.asarray(counts_of(training).sum(1), np.float64)
+    return TrainingDocuments(describe_units(model, estimate, training).representation, lengths / lengths.sum())

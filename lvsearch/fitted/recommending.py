@@ -1,0 +1,51 @@
+"""What a unit made of words, films or items is likely to have next, and how sure the model is of it."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
+
+from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.likelihood import expected_proportions, proportion_draws
+from lvsearch.models.families import Dirichlet
+from lvsearch.models.topic_model import TopicModel
+
+LEVELS = (5.0, 95.0)
+
+
+def recommended(
+    model: TopicModel,
+    estimate: Estimate,
+    topics: np.ndarray,
+    proportions: Any,
+    counts: csr_array,
+    names: np.ndarray,
+    *,
+    n: int,
+    draws: int,
+    seed: int,
+) -> pd.DataFrame:
+    """`FittedTopics.recommend`. topics: (K, V) at their means; proportions: as for completion; counts: (1, V)."""
+    n_words = topics.shape[1]
+    row = csr_array(counts)
+    had = np.zeros(n_words, bool)
+    had[row.indices[row.data > 0]] = True
+    new = np.where(had, 0.0, expected_proportions(topics, proportions, row)[0] @ topics)
+    new = new / new.sum()
+    best = np.argsort(-new, kind="stable")[: min(n, int((~had).sum()))]
+    random = np.random.default_rng(seed)
+    theta = proportion_draws(topics, proportions, row, draws, random)
+    groups = np.concatenate([topics[:, best], topics[:, had].sum(1, keepdims=True)], axis=1)
+    share = np.repeat(groups[None], draws, 0)
+    site = model.globals()[model.topic_site]
+    if isinstance(site.family, Dirichlet):  # parts of a Dirichlet added up are a Dirichlet
+        concentration = estimate.natural[model.topic_site].astype(np.float64) + 1
+        parts = np.concatenate([concentration[:, best], concentration[:, had].sum(1, keepdims=True)], axis=1)
+        rest = np.maximum(concentration.sum(1, keepdims=True) - parts.sum(1, keepdims=True), 1e-12)
+        gamma = random.standard_gamma(np.concatenate([parts, rest], axis=1), (draws, len(topics), len(best) + 2))
+        share = gamma[..., :-1] / gamma.sum(-1, keepdims=True)
+    drawn = np.einsum("sk,skw->sw", theta, share)
+    drawn = drawn[:, :-1] / (1 - drawn[:, -1:])
+    low, high = np.percentile(drawn, LEVELS, axis=0)
+    return pd.DataFrame({"word": names[best], "probability": new[best], "lower": low, "upper": high})

@@ -1,0 +1,164 @@
+"""The mixture of unigrams: every document has one topic.
+
+Source: Nigam et al. (2000); Blei (2004), §3.3.2, smoothed as in §3.4.3. The generative story:
+
+    1. topics       β_k ~ Dirichlet(η, …, η)          k = 1…K      (absent in the plug-in form)
+    2. weights      π ~ Dirichlet(a, …, a)                         (absent in the plug-in form)
+    3. topic        z_d ~ Categorical(π)              d = 1…D
+    4. word         w_dn ~ Categorical(β_{z_d})       n = 1…N_d
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `topic_concentration` | η | () | > 0; None where topics have no prior |
+| `concentration` | a | () | > 0; None where weights have no prior |
+| site `topic_word` | log β | (topic, word) | simplex |
+| site `weights` | log π | (topic,) | simplex |
+| site `topic` | z_d | (topic,) | one-hot |
+
+It is `FiniteMixture` of `MultinomialComponents` (`as_rows`) on documents that are bags of words instead of rows of
+counts, most of which are 0: every cost is that of the words there are, not of the vocabulary. A document's probability
+here is that of its tokens one after another, as for every model of documents; the rows' one counts the multinomial
+coefficient too.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components.multinomial import MultinomialComponents
+from lvsearch.models.contract import Masks, Site, Statistics, concentration_parameter, first
+from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
+from lvsearch.models.finite_mixture import FiniteMixture
+from lvsearch.models.topic_model import TopicModel, log_symmetric_dirichlet, saturated
+from lvsearch.models.units import BagOfWords
+
+
+class MixtureOfUnigrams(TopicModel):
+    """A mixture of unigrams with `size` topics, one for each document.
+
+    concentration: of the symmetric Dirichlet on the weights of topics, per topic; None where they are estimated.
+    topic_concentration: the symmetric Dirichlet on each topic's words; None where they are estimated.
+    topics: the family of topics; `plug_in()` puts `PointSimplex` there, which is EM (maximum likelihood, nothing
+        smoothed unless `PointSimplex(smoothing=…)` says so). The default, variational Bayes, is the thesis' smoothed
+        mixture.
+
+    `nested` (Proposition 1 for the plug-in form): `FiniteMixture`'s proof.
+    """
+
+    concentration: np.ndarray | None
+    topic_concentration: np.ndarray | None
+    topics: Family
+
+    size_names: ClassVar[tuple[str, ...]] = ("topics",)
+    nested: ClassVar[bool] = True
+    unit_type: ClassVar[type] = BagOfWords
+    representation: ClassVar[str] = "topic"
+    topic_site: ClassVar[str] = "topic_word"
+
+    def __init__(self, concentration: Any = 1.0, topic_concentration: Any = 0.05, topics: Family | None = None):
+        self.topics = Dirichlet() if topics is None else topics
+        given = {"concentration": concentration, "topic_concentration": topic_concentration}
+        for name, value in given.items():
+            if (value is None) != self.estimated:
+                raise ValueError(
+                    f"got {name}={value!r} with topics that are {'' if self.estimated else 'not '}estimated, expected "
+                    "None exactly where they are: leave both to plug_in()"
+                )
+        self.concentration = positive("concentration", concentration)
+        self.topic_concentration = positive("topic_concentration", topic_concentration)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether topics and weights are points: nothing is integrated out."""
+        return isinstance(self.topics, PointSimplex)
+
+    def as_rows(self) -> FiniteMixture:
+        """The same mixture over rows of counts."""
+        eta = 1.0 if self.topic_concentration is None else self.topic_concentration
+        return FiniteMixture(MultinomialComponents(eta, self.estimated), self.concentration)
+
+    def describe(self) -> str:
+        """Such as "MixtureOfUnigrams: topic_concentration 0.05; weights ~ Dirichlet, 1 per topic"."""
+        if isinstance(self.topics, PointSimplex):
+            return f"MixtureOfUnigrams: topics estimated, with {self.topics.smoothing:g} pseudo-counts per word"
+        return (
+            f"MixtureOfUnigrams: topic_concentration {float(np.asarray(self.topic_concentration)):g}; weights ~ "
+            f"Dirichlet, {float(np.asarray(self.concentration)):g} per topic"
+        )
+
+    def globals(self) -> dict[str, Site]:
+        weights = PointSimplex() if self.estimated else Dirichlet()
+        return {"weights": Site(weights, ("topic",)), "topic_word": Site(self.topics, ("topic", "word"))}
+
+    def locals(self) -> dict[str, Site]:
+        return {"topic": Site(Categorical(), ("topic",))}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {"topic": first(size[0], capacity[0])}
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        exists, log_pi, log_beta = on["topic"], g["weights"], g["topic_word"]
+        if self.concentration is None or self.topic_concentration is None:
+            return jnp.zeros((), log_beta.dtype)
+        of_weights = log_symmetric_dirichlet(jnp.where(exists, log_pi, 0.0), self.concentration, exists.sum())
+        of_topics = log_symmetric_dirichlet(log_beta, self.topic_concentration, log_beta.shape[-1])
+        return of_weights + jnp.where(exists, of_topics, 0.0).sum()
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
+    ) -> Float[Array, ""]:
+        of_topic = g["weights"] + (g["topic_word"][:, unit.words] * unit.counts).sum(-1)
+        return jnp.where(on["topic"], l["topic"] * of_topic, 0.0).sum()
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j!), m_j the sizes of groups of identical topics."""
+        rows = {"weights": natural["weights"], "components": natural["topic_word"]}
+        return self.as_rows().log_symmetry(size, rows)
+
+    def proportions_prior(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> None:
+        """None: a document has one topic."""
+        return
+
+    def ceiling(self, units: BagOfWords) -> float:
+        """Σ_d Σ_w n_dw log(n_dw / N_d): a topic gives a document's words no more than their own shares do."""
+        return saturated(units)
+
+    def plug_in(self) -> "MixtureOfUnigrams":
+        """Weights and topics as maximum-likelihood points."""
+        return self if self.estimated else MixtureOfUnigrams(None, None, PointSimplex())
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
+    ) -> BagOfWords:
+        """Draw a word for every token; needs one token a column (counts 0 or 1), since copies may differ."""
+        words = jax.random.categorical(key, l["topic"] @ g["topic_word"], shape=unit.words.shape)
+        return BagOfWords(words.astype(unit.words.dtype), unit.counts)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}."""
+        if self.topic_concentration is None:
+            raise ValueError("cannot draw topics that have no prior: simulate the model before plug_in()")
+        key_weights, key_topics, key_z, key_words = jax.random.split(key, 4)
+        eta = jnp.broadcast_to(jnp.asarray(self.topic_concentration), (size[0], extents["word"]))
+        a = jnp.broadcast_to(jnp.asarray(self.concentration), size)
+        g = {"weights": Dirichlet().sample(key_weights, a - 1), "topic_word": Dirichlet().sample(key_topics, eta - 1)}
+        chosen = jax.random.categorical(key_z, g["weights"], shape=(units.words.shape[0],))
+        l = {"topic": jax.nn.one_hot(chosen, size[0])}
+        on, keys = self.active(size, size), jax.random.split(key_words, len(chosen))
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+
+
+def positive(name: str, value: Any) -> np.ndarray | None:
+    """One positive number, or None. Raises ValueError for another."""
+    if value is None:
+        return None
+    array = concentration_parameter(name, value)
+    if array.ndim or not array > 0:
+        raise ValueError(f"got {name}={value!r}, expected one positive number")
+    return array

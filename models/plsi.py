@@ -1,0 +1,119 @@
+"""Probabilistic latent semantic indexing: topics and the proportions of every training document, as parameters.
+
+Source: Hofmann (1999); Blei (2004), §3.3.3. The story of the words of document d, whose length and number are given:
+
+    1. topic of a word   z_dn ~ Categorical(θ_d)      n = 1…N_d
+    2. word              w_dn ~ Categorical(β_{z_dn})
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `smoothing` | pseudo-counts of every word in each topic | static | ≥ 0 |
+| `tempering` | b, the exponent of the E-step | static | in (0, 1] |
+| site `topic_word` | log β | (topic, word) | simplex, a point |
+| site `proportions` | log θ_d | (topic,) | simplex, a point |
+| site `assignment` | z_dn, one row for each *distinct* word of the document | (token, topic) | one-hot |
+
+How it fits the contract. β and θ_d have no prior (flat ones, whose density 1 enters nothing), so that the log-joint is
+Σ_n log p(w_dn, z_dn | θ_d, β) and the indicators alone are summed out: what the engines call evidence is the likelihood
+log p(data | θ̂, β̂) at point estimates of *everything*, θ_d of each training document among them. It is comparable with
+plug-in evidence of other models only in that it grows with size; it is no evidence for a size, and `lv.search` asks
+for `evidence="plug-in"`. A new document has no θ_d: see `lvsearch.inference.likelihood.proportions` for the two ways
+out that were published, marginalising over the training documents and folding in.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.contract import Masks, Site, Statistics, first
+from lvsearch.models.families import Categorical, PointSimplex
+from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.topic_model import TopicModel, saturated
+from lvsearch.models.units import BagOfWords
+
+
+class PLSI(TopicModel):
+    """Probabilistic latent semantic indexing with `size` topics, by point estimates: nothing is integrated out.
+
+    smoothing: pseudo-counts added to every word of each topic in the M-step; 0 is maximum likelihood.
+    tempering: b of Hofmann's tempered EM, whose E-step is p(z | d, w) ∝ (θ_dz β_zw)^b; 1 is EM. It changes how
+        parameters are estimated and new documents folded in (`lvsearch.inference.word_mixtures`), not the log-joint:
+        the likelihood reported is always that of the model itself. The generic engine makes plain E-steps.
+        `lvsearch.inference.word_mixtures.choose_tempering` chooses b on documents held out of training.
+
+    `nested` (Proposition 1). Given β and θ at size K, put at size K + 1 β'_{K+1} = β_k, θ'_{d,K+1} = ε θ_dk and
+    θ'_dk = (1 − ε) θ_dk: every word keeps its probability exactly.
+    """
+
+    smoothing: float = eqx.field(static=True)
+    tempering: float = eqx.field(static=True)
+
+    size_names: ClassVar[tuple[str, ...]] = ("topics",)
+    nested: ClassVar[bool] = True
+    unit_type: ClassVar[type] = BagOfWords
+    representation: ClassVar[str] = "proportions"
+    topic_site: ClassVar[str] = "topic_word"
+
+    def __init__(self, smoothing: float | int = 0.0, tempering: float | int = 1.0):
+        if not 0 <= smoothing < np.inf:
+            raise ValueError(f"got smoothing={smoothing!r}, expected pseudo-counts ≥ 0")
+        if not 0 < tempering <= 1:
+            raise ValueError(f"got tempering={tempering!r}, expected an exponent in (0, 1]; 1 is EM without tempering")
+        self.smoothing, self.tempering = float(smoothing), float(tempering)
+
+    def describe(self) -> str:
+        """Such as "PLSI: everything estimated; 0 pseudo-counts per word; tempering 0.8"."""
+        return f"PLSI: everything estimated; {self.smoothing:g} pseudo-counts per word; tempering {self.tempering:g}"
+
+    def globals(self) -> dict[str, Site]:
+        return {"topic_word": Site(PointSimplex(smoothing=self.smoothing), ("topic", "word"))}
+
+    def locals(self) -> dict[str, Site]:
+        return {
+            "assignment": Site(Categorical(), ("token", "topic"), copies=lambda unit: unit.counts),
+            "proportions": Site(PointSimplex(), ("topic",)),
+        }
+
+    def extents(self, unit: BagOfWords) -> dict[str, int]:
+        return {"token": unit.words.shape[-1]}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {"topic": first(size[0], capacity[0])}
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """0: there is none."""
+        return jnp.zeros((), g["topic_word"].dtype)
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
+    ) -> Float[Array, ""]:
+        weighted = unit.counts[:, None] * l["assignment"]
+        return (weighted * (l["proportions"] + g["topic_word"][:, unit.words].T)).sum()
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j!), m_j the sizes of groups of identical topics."""
+        return log_relabellings(np.asarray(natural["topic_word"])[: size[0]])
+
+    def proportions_prior(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> None:
+        """None: that proportions have no distribution is what sets pLSI apart from LDA."""
+        return
+
+    def ceiling(self, units: BagOfWords) -> float:
+        """Σ_d Σ_w n_dw log(n_dw / N_d): a mixture of topics gives its words no more than their own shares do."""
+        return saturated(units)
+
+    def plug_in(self) -> "PLSI":
+        """Itself: it has no other form."""
+        return self
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
+    ) -> BagOfWords:
+        """Draw a word for every token; needs one token a column (counts 0 or 1), since copies may differ."""
+        words = jax.random.categorical(key, l["assignment"] @ g["topic_word"])
+        return BagOfWords(words.astype(unit.words.dtype), unit.counts)
