@@ -50,7 +50,7 @@ class ColouredText:
         for piece in self.pieces:
             row = next(rows) if piece[0].isalnum() or piece[0] == "_" else None
             sure = row is not None and row.probability >= self.threshold  # pyright: ignore[reportAttributeAccessIssue]
-            out.append(of_topic.get(row.topic) if sure else None)  # pyright: ignore[reportOptionalMemberAccess]
+            out.append(of_topic.get(row.topic) if sure else None)  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
         return out
 
     def _legend(self) -> list[str]:
