@@ -44,7 +44,8 @@ def inline_svg(
     from matplotlib.figure import Figure
 
     buffer = io.StringIO()
-    settings: dict[Any, Any] = LIGHT.settings() | {
+    settings: dict[Any, Any] = {
+        **LIGHT.settings(),
         "svg.fonttype": "none",
         "svg.hashsalt": name,
         "font.family": "sans-serif",
