@@ -1,6 +1,9 @@
 """How many topics, clusters or features does the data have, and how sure can one be?"""
 
+from importlib import import_module
 from importlib.metadata import version
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from lvsearch import inference, models
 from lvsearch.api import fit, load, resume, search
@@ -19,6 +22,9 @@ from lvsearch.searching.evaluators import from_function
 from lvsearch.sizing import sizes
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.witness import WitnessSearch
+
+if TYPE_CHECKING:
+    from lvsearch import sklearn
 
 __all__ = [
     "Corpus",
@@ -48,9 +54,17 @@ __all__ = [
     "save_trace",
     "search",
     "sizes",
+    "sklearn",
 ]
 
 __version__ = version("lvsearch")
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`lv.sklearn` when it is first asked for: scikit-learn takes most of a second to import."""
+    if name != "sklearn":
+        raise AttributeError(f"module 'lvsearch' has no attribute {name!r}")
+    return import_module("lvsearch.sklearn")
 
 
 def __dir__() -> list[str]:

@@ -12,11 +12,13 @@ from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.storage import known_folder, new_folder, refuse_existing
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
-from lvsearch.inference.compiles import compiles, compiles_since
+from lvsearch.inference.compiles import bound_programs, compiles, compiles_since
 from lvsearch.interrupts import watched
 from lvsearch.models.contract import Model
+from lvsearch.results.card import has_answer
 from lvsearch.results.checkpoint import encode_search, save_search
-from lvsearch.results.heldout import require_comparable
+from lvsearch.results.heldout import comparable, require_comparable
+from lvsearch.results.page import write_page
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -25,6 +27,8 @@ from lvsearch.seeds import checked_seed
 from lvsearch.sizing.fit import Evaluator
 from lvsearch.sizing.sizes import Size, SizePrior, as_size, weak
 
+REPORT = "report"
+"""The folder of a search's report, in that of the search."""
 EVIDENCE = ("marginal", "bound", "plug-in")
 STARTS = 3
 """Plug-in, of 20 seeds on each of three small corpora of three obvious kinds of documents: the first fit of size 3,
@@ -54,6 +58,7 @@ def search(
     per_token: bool = False,
     held_out: Any = None,
     out: str | Path | None = None,
+    report: bool = True,
     progress: bool = True,
 ) -> SearchResult:
     """How many? A posterior over the model's sizes, with bounds and honest uncertainty.
@@ -82,7 +87,7 @@ def search(
     evidence per token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a
     probability of the data. held_out: data on the axes of `data` that the search never looks at; they stay with the
     result (`result.held_out`), for its report to compare sizes on. out: a new folder, written after every step, from
-    which `lv.resume(out)` goes on.
+    which `lv.resume(out)` goes on. report: with `out`, write the page `report/index.html` there when the search ends.
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already, OSError where
     another process is writing to it.
@@ -96,20 +101,9 @@ def search(
             raise ValueError(f"got {name}={value}, expected at least 1")
     evaluator, training = _evaluator(model, data, evidence, seed, per_token)
     prior = weak(len(evaluator.size_names)) if prior is None else prior
-    if len(evaluator.size_names) != prior.dimension:
-        raise ValueError(
-            f"got a prior over {prior.dimension} size variable(s), expected {len(evaluator.size_names)} "
-            f"({', '.join(evaluator.size_names)}): combine priors with lv.sizes.Product, or name the variables of a "
-            "function with lv.from_function(…, size_names=…)"
-        )
-    if evaluator.nested and max_size is None and seconds is None and width is None:
-        raise ValueError(
-            "plug-in evidence grows with size almost without end: say when to stop with max_size=, seconds= or width="
-        )
-    if exhaustive and max_size is None:
-        raise ValueError("got exhaustive=True without max_size: say up to which size every one is to be visited")
-    if max_size is not None:
-        max_size = as_size(max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension, prior.dimension)
+    if not isinstance(prior, SizePrior):
+        raise ValueError(f"got prior={prior!r}, expected one of lv.sizes, such as lv.sizes.Poisson(10)")
+    max_size = _limit(evaluator, prior, budget, max_size, exhaustive)
     if isinstance(evaluator, ModelEvaluator):
         largest = (CHECKED_SIZE,) * prior.dimension if max_size is None else max_size
         check_own(evaluator.model, evaluator.data, tuple(min(CHECKED_SIZE, number) for number in largest))
@@ -122,20 +116,47 @@ def search(
     encode_search(result)  # what cannot be stored is refused before there is a folder
     with new_folder(Path(out)):
         save_search(result, Path(out))  # from here on there is something to resume
-        return _run(result, budget, out, progress)
+        return _reported(_run(result, budget, out, progress), Path(out), report, progress)
+
+
+def _limit(
+    evaluator: Evaluator, prior: SizePrior, budget: Budget, max_size: int | Size | None, exhaustive: bool
+) -> Size | None:
+    """The largest size to try, of the prior's dimension; ValueError where the search would not know where to end."""
+    if len(evaluator.size_names) != prior.dimension:
+        raise ValueError(
+            f"got a prior over {prior.dimension} size variable(s), expected {len(evaluator.size_names)} "
+            f"({', '.join(evaluator.size_names)}): combine priors with lv.sizes.Product, or name the variables of a "
+            "function with lv.from_function(…, size_names=…)"
+        )
+    if evaluator.nested and max_size is None and budget == Budget():
+        raise ValueError(
+            "plug-in evidence grows with size almost without end: say when to stop with max_size=, seconds= or width="
+        )
+    if exhaustive and max_size is None:
+        raise ValueError("got exhaustive=True without max_size: say up to which size every one is to be visited")
+    if max_size is None:
+        return None
+    return as_size(max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension, prior.dimension)
 
 
 def resume(
-    folder: str | Path, *, seconds: float | int | None = None, width: float | int | None = None, progress: bool = True
+    folder: str | Path,
+    *,
+    seconds: float | int | None = None,
+    width: float | int | None = None,
+    report: bool = True,
+    progress: bool = True,
 ) -> SearchResult:
     """Go on with the search saved in `folder`, to the same result as if it had never stopped.
 
-    seconds, width: when to stop early, as in `search`. Raises FileNotFoundError for a missing folder, ValueError for
-    one that is damaged or was not written by lvsearch, OSError for one that another process is writing to.
+    seconds, width: when to stop early, as in `search`; report: as there. Raises FileNotFoundError for a missing folder,
+    ValueError for one that is damaged or was not written by lvsearch, OSError for one that another process is writing
+    to.
     """
     budget = _budget(seconds, width)
     with known_folder(Path(folder)):
-        return _run(SearchResult.load(folder), budget, folder, progress)
+        return _reported(_run(SearchResult.load(folder), budget, folder, progress), Path(folder), report, progress)
 
 
 def load(folder: str | Path) -> SearchResult:
@@ -158,6 +179,7 @@ def fit(
         raise ValueError(f"got starts={starts}, expected at least 1")
     training = data_for(model, data)
     packed = training.dataset()
+    bound_programs()
     check_own(model, packed, size)
     fitting = "bound" if evidence == "marginal" else evidence  # a fit of one size needs no comparison with others
     evaluator = ModelEvaluator(model, packed, evidence=fitting, seed=seed)
@@ -208,6 +230,7 @@ def _evaluator(
 
 
 def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress: bool) -> SearchResult:
+    bound_programs()
     began, compiled = time.monotonic(), compiles()
     if progress and isinstance(result.evaluator, ModelEvaluator):
         print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)
@@ -230,6 +253,18 @@ def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress:
             result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
         )
     return with_state(state)
+
+
+def _reported(result: SearchResult, folder: Path, wanted: bool, progress: bool) -> SearchResult:
+    """The result as it is, its page written where there is an answer to write of."""
+    if not wanted or not has_answer(result):
+        return result
+    interrupted = result.state.stopped == "interrupted"  # whoever stops it does not wait for a comparison
+    compared = result.held_out is not None and comparable(result.held_out) and not interrupted
+    path = write_page(result, folder / REPORT, held_out=result.compare_held_out() if compared else None)
+    if progress:
+        print(f"report: {path.resolve().as_uri()}", file=sys.stderr)
+    return result
 
 
 def _memory(evaluator: ModelEvaluator, settings: SearchSettings) -> str:

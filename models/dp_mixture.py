@@ -31,15 +31,15 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from lvsearch.models.components.component import Component
+from lvsearch.models.components.component import Component, required_component
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import Masks, Site, Statistics
 from lvsearch.models.families import Beta, BetaStatistics, Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, given_or_prior, in_words
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 
 
-class DPMixture(Mixture):
+class DPMixture(MixtureModel):
     """A Dirichlet-process mixture; `size` is the truncation T of q, not a size of the model.
 
     components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.
@@ -60,7 +60,7 @@ class DPMixture(Mixture):
     ordered: ClassVar[bool] = True
 
     def __init__(self, components: Component | None = None, concentration: Any = UNIT_PRIOR):
-        self.components = DiagonalComponents() if components is None else components
+        self.components = DiagonalComponents() if components is None else required_component(components)
         if self.components.estimated:
             raise ValueError("got estimated components, expected components with a prior: the process draws them")
         self.concentration = given_or_prior("concentration", concentration)

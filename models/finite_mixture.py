@@ -24,16 +24,16 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component, required_component, words
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import Masks, Site, Statistics, concentration_parameter
 from lvsearch.models.families import Dirichlet, PointSimplex
-from lvsearch.models.mixture import Mixture, component_rows
+from lvsearch.models.mixture import MixtureModel, component_rows
 from lvsearch.models.relabelling import log_relabellings
 
 
-class FiniteMixture(Mixture):
+class FiniteMixture(MixtureModel):
     """A mixture of `size` components of one kind.
 
     components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.
@@ -53,7 +53,7 @@ class FiniteMixture(Mixture):
     ordered: ClassVar[bool] = False
 
     def __init__(self, components: Component | None = None, concentration: Any = 1.0):
-        self.components = DiagonalComponents() if components is None else components
+        self.components = DiagonalComponents() if components is None else required_component(components)
         if (concentration is None) != self.components.estimated:
             raise ValueError(
                 f"got concentration={concentration!r} with components whose parameters are "

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, log_prior
+from lvsearch.models.components.component import Component, log_prior, required_component
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import Masks, Site, Statistics
 from lvsearch.models.exponential.family import inner
@@ -77,7 +77,7 @@ class HDPMixture(HierarchicalProcess):
         group_concentration: Any = UNIT_PRIOR,
         tables: int = TABLES,
     ):
-        self.components = DiagonalComponents() if components is None else components
+        self.components = DiagonalComponents() if components is None else required_component(components)
         if self.components.estimated:
             raise ValueError("got estimated components, expected components with a prior: the process draws them")
         self.shared_concentration = given_or_prior("shared_concentration", shared_concentration)

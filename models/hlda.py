@@ -49,6 +49,9 @@ from lvsearch.models.contract import Gate, Masks, Model, Site, Statistics, conce
 from lvsearch.models.families import Beta, BetaStatistics, Categorical, Dirichlet
 from lvsearch.models.units import BagOfWords
 
+MOST_LEVELS = 100
+"""Of a tree: each has parameters of its own, and no document has a path so long."""
+
 
 class HLDA(Model):
     """Hierarchical LDA; `size` is how many branches there are at most below a node of each level, root first.
@@ -82,8 +85,8 @@ class HLDA(Model):
         topics: Any = 0.1,
         lengths: Sequence[int] | None = None,
     ):
-        if depth < 1:
-            raise ValueError(f"got depth={depth}, expected at least 1 level: the root")
+        if not 1 <= depth <= MOST_LEVELS:
+            raise ValueError(f"got depth={depth}, expected 1 level, the root, to {MOST_LEVELS}")
         self.depth = int(depth)
         self.branching = concentration_parameter("branching", branching)
         if self.branching.ndim or not self.branching > 0:

@@ -21,7 +21,7 @@ from lvsearch.models.families import Categorical
 from lvsearch.models.units import Row
 
 
-class Mixture(Model):
+class MixtureModel(Model):
     """A mixture of rows.
 
     `components`: their kind, with its hyper-parameters. `ordered`: components are not exchangeable but have an order,

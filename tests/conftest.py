@@ -61,6 +61,14 @@ def single_precision() -> None:
     assert not jax.config.jax_enable_x64, "unset JAX_ENABLE_X64: the tests run with x64 off, as production does"  # pyright: ignore
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_programs() -> None:
+    """Programs are let go by the fixture below, between files, and not by every search after so many."""
+    from lvsearch.inference import compiles
+
+    compiles.MOST_TRACES = compiles.MOST_MAPS = 10**9
+
+
 @pytest.fixture(scope="module", autouse=True)
 def released_programs() -> Iterator[None]:
     """Compiled programs go when they near what a process may hold.

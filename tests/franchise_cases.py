@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lvsearch.inference.hdp import franchise
-from lvsearch.inference.hdp.franchise import Emission, Franchise
+from lvsearch.inference.hdp.franchise import Franchise, MemberLikelihood
 from lvsearch.inference.hdp.gibbs import WordCounts
 from lvsearch.inference.hdp.group_gibbs import RowEmission
 from lvsearch.models.components import DiagonalComponents
@@ -37,7 +37,7 @@ class Case(NamedTuple):
     model: HierarchicalProcess
     again: Callable[[Any, Any, Any], Any]
     nothing: Callable[[], Any]
-    emission: Callable[[Any], Emission]
+    emission: Callable[[Any], MemberLikelihood]
     apart: Callable[[Any], Any]
 
 

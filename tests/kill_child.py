@@ -40,7 +40,7 @@ def main(folder: str, evidence: str, counted: str, last: str, rest: str) -> None
     evaluators.ModelEvaluator.evaluate = counting_evaluate  # pyright: ignore[reportAttributeAccessIssue]
     storage.os.fsync = counting_fsync
     if (Path(folder) / storage.MANIFEST).exists():
-        lv.resume(folder, progress=False)
+        lv.resume(folder, report=False, progress=False)
     else:
         lv.search(
             lv.models.LDA(),
@@ -51,6 +51,7 @@ def main(folder: str, evidence: str, counted: str, last: str, rest: str) -> None
             seed=2,
             progress=False,
             out=folder,
+            report=False,
         )
 
 

@@ -103,7 +103,7 @@ def test_going_on_from_every_checkpoint_gives_the_same_search(
         patched.setattr(api, "save_search", save_and_copy)
         whole = lv.search(
             lv.models.LDA(), corpus(), prior=PRIOR, evidence=evidence, max_size=5, seed=2, progress=False,
-            out=tmp_path / "whole",
+            out=tmp_path / "whole", report=False,
         )  # fmt: skip
     assert_same_search(whole, searched(evidence))  # writing changes nothing
     steps = len(whole.visits if evidence == "plug-in" else whole.starts())  # all fits of a size at once, or one
@@ -111,7 +111,7 @@ def test_going_on_from_every_checkpoint_gives_the_same_search(
     assert len(lv.load(copies[0]).visits) == 0
     assert lv.load(copies[-2]).state.stopped is None
     for copy in copies:
-        assert_same_search(lv.resume(copy, progress=False), whole)
+        assert_same_search(lv.resume(copy, report=False, progress=False), whole)
         assert_same_search(lv.load(copy), whole)  # and it was written back
 
 
@@ -126,10 +126,11 @@ def test_a_search_stopped_by_its_budget_goes_on(tmp_path: Path):
         seconds=0,
         evidence="bound",
         out=tmp_path / "run",
+        report=False,
     )
     assert (len(first.visits), first.state.stopped) == (1, "stopped after 0 seconds")
     assert_same_search(lv.load(tmp_path / "run"), first)
-    resumed = lv.resume(tmp_path / "run", progress=False)
+    resumed = lv.resume(tmp_path / "run", report=False, progress=False)
     assert_same_search(resumed, searched("bound"))
     assert resumed.seconds > first.seconds
 

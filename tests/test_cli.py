@@ -95,7 +95,8 @@ def test_search_prints_answer_topics_and_where_the_report_is(run, capsys, tmp_pa
     assert "still rising at 3 topics, the largest allowed" in printed
     assert "held-out" in printed
     assert "share" in printed
-    assert f"Report: {copy / 'report' / 'summary.md'}" in printed
+    assert f"Report: {(copy / 'report' / 'index.html').resolve().as_uri()}" in printed
+    assert (copy / "report" / "index.html").is_file()
 
 
 def test_report_goes_to_another_folder_and_leaves_the_search_alone(run, tmp_path):
@@ -145,7 +146,6 @@ def test_demo_with_planted_topics_gives_a_verdict(tmp_path, monkeypatch, capsys)
     small = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1)
     monkeypatch.setattr("lvsearch.fitted.simulated.planted", lambda seed: small)
     monkeypatch.setattr(cli, "SIMULATED_MAX_SIZE", 3)
-    monkeypatch.setattr(cli, "DEMO_SECONDS", 5.0)
     assert cli.main(["demo", "--simulated", "--out", str(tmp_path / "demo"), *ENDING]) == 0
     printed = capsys.readouterr().out
     assert "60 simulated documents with 3 topics" in printed
@@ -156,9 +156,8 @@ def test_demo_with_planted_topics_gives_a_verdict(tmp_path, monkeypatch, capsys)
 def test_demo_shows_labels_beside_topics(tmp_path, monkeypatch, capsys):
     drawn = planted(3, n_documents=60, n_tokens=30, n_terms=40, seed=1).corpus
     corpus = lv.Corpus.from_matrix(drawn.counts, drawn.vocabulary, document_labels=["numpy.linalg"] * 60)
-    monkeypatch.setattr("lvsearch.data.datasets.docstrings", lambda seed: corpus)
+    monkeypatch.setattr("lvsearch.data.datasets.docstrings", lambda size, seed: corpus)
     monkeypatch.setattr(cli, "DEMO_MAX_SIZE", 3)
-    monkeypatch.setattr(cli, "DEMO_SECONDS", 5.0)
     assert cli.main(["demo", "--out", str(tmp_path / "demo"), *ENDING]) == 0
     printed = capsys.readouterr().out
     assert "label" in printed

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import lvsearch as lv
+from lvsearch.results.page_parts import parts_of
 
 CENTRES = np.array([[10.0, -200.0, 3.0], [14.0, 100.0, 3.0]])
 SPREADS = np.array([0.5, 20.0, 0.1])
@@ -114,6 +115,25 @@ def test_the_picture_shows_two_columns_and_refuses_others():
     plt.close(axes.figure)
     with pytest.raises(ValueError, match="expected two of 'length', 'mass', 'width'"):
         fitted().plot_clusters(("mass", "height"))
+    figure = fitted().plot_pairs()
+    assert len(figure.axes) == 9
+    plt.close(figure)
+    with pytest.raises(ValueError, match="expected two or more of"):
+        fitted().plot_pairs(["mass"])
+
+
+def test_a_page_shows_clusters_by_size_with_their_means_and_rows():
+    parts = parts_of(fitted())
+    assert parts is not None
+    weights = fitted().weights()
+    assert [part.number for part in parts.rows] == list(weights.sort_values(ascending=False).index)
+    assert parts.rows[0].share == pytest.approx(weights.max())
+    assert "mass −2" in parts.rows[0].facts[0]
+    assert parts.explorer is not None
+    unit = parts.explorer.units[3]
+    assert unit.name == "plant 3"
+    assert {piece.part for piece in unit.pieces} == {fitted().predict()[3]}
+    assert len(parts.drawings) == 1
 
 
 def test_other_models_do_not_offer_clusters():

@@ -18,7 +18,14 @@ from scipy.sparse import csr_array
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.topics import collapsed as collapsed_topics
-from lvsearch.inference.topics.collapsed import CollapsedSample, State, Tokens, average_topics, collapsed_gibbs, expand
+from lvsearch.inference.topics.collapsed import (
+    CollapsedSample,
+    IndicatorState,
+    Tokens,
+    average_topics,
+    collapsed_gibbs,
+    expand,
+)
 from lvsearch.models.lda import LDA
 
 ALPHA, ETA, Z_LIMIT = np.array([0.5, 1.4]), 0.6, 4.5
@@ -37,11 +44,13 @@ def sample() -> CollapsedSample:
     return collapsed_gibbs(LDA([0.3, 0.9, 1.1], 0.2), data(), N_TOPICS, sweeps=6, key=jax.random.key(3))
 
 
-def recount(z: Any, tokens: Tokens, n_documents: int, n_words: int, n_topics: int) -> State:
+def recount(z: Any, tokens: Tokens, n_documents: int, n_words: int, n_topics: int) -> IndicatorState:
     """The counts of given indicators, by one-hot sums."""
     chosen = jax.nn.one_hot(z, n_topics, dtype=jnp.int32)
     in_document = jax.nn.one_hot(tokens.document, n_documents, dtype=jnp.int32).T @ chosen
-    return State(z, in_document, jax.nn.one_hot(tokens.word, n_words, dtype=jnp.int32).T @ chosen, chosen.sum(0))
+    return IndicatorState(
+        z, in_document, jax.nn.one_hot(tokens.word, n_words, dtype=jnp.int32).T @ chosen, chosen.sum(0)
+    )
 
 
 # ── the draw ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -72,7 +81,7 @@ def chain(key: Any, tokens: Tokens, own_left_in: bool, sweeps: int) -> tuple[Any
     """n_dk and n_kw after every sweep."""
     alpha, eta = jnp.asarray(ALPHA, jnp.float32), jnp.float32(ETA)
 
-    def one(state: State, uniforms: Any) -> tuple[State, tuple[Any, Any]]:
+    def one(state: IndicatorState, uniforms: Any) -> tuple[IndicatorState, tuple[Any, Any]]:
         z = collapsed_topics.sweep(state, tokens, uniforms, alpha, eta, adding=own_left_in).assignments
         state = recount(z, tokens, *COUNTS.shape, len(ALPHA))
         return state, (state.document_topic, state.word_topic)

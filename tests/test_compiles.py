@@ -1,6 +1,6 @@
 """Compilations are counted, shown with a result, and as few as promised."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ import pytest
 from small_searches import rewritten
 
 import lvsearch as lv
+from lvsearch.inference import compiles as kept
 from lvsearch.inference.compiles import compiles, compiles_since, counted
 from lvsearch.inference.engine.estimator import capacity_of
 from lvsearch.inference.topics import kernel as kernels
@@ -20,8 +21,12 @@ RULES = {"memoized_passes": 2}
 """Kernels that a fit compiles more than once: by the collapsed and by the mean-field rule."""
 
 
+def data() -> lv.Corpus:
+    return lv.Corpus.from_matrix(np.random.default_rng(3).poisson(0.8, (N_DOCUMENTS, N_TERMS)))
+
+
 def searched(max_size: int, **settings) -> lv.SearchResult:
-    counts = np.random.default_rng(3).poisson(0.8, (N_DOCUMENTS, N_TERMS))
+    counts = data()
     prior = lv.sizes.Poisson(4)
     return lv.search(
         lv.models.LDA(),
@@ -95,7 +100,7 @@ def test_counts_are_shown_stored_and_added_up(first: lv.SearchResult, tmp_path: 
 
     first.save(tmp_path / "run")
     assert lv.load(tmp_path / "run").compiles == first.compiles
-    assert lv.resume(tmp_path / "run", progress=False).compiles == first.compiles  # nothing new
+    assert lv.resume(tmp_path / "run", report=False, progress=False).compiles == first.compiles  # nothing new
     assert lv.load(tmp_path / "run").compiles == first.compiles
 
     def as_before_counts(body: dict, arrays: dict) -> None:
@@ -107,7 +112,7 @@ def test_counts_are_shown_stored_and_added_up(first: lv.SearchResult, tmp_path: 
 
 @pytest.mark.usefixtures("first")
 def test_a_resumed_search_adds_what_it_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    searched(2, seconds=0, out=tmp_path / "run")
+    searched(2, seconds=0, out=tmp_path / "run", report=False)
     known = {"memoized_passes": 3, "document_pass": 1}
     folder = rewritten(tmp_path / "run", tmp_path / "again", lambda body, _: body.update(compiles=known))
     right = kernels.exp_log_topics
@@ -119,5 +124,53 @@ def test_a_resumed_search_adds_what_it_compiles(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(
         kernels, "exp_log_topics", lambda total, eta, alpha: jax.jit(memoized_passes)(right(total, eta, alpha))
     )
-    found = lv.resume(folder, progress=False).compiles
+    found = lv.resume(folder, report=False, progress=False).compiles
     assert found == {"memoized_passes": 4, "document_pass": 1}
+
+
+# ── what a process keeps ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def released(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of which an entry is added whenever programs would be let go."""
+    times: list[int] = []
+    monkeypatch.setattr(kept.jax, "clear_caches", lambda: times.append(1))
+    monkeypatch.setattr(kept, "_traces_when_released", kept._traces.total())
+    return times
+
+
+def test_programs_are_let_go_where_there_are_many(released: list[int], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kept, "MOST_TRACES", 3)
+    for n in range(1, 10):
+        jax.jit(counted(lambda x: x + 1))(np.zeros(n, np.float32))
+        kept.bound_programs()
+        assert len(released) == n // 3  # once they are gone, another three may come
+    monkeypatch.setattr(kept, "_n_maps", lambda: kept.MOST_MAPS)
+    assert kept.bound_programs()
+
+
+@pytest.mark.usefixtures("first")
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: searched(2),
+        lambda: lv.fit(lv.models.LDA(), data(), size=2),
+        lambda: lv.sample(lv.models.LDA(), data(), size=2, draws=1, chains=1, warmup=0, progress=False),
+        lambda: lv.occupied(lv.models.HDP(), data(), draws=4, chains=2, progress=False),
+        lambda: lv.fit_tree(lv.models.HLDA(depth=2), data(), sweeps=1),
+    ],
+)
+def test_every_entry_does_so_before_it_begins(ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch):
+    """Stopped where programs would go: nothing is compiled before."""
+
+    class Gone(Exception):
+        pass
+
+    def gone() -> None:
+        raise Gone
+
+    monkeypatch.setattr(kept, "MOST_TRACES", 0)
+    monkeypatch.setattr(kept.jax, "clear_caches", gone)
+    with pytest.raises(Gone):
+        ask()

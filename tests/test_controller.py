@@ -1,7 +1,9 @@
 """The course of a search, with evaluators that are plain arithmetic: what is fitted, in which order, from where, and
 what is kept and said of it. No JAX is compiled here."""
 
+import io
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -529,11 +531,19 @@ def test_any_evaluator_can_be_searched():
     assert all(len(visit.trials) == result.settings.starts == 3 for visit in result.visits)
 
 
-def test_the_progress_bar_shows_the_best_size_and_the_gap(capsys: pytest.CaptureFixture[str]):
+def test_the_progress_bar_shows_the_best_size_and_the_gap(monkeypatch: pytest.MonkeyPatch, capsys):
     run(Fake(rising), lv.sizes.Poisson(3), settings((4,), starts=2), progress=True)
-    shown = capsys.readouterr().err
+    assert capsys.readouterr().err == ""  # nobody looks at it
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    run(Fake(rising), lv.sizes.Poisson(3), settings((4,), starts=2), progress=True)
+    shown = terminal.getvalue()
     assert "best 4" in shown
     assert "nats apart" in shown
     assert "8/8" in shown  # the expected number of fits, for the time left
     run(Fake(peaked, nested=False), FLAT12, settings((12,), starts=2), progress=True)
-    assert "sizes near it" in capsys.readouterr().err
+    assert "sizes near it" in terminal.getvalue()

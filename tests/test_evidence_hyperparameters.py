@@ -28,8 +28,8 @@ from lvsearch.inference.evidence import (
     pace,
     simulated_like,
 )
+from lvsearch.inference.evidence.topic_anchors import from_topics
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopicState, slice_moved
-from lvsearch.inference.evidence.topics import from_topics
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.models import LDA, GammaPrior
 from lvsearch.sizing.bracket import Bracket
@@ -207,15 +207,17 @@ def misfits(q: str, t: float, at: float, backward: bool, particles: int = 20_000
     return float(chi2.sf(((seen - expected) ** 2 / expected).sum(), len(expected) - 1)), total, eta
 
 
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("t", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("backward", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("t", [0.4, *(pytest.param(t, marks=pytest.mark.slow) for t in (0.0, 1.0))])
 @pytest.mark.parametrize("q", ["prior", "responsibilities", "topics"])
 def test_a_step_leaves_its_place_on_the_path_as_it_is(q, t, backward):
     """Fixed keys; over keys one of these 54 fails by chance in 1 of 180."""
     assert min(misfits(q, t, t, backward)) > 1e-4
 
 
-@pytest.mark.parametrize("q", ["prior", "responsibilities", "topics"])
+@pytest.mark.parametrize(
+    "q", ["prior", *(pytest.param(q, marks=pytest.mark.slow) for q in ("responsibilities", "topics"))]
+)
 def test_a_step_for_another_place_does_not(q):
     of_topics, _, of_eta = misfits(q, 0.4, 0.9, False)
     assert of_topics < 1e-6
@@ -258,7 +260,9 @@ def bracket(chain: HyperTopics | CollapsedTopics, seed: int, steps: int = 16) ->
     return Bracket(tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), steps, 32, ends.anchor_error)
 
 
-@pytest.mark.parametrize("q", ["prior", "responsibilities", "topics"])
+@pytest.mark.parametrize(
+    "q", ["prior", *(pytest.param(q, marks=pytest.mark.slow) for q in ("responsibilities", "topics"))]
+)
 def test_the_evidence_is_exact_within_its_error(q):
     tried = chain(q)
     if q == "topics":
@@ -271,7 +275,7 @@ def test_the_evidence_is_exact_within_its_error(q):
     assert ratios.mean() == pytest.approx(1.0, abs=0.2)
 
 
-@pytest.mark.parametrize("name", ["concentration", "topic_concentration"])
+@pytest.mark.parametrize("name", ["concentration", pytest.param("topic_concentration", marks=pytest.mark.slow)])
 def test_one_of_them_may_be_given(name):
     """The other one integrated out."""
     model = LDA(MODEL.concentration, 0.3) if name == "concentration" else LDA(0.9, MODEL.topic_concentration)

@@ -78,10 +78,10 @@ def test_headline_and_table_agree_on_the_best_size():
 
 
 def test_a_stopped_search_says_so_and_goes_on_to_the_same_bits(tmp_path: Path):
-    first = lv.search(MODEL, COUNTS, **SETTINGS, seconds=0, out=tmp_path / "run")
+    first = lv.search(MODEL, COUNTS, **SETTINGS, seconds=0, out=tmp_path / "run", report=False)
     assert len(first.visits) == 1
     assert repr(first).startswith("unfinished (stopped after 0 seconds)")
-    resumed = lv.resume(tmp_path / "run", progress=False)
+    resumed = lv.resume(tmp_path / "run", report=False, progress=False)
     assert_same(resumed, searched())
     assert_same(lv.load(tmp_path / "run"), searched())
 
@@ -97,11 +97,11 @@ def test_an_interruption_in_the_middle_of_an_annealing_keeps_what_was_done(tmp_p
         return anneal(*arguments)
 
     monkeypatch.setattr(evaluators, "anneal", interrupted)
-    stopped = lv.search(MODEL, COUNTS, **SETTINGS, out=tmp_path / "run")
+    stopped = lv.search(MODEL, COUNTS, **SETTINGS, out=tmp_path / "run", report=False)
     monkeypatch.setattr(evaluators, "anneal", anneal)
     assert stopped.state.stopped == "interrupted"
     assert sum(len(visit.trials) for visit in stopped.visits) == 3
-    assert_same(lv.resume(tmp_path / "run", progress=False), searched())
+    assert_same(lv.resume(tmp_path / "run", report=False, progress=False), searched())
 
 
 @pytest.mark.slow
@@ -115,11 +115,11 @@ def test_an_interruption_half_way_along_a_path_keeps_what_was_done(tmp_path: Pat
         return backward(*arguments, **named)
 
     monkeypatch.setattr(dispatch, "backward", interrupted)
-    stopped = lv.search(MODEL, COUNTS, **SETTINGS, out=tmp_path / "run")
+    stopped = lv.search(MODEL, COUNTS, **SETTINGS, out=tmp_path / "run", report=False)
     monkeypatch.setattr(dispatch, "backward", backward)
     assert stopped.state.stopped == "interrupted"
     assert sum(len(visit.trials) for visit in stopped.visits) == 2  # two calls each; the third was under way
-    assert_same(lv.resume(tmp_path / "run", progress=False), searched())
+    assert_same(lv.resume(tmp_path / "run", report=False, progress=False), searched())
 
 
 @pytest.mark.parametrize("value", [np.nan, pytest.param(-np.inf, marks=pytest.mark.slow)])

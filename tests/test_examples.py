@@ -1,6 +1,8 @@
 """The examples run as they stand, and find what they planted."""
 
 import runpy
+import subprocess
+import sys
 
 import pytest
 from test_structure import ROOT
@@ -13,10 +15,33 @@ EXAMPLES = {
     "component": ("FiniteMixture keeps the contract", "log 3! = 1.792", "dim        column0"),
 }
 MOST_PROBABLE = 3
+FIRST_DAYS = {
+    "first_day_numpyro": ("2 powers are most probable", "diabetes.png"),
+    "first_day_sklearn": ("components are most probable", "iris.png"),
+    "first_day_statistician": ("most probable", "petals.png"),
+}
+"""What they say, and the picture that they leave."""
+LINES = 10
+"""From the data to the picture at most, imports and empty lines apart."""
 
 
 def test_every_example_is_run():
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(EXAMPLES)
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {*EXAMPLES, *FIRST_DAYS}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if "numpyro" in name else pytest.mark.slow) for name in FIRST_DAYS]
+)
+def test_a_first_day(name, tmp_path):
+    """In a process of its own: they write where they stand, and one sets JAX's precision."""
+    path = ROOT / "examples" / f"{name}.py"
+    body = path.read_text(encoding="utf-8").split("import lvsearch as lv\n")[1]
+    assert len([line for line in body.splitlines() if line.strip() and '"""' not in line]) < LINES
+    done = subprocess.run([sys.executable, "-W", "error", path], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said, picture = FIRST_DAYS[name]
+    assert said in done.stdout
+    assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
 
 
 SLOW = ("component",)

@@ -16,7 +16,7 @@ from buffet import SAMPLERS, Sampler
 from scipy.stats import chisquare
 
 from lvsearch.inference.feature_samplers import Hyperpriors, particle_filter
-from lvsearch.inference.feature_samplers.chain import ChainState, Hyperparameters, full_sweep, log_joint
+from lvsearch.inference.feature_samplers.chain import FeatureState, Hyperparameters, full_sweep, log_joint
 from lvsearch.inference.feature_samplers.loadings import Cells, read_cells
 from lvsearch.models.ibp import GammaPrior
 
@@ -50,7 +50,7 @@ def chain_p_values(sampler: Sampler, key: int) -> np.ndarray:
     for _ in range(REPLICATES):
         truth = buffet.draw_joint(rng, 4, 2, PRIORS)
         cells = read_cells(truth.values, None)
-        state, draws = ChainState(np.zeros((4, 0)), Hyperparameters(1.0, 0.6, 1.0)), []
+        state, draws = FeatureState(np.zeros((4, 0)), Hyperparameters(1.0, 0.6, 1.0)), []
         for number in range(1, burn + DRAWS * sampler.thin + 1):
             state = full_sweep(rng, sampler.sweep, cells, state, PRIORS)
             if number > burn and number % sampler.thin == 0:

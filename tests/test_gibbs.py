@@ -180,7 +180,8 @@ def test_geweke():
     assert geweke_z(LDA, 0).max() < Z_LIMIT
 
 
-@pytest.mark.parametrize("planted", [DoubledPrior, pytest.param(HalvedCopies, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", [DoubledPrior, HalvedCopies])
 def test_geweke_finds_planted_bugs(planted):
     """The same test, the same sizes, a wrong sampler: it must fail, and clearly."""
     assert geweke_z(planted, 0).max() > 1.5 * Z_LIMIT

@@ -18,7 +18,7 @@ from lvsearch.inference.engine.estimator import capacity_of, cut_axes
 from lvsearch.inference.engine.meanfield import MeanField, ascend, cast, resident_sweep
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.hdp import HDPEstimator
-from lvsearch.inference.hdp.kernel import Collected, Seating, State, memoized_passes, naturals
+from lvsearch.inference.hdp.kernel import AscentState, Collected, TablePosterior, memoized_passes, naturals
 from lvsearch.inference.hdp.units import Packed, bound_at, packed_documents
 from lvsearch.inference.hdp.weights import expected_tables, refit_weights, starting_weights
 from lvsearch.models.hdp import HDP
@@ -88,7 +88,7 @@ def planted() -> np.ndarray:
     return np.stack([rng.multinomial(n, rng.dirichlet(np.full(4, 0.2)) @ topics) for n in lengths])
 
 
-def packed_state(model: HDP, packed: Any, fit: MeanField, data: Any, n_topics: int) -> State:
+def packed_state(model: HDP, packed: Any, fit: MeanField, data: Any, n_topics: int) -> AscentState:
     """The kernel's state at a generic fit of all documents, its statistics those of the generic globals."""
     ids = np.concatenate(data.unit_ids)
 
@@ -104,7 +104,7 @@ def packed_state(model: HDP, packed: Any, fit: MeanField, data: Any, n_topics: i
     pointers = by_document([b.mean["pointer"] for b in fit.locals])
     hits = by_document([b.natural["document_sticks"].log_value for b in fit.locals]) + 1
     passes = by_document([b.natural["document_sticks"].log_complement for b in fit.locals]) + 1
-    seating = Seating(in_slots(pointers, 1 / n_topics), in_slots(hits, 1.0), in_slots(passes, 1.0))
+    seating = TablePosterior(in_slots(pointers, 1 / n_topics), in_slots(hits, 1.0), in_slots(passes, 1.0))
     natural = jax.tree.map(np.asarray, fit.beliefs.natural)
     words = np.maximum(natural["topic_word"].T + 1 - float(model.topic_concentration), 0)
     words[:, n_topics:] = 0
@@ -116,7 +116,7 @@ def packed_state(model: HDP, packed: Any, fit: MeanField, data: Any, n_topics: i
         np.float64((natural[name].log_value + 1) / natural[name].negative_value)
         for name in ("corpus_concentration", "document_concentration")
     )
-    return State(total, blank, seating, gamma, alpha)
+    return AscentState(total, blank, seating, gamma, alpha)
 
 
 def test_the_kernel_has_the_generic_bound_and_stays_at_its_optimum(float64):
@@ -129,14 +129,14 @@ def test_the_kernel_has_the_generic_bound_and_stays_at_its_optimum(float64):
     assert end.converged
     whole, halves = (packed_documents(pack(counts_of(data), n_batches=n, tile_blocks=8)) for n in (1, 2))
 
-    def bound(packed: Packed, natural: Any, seating: Seating) -> float:
+    def bound(packed: Packed, natural: Any, seating: TablePosterior) -> float:
         return bound_at(model, natural, size, packed, seating, 0)[0]
 
     state = packed_state(model, whole, end, data, size[0])
     generic = cut_axes(model, end.beliefs.natural, size, capacity_of(size))
     assert bound(whole, generic, state.seating) == pytest.approx(end.trace[-1], abs=1e-8)
 
-    def passed(packed: Packed, state: State, passes: int) -> State:
+    def passed(packed: Packed, state: AscentState, passes: int) -> AscentState:
         exists = np.arange(capacity_of(size)[0]) < size[0]
         tiles = jax.tree.map(np.asarray, packed.documents.tiles)
         fresh = jax.tree.map(jax.numpy.array, state)

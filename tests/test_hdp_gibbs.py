@@ -103,7 +103,9 @@ def chain_z(problem: Any, sweeps: int, n_chains: int = 1500) -> np.ndarray:
     return np.abs(means.mean(0) - exact) / np.maximum(error, 1e-9)
 
 
-@pytest.mark.parametrize("problem", [topics, topics_of_a_prior], ids=lambda problem: problem.__name__)
+@pytest.mark.parametrize(
+    "problem", [pytest.param(topics, marks=pytest.mark.slow), topics_of_a_prior], ids=lambda problem: problem.__name__
+)
 def test_the_chain_of_topics_has_the_exact_posterior(problem):
     """Number of topics and co-assignments over all seatings of the franchise, γ known and drawn."""
     assert chain_z(problem, 60).max() < Z_LIMIT

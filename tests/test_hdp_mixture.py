@@ -21,7 +21,7 @@ from lvsearch.inference.engine.meanfield import Beliefs, batch_bound, cast, glob
 from lvsearch.inference.hdp import GroupsEstimator, GroupSettings, group_predictive_log_density
 from lvsearch.inference.hdp.ascent import Climb, Units, ascend_units
 from lvsearch.inference.hdp.contents import contents_of
-from lvsearch.inference.hdp.kernel import Seating, log_weights_of, stick_logs
+from lvsearch.inference.hdp.kernel import TablePosterior, log_weights_of, stick_logs
 from lvsearch.inference.hdp.units import Packed, bound_at, globals_of, packed_alone, seat_largest
 from lvsearch.inference.mixtures import MixtureSettings
 from lvsearch.models.families import BetaStatistics, GammaStatistics
@@ -59,13 +59,13 @@ class Fit:
         natural = {name: natural[name] for name in self.model.globals()}
         return beliefs_of(self.model, pad_axes(self.model, natural, (size,), CAPACITY), (size,), capacity=CAPACITY)
 
-    def seats(self, size: int) -> Seating:
+    def seats(self, size: int) -> TablePosterior:
         rng = np.random.default_rng(0)
         counts = rng.dirichlet(np.ones(size), self.packed.real.shape) * self.packed.lengths[..., None]
         seating = seat_largest(counts, CAPACITY[0], self.model.tables, 1.0)
         return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), seating)
 
-    def climb(self, beliefs: Beliefs, seating: Seating, size: int, passes: int = 1000) -> Climb:
+    def climb(self, beliefs: Beliefs, seating: TablePosterior, size: int, passes: int = 1000) -> Climb:
         tiles = jax.tree.map(
             lambda x: x.astype(np.float64) if x.dtype == np.float32 else x, self.packed.documents.tiles
         )

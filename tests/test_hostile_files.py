@@ -315,11 +315,30 @@ def test_tokens_are_kept_as_they_are_written(tmp_path: Path):
         ("image,x\n1,1\n", "image,word\nimg1,sea\n", "none in both"),
         ("image,x\na,1,2\n", "image,word\na,sea\n", "more values than the header"),
         ("image,x,y\na,1,1_0\n", "image,word\na,sea\n", "the column 'y' without numbers"),
+        ("image,x,y\na,1,2\u0661\n", "image,word\na,sea\n", "the column 'y' without numbers"),
     ],
 )
 def test_pairs_that_cannot_be_told_are_refused(regions: str, captions: str, said: str, tmp_path: Path):
     with pytest.raises(ValueError, match=said):
         pairs(tmp_path, regions, captions)
+
+
+@pytest.mark.parametrize("first", ["0,1", "7,9"])
+def test_a_column_without_a_name_is_not_dropped(first: str, tmp_path: Path):
+    """Also where its numbers are those that rows have anyway."""
+    one, two = first.split(",")
+    (tmp_path / "points.csv").write_text(f"x,y\n{one},1.5,2\n{two},3,4\n")
+    with pytest.raises(ValueError, match="more values than the header has names"):
+        lv.Points.from_csv(tmp_path / "points.csv")
+    with pytest.raises(ValueError, match="more values than the header has names"):
+        pairs(tmp_path, f"image,x\n{one},a,1\n{two},b,2\n", "image,word\na,sea\n")
+
+
+def test_numbers_are_read_to_their_last_bit(tmp_path: Path):
+    numbers = np.random.default_rng(0).normal(0, 1e5, 2000)
+    (tmp_path / "points.csv").write_text("x\n" + "\n".join(map(repr, numbers.tolist())) + "\n")
+    read = lv.Points.from_csv(tmp_path / "points.csv").values[:, 0]
+    np.testing.assert_allclose(read, numbers, rtol=1e-15 if pd.__version__ < "3" else 0)
 
 
 def test_masked_cells_are_never_read_through_their_mask():

@@ -50,7 +50,7 @@ def test_killed_and_resumed(evidence: str, killed_folders: dict[str, Path]):
     cut = lv.load(folder)
     assert cut.state.stopped is None
     assert 0 < len(cut.visits) < len(searched(evidence).visits)
-    assert_same_search(lv.resume(folder, progress=False), searched(evidence))
+    assert_same_search(lv.resume(folder, report=False, progress=False), searched(evidence))
     assert_same_search(lv.load(folder), searched(evidence))
     assert not list(folder.glob(".*.tmp"))  # what the killed process left half-written is gone
 
@@ -60,7 +60,7 @@ def test_killed_during_the_very_first_write_says_so(tmp_path: Path):
     """Nothing was fitted: there is nothing to lose, and the message says what to do."""
     wait_for_kill(child(tmp_path / "run", "bound", "writes", 1))
     with pytest.raises(ValueError, match=r"holds no manifest\.json.*very first write was cut off"):
-        lv.resume(tmp_path / "run", progress=False)
+        lv.resume(tmp_path / "run", report=False, progress=False)
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_killed_again_and_again_at_random_points(evidence: str, seed: int, tmp_p
         assert process.returncode in (0, -signal.SIGKILL), errors.decode()
         if not (tmp_path / "run" / MANIFEST).exists():
             return  # killed in its very first write: see above
-    assert_same_search(lv.resume(tmp_path / "run", progress=False), searched(evidence))
+    assert_same_search(lv.resume(tmp_path / "run", report=False, progress=False), searched(evidence))
 
 
 @pytest.mark.slow
@@ -94,4 +94,4 @@ def test_killed_from_outside_after_a_while(evidence: str, seed: int, tmp_path: P
     time.sleep(wait)
     process.kill()
     process.communicate(timeout=300)
-    assert_same_search(lv.resume(tmp_path / "run", progress=False), searched(evidence))
+    assert_same_search(lv.resume(tmp_path / "run", report=False, progress=False), searched(evidence))

@@ -225,7 +225,7 @@ def test_running_out_halves_the_chunks_and_goes_on(tmp_path: Path, monkeypatch: 
 
     with monkeypatch.context() as patched:
         patched.setattr(api, "save_search", save_and_copy)
-        result = search(out=tmp_path / "run")
+        result = search(out=tmp_path / "run", report=False)
     assert [visit.size for visit in result.visits] == [visit.size for visit in roomy.visits]
     halvings = [chunks_of(lv.load(copy)).halvings for copy in copies]
     assert halvings[0] == 0
@@ -233,7 +233,7 @@ def test_running_out_halves_the_chunks_and_goes_on(tmp_path: Path, monkeypatch: 
     same = dict(zip(result.visits, roomy.visits, strict=True))
     assert [mine.evidence == other.evidence for mine, other in same.items()] == [h == 0 for h in halvings[1:-1]]
     for copy in copies:
-        resumed = lv.resume(copy, progress=False)
+        resumed = lv.resume(copy, report=False, progress=False)
         assert_same_search(resumed, result)
         assert chunks_of(resumed) == chunks_of(result)
     assert "memory:      ran out once" in result.summary()

@@ -28,7 +28,7 @@ from lvsearch.inference.mixture_samplers import (
     slice_sampler,
 )
 from lvsearch.inference.mixture_samplers.blocked import blocked_sweep, log_stick_occupancy, truncated_weights
-from lvsearch.inference.mixture_samplers.chain import ChainRows, ChainState, log_occupancy, log_partition
+from lvsearch.inference.mixture_samplers.chain import ChainRows, LabelState, log_occupancy, log_partition
 from lvsearch.inference.mixture_samplers.collapsed import collapsed_sweep
 from lvsearch.inference.mixture_samplers.sampler import PartitionStates, partition_sampler
 from lvsearch.inference.mixture_samplers.slices import draw_log_weights, slice_sweep
@@ -224,7 +224,7 @@ def geweke_draws(sampler: Sampler, key: Any, n_chains: int, sweeps: int) -> Any:
             seen = numbers(state.alpha, state.labels, values)
             return (state, rows_given_labels(key_rows, state.labels, sampler.capacity)), seen
 
-        begin = ChainState(labels, alpha), values
+        begin = LabelState(labels, alpha), values
         return jax.lax.scan(step, begin, jax.random.split(jax.random.fold_in(k, 1), sweeps))[1].mean(0)
 
     keys = jax.random.split(key, (2, n_chains))
@@ -272,7 +272,7 @@ REPLICATES, DRAWS, THIN, BURN = 1600, 7, 12, 60
 def ranks(sampler: Sampler, keys: Any) -> Any:
     """The rank of the truth among DRAWS thinned draws from the posterior, for each of several numbers."""
 
-    def quantities(state: ChainState, rows: ChainRows) -> Any:
+    def quantities(state: LabelState, rows: ChainRows) -> Any:
         occupied = (jnp.argmax(state.labels[:, None] == state.labels, axis=1) == jnp.arange(N_ROWS)).sum()
         first = (state.labels == state.labels[0]).sum()
         capacity = 32 if not sampler.truncated else sampler.capacity
@@ -283,13 +283,13 @@ def ranks(sampler: Sampler, keys: Any) -> Any:
         key_truth, key_chain, key_ties = jax.random.split(key, 3)
         alpha, labels, values = joint_draw(key_truth, sampler)
         rows = as_rows(values)
-        truth = quantities(ChainState(labels, alpha), rows)
+        truth = quantities(LabelState(labels, alpha), rows)
 
         def step(state: Any, k: Any) -> Any:
             state = sampler.sweep(MODEL, k, state, rows, sampler.capacity)[0]
             return state, quantities(state, rows)
 
-        begin = ChainState(jnp.zeros(N_ROWS, labels.dtype), jnp.asarray(1.5))
+        begin = LabelState(jnp.zeros(N_ROWS, labels.dtype), jnp.asarray(1.5))
         visited = jax.lax.scan(step, begin, jax.random.split(key_chain, BURN + DRAWS * THIN))[1]
         drawn = visited[BURN + THIN - 1 :: THIN]
         close = jnp.abs(drawn - truth) <= 1e-9 * (1 + jnp.abs(truth))

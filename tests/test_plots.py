@@ -5,11 +5,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 import lvsearch as lv
 from lvsearch.data.corpus import Corpus
-from lvsearch.results.plots import plot_bounds, plot_held_out, plot_posterior
+from lvsearch.pictures.style import DARK, using
+from lvsearch.results.plots import plot_bounds, plot_held_out, plot_posterior, plot_progress
 
 
 def axes():
@@ -57,20 +59,22 @@ def rising():
     )
 
 
-def test_the_estimate_shows_means_ranges_and_what_cannot_be_told_apart(uncertain):
+def test_the_estimate_shows_means_and_what_cannot_be_told_apart(uncertain):
+    """No bars of error: here they would reach from 0 to nearly 1 on three sizes."""
     ax = plot_posterior(uncertain, axes())
     table = uncertain.posterior().set_index("size")
-    means = ax.lines[1].get_xydata()
-    shown = table.loc[means[:, 0].astype(int)]
-    np.testing.assert_allclose(means[:, 1], shown["probability"])
-    ranges = np.array([segment[:, 1] for segment in ax.collections[0].get_segments()])
-    np.testing.assert_allclose(ranges, shown[["probability_lower", "probability_upper"]])
+    lines = np.array(ax.collections[0].get_segments())
+    shown = table.loc[lines[:, 0, 0].astype(int)]
+    np.testing.assert_allclose(lines[:, :, 1], np.column_stack([np.zeros(len(shown)), shown["probability"]]))
+    assert len(ax.collections) == 2  # the lines and their ends
     together = [size[0] for size in uncertain.estimated.indistinguishable]
     (band,) = ax.patches
     assert (band.get_x(), band.get_x() + band.get_width()) == (min(together) - 0.5, max(together) + 0.5)
     text = words(ax)
     assert "5 clusters are most probable; 4–6 cannot be told apart" in text
     assert "estimate over the sizes tried" in text
+    low, high = (f"{table[f'probability_{end}'][5]:.3f}" for end in ("lower", "upper"))
+    assert f"5 % to 95 %: {low} to {high}" in text
     assert "number of clusters" in text
 
 
@@ -103,8 +107,10 @@ def test_intervals_reach_from_end_to_end_and_include_the_unvisited(rising, kind)
 
 def test_vacuous_intervals_say_so(rising):
     vacuous = searched(lambda size: -1e4 / size[0], nested=True, ceiling=0.0, max_size=4)
-    assert "say nothing about single sizes" in words(plot_posterior(vacuous, axes(), kind="certified"))
-    assert "say nothing" not in words(plot_posterior(rising, axes(), kind="diminishing"))
+    ax = plot_posterior(vacuous, axes(), kind="certified")
+    assert "No single size is proved any probability" in words(ax)
+    assert not ax.patches  # no bars from 0 to 1
+    assert "No single size" not in words(plot_posterior(rising, axes(), kind="diminishing"))
 
 
 def test_a_certified_posterior_of_marginal_evidence_is_refused(uncertain):
@@ -122,9 +128,16 @@ def test_evidence_is_relative_to_the_best_with_every_fit(uncertain):
     np.testing.assert_allclose(dots[:, 1], starts["log_evidence"] + 100.0)
     text = words(ax)
     assert "nats" in text
-    assert "▼ below the frame" in text
+    assert "the scale is logarithmic below" in text
     assert "certified, no assumption" in text
     assert ax.get_ylim()[1] > 0
+    assert ax.get_ylim()[0] < starts["log_evidence"].min() + 100.0  # every size is inside the frame
+    band = ax.collections[1].get_paths()[0].vertices
+    table = uncertain.posterior().sort_values("size")
+    for sign in (-1, 1):
+        edge = table["log_evidence"] + 100.0 + sign * table["standard_error"]
+        points = np.column_stack([table["size"], edge])
+        assert all(np.isclose(band, point).all(axis=1).any() for point in points)
 
 
 def test_bounds_of_nested_evidence_follow_the_expansions(rising):
@@ -132,7 +145,8 @@ def test_bounds_of_nested_evidence_follow_the_expansions(rising):
     table = rising.bounds()
     np.testing.assert_allclose(ax.lines[0].get_ydata(), table["log_lower"])
     np.testing.assert_allclose(ax.lines[1].get_ydata(), table["log_upper"])
-    intervals = np.array([segment[:, 1] for collection in ax.collections[1:] for segment in collection.get_segments()])
+    (drawn,) = [each for each in ax.collections if isinstance(each, LineCollection)]
+    intervals = np.array([segment[:, 1] for segment in drawn.get_segments()])
     np.testing.assert_allclose(intervals[:, 1] - intervals[:, 0], 0.5)
     text = words(ax)
     assert "proved of these fits, not of the best parameters of a size" in text
@@ -198,4 +212,24 @@ def test_given_axes_are_used_and_pyplot_is_left_alone(uncertain):
 def test_without_axes_there_is_a_new_figure(uncertain):
     ax = uncertain.plot_posterior()
     assert plt.get_fignums()
+    plt.close(ax.figure)
+
+
+def test_time_is_that_of_the_fits_and_the_best_so_far_never_falls(uncertain, rising):
+    ax = plot_progress(uncertain, axes())
+    spent = np.cumsum([visit.seconds for visit in uncertain.visits])
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), spent)
+    assert (np.diff(ax.lines[0].get_ydata()) >= 0).all()
+    assert ax.lines[0].get_ydata()[-1] == 0.0
+    bounds = plot_progress(rising, axes())
+    np.testing.assert_allclose(bounds.lines[0].get_ydata(), rising.bounds()["log_lower"])
+    assert "proved of these fits" in words(bounds)
+
+
+def test_doubled_sizes_are_on_a_logarithmic_axis_and_a_dark_picture_is_dark():
+    climbing = searched(lambda size: -10.0 / size[0], prior=lv.sizes.Geometric(0.001), max_size=64)
+    with using(DARK):
+        ax = plot_bounds(climbing)
+    assert ax.get_xscale() == ("log" if len(climbing.visits) < 32 else "linear")
+    assert ax.xaxis.label.get_color() == DARK.ink
     plt.close(ax.figure)

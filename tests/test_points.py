@@ -39,7 +39,8 @@ def test_any_matrix_of_numbers_will_do(matrix):
 
 def test_missing_cells_are_those_that_the_caller_named(points):
     assert_array_equal(points.observed, KNOWN)
-    assert_array_equal(points.values, np.where(KNOWN, X, 0.0))
+    assert_array_equal(points.values, np.where(KNOWN, X, np.nan))
+    assert_array_equal(points.filled, np.where(KNOWN, X, 0.0))
     assert points.notes == ("1 of 5 rows have no observed cell; kept in place",)
     assert_array_equal(points.observations_per_unit, [3, 2, 0, 2, 3])
     given = {"columns": NAMES, "row_names": list("abcde")}

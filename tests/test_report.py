@@ -214,7 +214,7 @@ def test_report_holds_pictures_tables_and_one_summary(result, comparison, tmp_pa
     path = write_report(result, tmp_path / "report", held_out=comparison)
     names = {file.name for file in path.parent.iterdir()}
     assert names == {
-        "summary.md",
+        *("index.html", "summary.md"),
         *("posterior.png", "bounds.png", "held_out.png"),
         *("posterior.csv", "bounds.csv", "starts.csv", "topics.csv", "topic_words.csv", "held_out.csv"),
     }

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from small_searches import assert_same_search, corpus, earlier_held_out, rewritten
+from test_page import Reader
 from toy_models import Point, PointMixture
 
 import lvsearch as lv
@@ -148,7 +149,9 @@ def test_nothing_speaks_of_documents(tmp_path: Path):
     for axes in pictures:
         text += axes.get_xlabel() + axes.get_ylabel() + axes.get_title(loc="left")
         text += "".join(words.get_text() for words in axes.texts)
-    text += summary(result) + card(result, table) + result.predict(test).describe() + result.training.summary()
+    page = "".join(Reader((tmp_path / "index.html").read_text(encoding="utf-8")).text)
+    assert "Loadings of the features" in page
+    text += page + summary(result) + card(result, table) + result.predict(test).describe() + result.training.summary()
     assert "Rows that the search did not see are the best check: train, test = points.split(0.1)" in summary(result)
     for word in DOCUMENT_WORDS:
         assert word not in text.lower().replace("data:image", ""), word

@@ -10,8 +10,10 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import pytest
@@ -268,3 +270,27 @@ def test_wheel_holds_every_module(tmp_path):
         "/".join(("lvsearch", *(() if r == "lvsearch" else (r,)), *p.relative_to(ROOMS[r]).parts)) for r, p in FILES
     }
     assert packed == expected
+
+
+# --- Small pieces with names of their own -----------------------------------------------------------------------------
+
+LONGEST_FUNCTION, LONGEST_FILE = 80, 400
+
+
+def defined(*kinds: type[ast.AST]) -> list[tuple[Path, Any]]:
+    return [
+        (p, node) for _, p in FILES for node in ast.walk(ast.parse(p.read_text("utf-8"))) if isinstance(node, kinds)
+    ]
+
+
+def test_no_type_has_the_name_of_another():
+    names = Counter(node.name for _, node in defined(ast.ClassDef) if not node.name.startswith("_"))
+    assert not {name: times for name, times in names.items() if times > 1}
+
+
+def test_functions_and_files_are_short():
+    functions = defined(ast.FunctionDef, ast.AsyncFunctionDef)
+    lengths = {f"{path}: {node.name}": node.end_lineno - node.lineno + 1 for path, node in functions}
+    assert not {name: lines for name, lines in lengths.items() if lines > LONGEST_FUNCTION}
+    lengths = {str(path): len(path.read_text("utf-8").splitlines()) for _, path in FILES}
+    assert not {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE}

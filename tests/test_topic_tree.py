@@ -39,8 +39,8 @@ def test_text_shows_every_node():
             "the of  (5 documents)",
             "├─ graph  (4 documents)",
             '│  ├─ "tree"  (3 documents)',
-            "│  └─ path  (1 documents)",
-            "└─ logic  (1 documents)",
+            "│  └─ path  (1 document)",
+            "└─ logic  (1 document)",
         ]
     )
 

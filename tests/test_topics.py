@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from heapq import heapreplace
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln, softmax
 
+from lvsearch.inference.data import packing
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.packing import BLOCK, PackedDocuments, pack
@@ -131,6 +133,19 @@ def test_tiles_hold_equal_work():
     assert (found.documents >= 0).sum(-1).max() <= 2 * (found.documents >= 0).sum(-1).mean()
     assert (filled == 0).sum() < found.n_batches
     assert pack(corpus, 4, 16).documents.tobytes() == found.documents.tobytes()
+
+
+def test_packing_is_linear_in_the_documents(monkeypatch):
+    """Documents of 13 blocks leave every tile of 64 twelve short, so that a first guess has a fifth too few tiles."""
+    dealt = []
+    monkeypatch.setattr(packing, "heapreplace", lambda heap, item: (dealt.append(item), heapreplace(heap, item)))
+    n_documents, length = 4000, 100
+    rows = np.arange(n_documents + 1) * length
+    corpus = csr_array((np.ones(rows[-1], np.int32), np.tile(np.arange(length), n_documents), rows))
+    found = pack(corpus, 1, 64)
+    assert found.tiles.words.shape[1] <= 1.01 * n_documents / 4
+    assert len(dealt) < 12 * n_documents
+    np.testing.assert_array_equal(found.gather(found.lengths[..., None])[:, 0], np.full(n_documents, length))
 
 
 # ── special functions ───────────────────────────────────────────────────────────────────────────────────────────────

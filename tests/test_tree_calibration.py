@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 
 from lvsearch.inference.trees import Allocation, GEMLevels, TreeHyper, draw_corpus, tree_hyper
 from lvsearch.inference.trees.simulate import draw_words
-from lvsearch.inference.trees.sweep import Tables
+from lvsearch.inference.trees.sweep import SweepTables
 
 LENGTHS, N_WORDS, N_TOKENS, WIDTH = np.full(5, 5), 3, 25, 16
 HYPERS = {
@@ -26,15 +26,15 @@ HYPERS = {
 pytestmark = pytest.mark.slow
 
 
-def sound(tables: Tables) -> Tables:
+def sound(tables: SweepTables) -> SweepTables:
     return tables
 
 
-def mass_without_vocabulary(tables: Tables) -> Tables:
+def mass_without_vocabulary(tables: SweepTables) -> SweepTables:
     return tables._replace(mass=tables.mass / N_WORDS)
 
 
-def wrong_branching(tables: Tables) -> Tables:
+def wrong_branching(tables: SweepTables) -> SweepTables:
     return tables._replace(log_branching=tables.log_branching + np.log(2.0))
 
 
@@ -67,17 +67,17 @@ def in_any_order(rng: np.random.Generator, batch: oracle.Tiny) -> oracle.Tiny:
     return batch._replace(state=batch.state._replace(levels=levels))
 
 
-def tables_for(hyper: TreeHyper, bug: Callable[[Tables], Tables], n: int) -> Tables:
+def tables_for(hyper: TreeHyper, bug: Callable[[SweepTables], SweepTables], n: int) -> SweepTables:
     return oracle.same_for_all(bug(oracle.tables(hyper, N_WORDS, len(LENGTHS), N_TOKENS)), n)
 
 
-def swept(batch: oracle.Tiny, tables: Tables, hyper: TreeHyper, key: int) -> oracle.Tiny:
+def swept(batch: oracle.Tiny, tables: SweepTables, hyper: TreeHyper, key: int) -> oracle.Tiny:
     keys = jax.random.split(jax.random.key(key), len(batch.state.paths))
     sticks = isinstance(hyper.levels, GEMLevels)
     return batch._replace(state=oracle.sweeps(keys, batch, tables, width=WIDTH, sticks=sticks))
 
 
-def geweke_z(hyper: TreeHyper, bug: Callable[[Tables], Tables], n: int = 1500, steps: int = 6) -> np.ndarray:
+def geweke_z(hyper: TreeHyper, bug: Callable[[SweepTables], SweepTables], n: int = 1500, steps: int = 6) -> np.ndarray:
     rng = np.random.default_rng(1)
     with jax.enable_x64(True):
         forward = batch_of([draw_corpus(rng, hyper, LENGTHS, N_WORDS) for _ in range(n)])
@@ -107,7 +107,9 @@ def test_geweke_finds_planted_bugs(bug):
     assert geweke_z(HYPERS["Dirichlet"], bug).max() > 1.5 * 4.5
 
 
-def calibration_p(hyper: TreeHyper, bug: Callable[[Tables], Tables], n: int = 1200, draws: int = 7) -> np.ndarray:
+def calibration_p(
+    hyper: TreeHyper, bug: Callable[[SweepTables], SweepTables], n: int = 1200, draws: int = 7
+) -> np.ndarray:
     """p-values of uniform ranks, one per number; chains start from one path for all, all tokens at the root."""
     rng = np.random.default_rng(2)
     with jax.enable_x64(True):

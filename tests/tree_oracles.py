@@ -12,8 +12,8 @@ import scipy.sparse
 from scipy.special import gammaln
 
 from lvsearch.inference.trees import Allocation, DirichletLevels, TreeHyper, draw_corpus
-from lvsearch.inference.trees.state import Layout, Tokens, TreeState, levels_of, state_of
-from lvsearch.inference.trees.sweep import Tables, tables_of, tree_sweep
+from lvsearch.inference.trees.state import Layout, TreeState, TreeTokens, levels_of, state_of
+from lvsearch.inference.trees.sweep import SweepTables, tables_of, tree_sweep
 
 Documents = tuple[tuple[int, ...], ...]
 """The words of each document, token by token."""
@@ -156,14 +156,14 @@ LAYOUT = (0, 1, 9, 25)
 class Tiny(NamedTuple):
     """A corpus in arrays whose shapes its content does not decide: cells are padded to the number of tokens."""
 
-    tokens: Tokens
+    tokens: TreeTokens
     state: TreeState
 
 
 def tiny(counts: scipy.sparse.csr_array, allocation: Allocation, layout: Layout = LAYOUT) -> Tiny:
     n_tokens = int(counts.data.sum())
     cell = np.repeat(np.arange(len(counts.data)), counts.data)
-    tokens = Tokens(
+    tokens = TreeTokens(
         np.pad(counts.indices, (0, n_tokens - len(counts.indices))).astype(np.int32),
         counts.indptr.astype(np.int32),
         counts.indices[cell].astype(np.int32),
@@ -180,17 +180,17 @@ def stacked(cases: list[Tiny]) -> Tiny:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *cases)
 
 
-def tables(hyper: TreeHyper, n_words: int, n_docs: int, n_tokens: int) -> Tables:
+def tables(hyper: TreeHyper, n_words: int, n_docs: int, n_tokens: int) -> SweepTables:
     return tables_of(hyper, n_words, n_docs, n_tokens, n_tokens)
 
 
 @partial(jax.jit, static_argnames=("layout", "width", "sticks"))
 def sweeps(
-    keys: Any, batch: Tiny, of_each: Tables, *, width: int, sticks: bool = False, layout: Layout = LAYOUT
+    keys: Any, batch: Tiny, of_each: SweepTables, *, width: int, sticks: bool = False, layout: Layout = LAYOUT
 ) -> TreeState:
     """One sweep of every corpus of the batch, each with its own key and tables."""
 
-    def one(key: Any, case: Tiny, looked_up: Tables) -> TreeState:
+    def one(key: Any, case: Tiny, looked_up: SweepTables) -> TreeState:
         return tree_sweep(
             key,
             case.tokens,
@@ -207,7 +207,7 @@ def sweeps(
     return jax.vmap(one)(keys, batch, of_each)
 
 
-def same_for_all(looked_up: Tables, n: int) -> Tables:
+def same_for_all(looked_up: SweepTables, n: int) -> SweepTables:
     return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), looked_up)
 
 

@@ -20,7 +20,7 @@ from lvsearch.inference.annotation.tiles import double, tiles_of
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.estimator import Described, Estimate, capacity_of, describe_units, pad_axes, point_of
 from lvsearch.inference.engine.meanfield import Beliefs, unit_bound
-from lvsearch.inference.engine.tiled import Summary, Tile, blank_tile, gather, settled_tile
+from lvsearch.inference.engine.tiled import Summary, UnitTile, blank_tile, gather, settled_tile
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.families import IndicatorFamily
 
@@ -99,12 +99,12 @@ def collapsed_factors(
     return jax.lax.fori_loop(0, COLLAPSED_SWEEPS, sweep, jnp.zeros_like(density))
 
 
-def about_images(estimate: Estimate, data: Dataset) -> list[tuple[Tile, About]]:
+def about_images(estimate: Estimate, data: Dataset) -> list[tuple[UnitTile, About]]:
     """What is asked of images with their captions, in float64: a pair for each tile. ValueError for other models."""
     return _summaries(estimate, data, UNIT_SWEEPS, everything)
 
 
-def images_alone(estimate: Estimate, data: Dataset) -> list[tuple[Tile, Alone]]:
+def images_alone(estimate: Estimate, data: Dataset) -> list[tuple[UnitTile, Alone]]:
     """What is asked of images whose captions are not looked at, in float64: a pair for each tile. Errors as above."""
     return _summaries(estimate, without_captions(data), 1, alone)
 
@@ -118,7 +118,7 @@ def without_captions(data: Dataset) -> Dataset:
     return Dataset(tuple(map(bare, data.batches)), data.unit_ids, data.extents, data.n_units)
 
 
-def _summaries(estimate: Estimate, data: Dataset, sweeps: int, summary: Summary) -> list[tuple[Tile, Any]]:
+def _summaries(estimate: Estimate, data: Dataset, sweeps: int, summary: Summary) -> list[tuple[UnitTile, Any]]:
     model, size = estimate.model, estimate.size
     if not isinstance(model, AnnotatedModel):
         raise ValueError(f"{type(model).__name__} has no captions; expected GMMixture, GMLDA or CorrLDA")

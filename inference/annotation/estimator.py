@@ -33,7 +33,7 @@ from lvsearch.inference.engine.estimator import (
     resident_plan,
 )
 from lvsearch.inference.engine.meanfield import Beliefs, cast, globals_bound, update_globals
-from lvsearch.inference.engine.tiled import Tile, blank_tile, settled_tile, tile_step
+from lvsearch.inference.engine.tiled import UnitTile, blank_tile, settled_tile, tile_step
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Statistics
 from lvsearch.models.emissions import Multinomial
@@ -109,7 +109,7 @@ class AnnotationEstimator:
         return Estimate(fitted, size, natural, lower, np.inf, len(done.trace))
 
     def _collapsed(
-        self, state: "_State", tiles: tuple[Tile, ...], size: tuple[int, ...], capacity: tuple[int, ...]
+        self, state: "_State", tiles: tuple[UnitTile, ...], size: tuple[int, ...], capacity: tuple[int, ...]
     ) -> "_State":
         """Passes with the proportions integrated out, for models that have some and regions that are tokens."""
         model, beliefs, l = state.model, state.beliefs, list(state.locals)
@@ -125,7 +125,12 @@ class AnnotationEstimator:
         return _State(model, beliefs, l, ())
 
     def _ascend(
-        self, state: "_State", tiles: tuple[Tile, ...], size: tuple[int, ...], capacity: tuple[int, ...], passes: int
+        self,
+        state: "_State",
+        tiles: tuple[UnitTile, ...],
+        size: tuple[int, ...],
+        capacity: tuple[int, ...],
+        passes: int,
     ) -> "_State":
         """More passes, until one gains too little."""
         model, beliefs, trace, l = state.model, state.beliefs, list(state.trace), list(state.locals)
@@ -165,7 +170,7 @@ class AnnotationEstimator:
         return model.with_parts(alpha, model.words, model.regions)
 
     def _refitted(
-        self, model: AnnotatedModel, beliefs: Beliefs, tiles: tuple[Tile, ...], l: list[Any], size: tuple[int, ...]
+        self, model: AnnotatedModel, beliefs: Beliefs, tiles: tuple[UnitTile, ...], l: list[Any], size: tuple[int, ...]
     ) -> AnnotatedModel:
         if self.plug_in and not model.whole_images:
             total = np.zeros(size[0])
@@ -197,7 +202,7 @@ class _State(NamedTuple):
 def double_bound(
     model: AnnotatedModel,
     natural: dict[str, Statistics],
-    tiles: tuple[Tile, ...],
+    tiles: tuple[UnitTile, ...],
     l: list[Any],
     size: tuple[int, ...],
     capacity: tuple[int, ...],

@@ -7,7 +7,7 @@ move after every batch.
 """
 
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
+from heapq import heapreplace
 from typing import NamedTuple
 
 import jax
@@ -22,7 +22,7 @@ TILE_BLOCKS_CPU, TILE_BLOCKS_ACCELERATOR = 64, 32768
 MOST_BATCHES = 16
 
 
-class Tiles(NamedTuple):
+class DocumentTiles(NamedTuple):
     """Packed documents; 0 counts are padding.
 
     | field | shape | meaning |
@@ -41,7 +41,7 @@ class Tiles(NamedTuple):
 class PackedDocuments:
     """`documents` (batch, tile, slot): which document each slot of a tile is; −1 for none."""
 
-    tiles: Tiles
+    tiles: DocumentTiles
     documents: Int[np.ndarray, "batch tile document"]
     n_documents: int
     n_words: int
@@ -92,44 +92,66 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
         n_batches = batches_for(counts)
     if tile_blocks is None:
         tile_blocks = TILE_BLOCKS_CPU if jax.default_backend() == "cpu" else TILE_BLOCKS_ACCELERATOR
-    blocks = -(-np.diff(counts.indptr) // BLOCK)
-    members = _deal(blocks, max(tile_blocks, int(blocks.max(initial=1))))
-    order = np.random.default_rng(0).permutation(len(members))
-    n_batches = min(n_batches, len(members))
-    tiles_per_batch = -(-len(members) // n_batches)
-    width = max(1, max(int(blocks[tile].sum()) for tile in members))
-    shape = (n_batches, tiles_per_batch, width)
+    lengths = np.diff(counts.indptr)
+    blocks = -(-lengths // BLOCK)
+    tile = _deal(blocks, max(tile_blocks, int(blocks.max(initial=1))))
+    n_tiles = int(tile.max(initial=0)) + 1
+    n_batches = min(n_batches, n_tiles)
+    tiles_per_batch = -(-n_tiles // n_batches)
+    place = np.argsort(np.random.default_rng(0).permutation(n_tiles))[tile]
+    at = (
+        place % n_batches * tiles_per_batch + place // n_batches
+    )  # the tile of each document, batches one after another
+
+    order = np.lexsort((np.arange(blocks.size), -blocks, at))  # tile by tile, longest first
+    starts_tile = np.diff(at[order], prepend=-1) > 0
+    slot, first = _within(starts_tile, np.ones_like(blocks)), _within(starts_tile, blocks[order])
+    shape = (n_batches, tiles_per_batch, max(1, int((first + blocks[order]).max(initial=1))))
     words, values = np.zeros((*shape, BLOCK), np.int32), np.zeros((*shape, BLOCK), np.float32)
     slots = np.zeros(shape, np.int32)
-    documents = np.full((n_batches, tiles_per_batch, max(map(len, members))), -1, np.int64)
-    flat_words, flat_values = words.reshape(*shape[:2], -1), values.reshape(*shape[:2], -1)
-    for position, tile in enumerate(order):
-        at = position % n_batches, position // n_batches
-        first = 0
-        for slot, document in enumerate(members[tile]):
-            begin, end = counts.indptr[document], counts.indptr[document + 1]
-            inside = slice(first * BLOCK, first * BLOCK + end - begin)
-            flat_words[at][inside] = counts.indices[begin:end]
-            flat_values[at][inside] = counts.data[begin:end]
-            slots[at][first : first + blocks[document]] = slot
-            documents[at][slot] = document
-            first += blocks[document]
-    return PackedDocuments(Tiles(words, values, slots), documents, counts.shape[0], counts.shape[1])
+    documents = np.full((*shape[:2], int(slot.max(initial=0)) + 1), -1, np.int64)
+    documents.reshape(-1, documents.shape[2])[at[order], slot] = order
+
+    begins = np.empty_like(blocks)  # the first block of each document among all
+    begins[order] = at[order] * shape[2] + first
+    slots.ravel()[_ranges(begins[order], blocks[order])] = np.repeat(slot, blocks[order])
+    cells = _ranges(begins * BLOCK, lengths)
+    words.ravel()[cells], values.ravel()[cells] = counts.indices, counts.data
+    return PackedDocuments(DocumentTiles(words, values, slots), documents, counts.shape[0], counts.shape[1])
 
 
-def _deal(blocks: np.ndarray, tile_blocks: int) -> list[list[int]]:
-    """Documents to tiles of at most `tile_blocks` blocks, nearly equally full."""
-    n_tiles = max(1, -(-int(blocks.sum()) // tile_blocks))
+def _within(starts: np.ndarray, amounts: np.ndarray) -> np.ndarray:
+    """Running sums of what came before, begun again where `starts`."""
+    before = np.cumsum(amounts) - amounts
+    return before - np.repeat(before[starts], np.diff(np.flatnonzero(np.append(starts, True))))
+
+
+def _ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """begins[0], begins[0] + 1, … `lengths[0]` of them, then begins[1] …"""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(begins - before, lengths) + np.arange(int(lengths.sum()))
+
+
+def _deal(blocks: np.ndarray, tile_blocks: int) -> np.ndarray:
+    """The tile (D,) of each document: at most `tile_blocks` blocks in a tile, all of them nearly equally full.
+
+    Where the tiles turn out too few, what was left over says how many to add. One more each time would deal all
+    documents again for every tile that is missing, which is quadratic in their number.
+    """
+    order, amounts = np.argsort(-blocks, kind="stable").tolist(), blocks.tolist()
+    n_tiles = max(1, -(-sum(amounts) // tile_blocks))
     while True:
-        members: list[list[int]] = [[] for _ in range(n_tiles)]
-        room = [(-tile_blocks, tile) for tile in range(n_tiles)]
-        heapify(room)
-        for document in np.argsort(-blocks, kind="stable"):
-            free, tile = room[0]
-            if -free < blocks[document]:
+        of = np.zeros(blocks.size, np.int64)
+        filled = [(0, tile) for tile in range(n_tiles)]  # a heap: the emptiest comes first
+        left = sum(amounts)
+        for document in order:
+            amount = amounts[document]
+            full, tile = filled[0]
+            if full + amount > tile_blocks:
                 break
-            members[tile].append(int(document))
-            heapreplace(room, (free + int(blocks[document]), tile))
+            of[document] = tile
+            heapreplace(filled, (full + amount, tile))
+            left -= amount
         else:
-            return members
-        n_tiles += 1
+            return of
+        n_tiles += -(-left // tile_blocks)

@@ -29,14 +29,14 @@ SMALLEST_TILE, LARGEST_TILE = 8, 256
 """Units; a tile has a power of two of them."""
 
 
-class Tile(NamedTuple):
+class UnitTile(NamedTuple):
     """Some units of one shape; `unit_ids`: which of the data set they are, −1 for padding (of weight 0)."""
 
     batch: Batch
     unit_ids: np.ndarray
 
 
-def cut_into_tiles(data: Dataset, numbers_per_unit: int) -> tuple[Tile, ...]:
+def cut_into_tiles(data: Dataset, numbers_per_unit: int) -> tuple[UnitTile, ...]:
     """All units of a data set in tiles, the last one of each shape padded."""
     wanted = SMALLEST_TILE
     while wanted < LARGEST_TILE and 2 * wanted * numbers_per_unit <= TILE_NUMBERS:
@@ -57,11 +57,11 @@ def cut_into_tiles(data: Dataset, numbers_per_unit: int) -> tuple[Tile, ...]:
                 return np.pad(leaf[rows], [(0, wanted - len(rows))] + [(0, 0)] * (leaf.ndim - 1))
 
             unit_ids = np.pad(ids[rows], (0, wanted - len(rows)), constant_values=-1)
-            tiles.append(Tile(jax.tree.map(taken, joined), unit_ids))
+            tiles.append(UnitTile(jax.tree.map(taken, joined), unit_ids))
     return tuple(tiles)
 
 
-def gather(tiles: Sequence[Tile], per_tile: Sequence[Any], n_units: int) -> np.ndarray:
+def gather(tiles: Sequence[UnitTile], per_tile: Sequence[Any], n_units: int) -> np.ndarray:
     """Per-unit results, one array (unit, …) per tile, in the order of the data set."""
     out = np.zeros((n_units, *np.shape(per_tile[0])[1:]), np.asarray(per_tile[0]).dtype)
     for tile, values in zip(tiles, per_tile, strict=True):
@@ -79,7 +79,7 @@ def blank_tile(model: Model, batch: Batch, size: tuple[Array | int, ...], *, cap
     return jax.vmap(lambda unit: blank_unit(model, unit, on, dtype).mean)(batch.units)
 
 
-class Step(NamedTuple):
+class TileStep(NamedTuple):
     """What a tile's step leaves: its locals' expected statistics (unit, …), `total` with what its units add to the
     natural parameters of the globals, and the bound of each unit given the globals (unit,), nats, not weighted."""
 
@@ -100,13 +100,13 @@ def tile_step(
     *,
     capacity: tuple[int, ...],
     sweeps: int,
-) -> Step:
+) -> TileStep:
     """`sweeps` sweeps over the locals of a tile's units, starting from the expected statistics `l`."""
     on = model.active(size, capacity)
     beliefs = jax.lax.fori_loop(0, sweeps, lambda _, b: sweep_units(model, g, batch, b, on), Beliefs(l, l))
     bounds = unit_bounds(model, g, batch, beliefs, on)
     added = jax.grad(lambda globals_: batch_log_joint(model, globals_, batch, beliefs.mean, on))(g)
-    return Step(beliefs.mean, jax.tree.map(jnp.add, total, added), bounds)
+    return TileStep(beliefs.mean, jax.tree.map(jnp.add, total, added), bounds)
 
 
 Summary = Callable[[Model, dict[str, Statistics], Any, Beliefs, Any], Any]

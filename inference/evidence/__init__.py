@@ -1,6 +1,7 @@
 """The evidence p(data | size) itself: annealed from a fit or the prior to the posterior, and back."""
 
 from lvsearch.inference.evidence import recorders as _recorders  # noqa: F401 — registers what is recorded of chains
+from lvsearch.inference.evidence import topic_anchors as _topic_anchors  # noqa: F401 — registers paths from given topics
 from lvsearch.inference.evidence.annealing import Annealed, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.evidence.dispatch import (
     Effort,

@@ -21,8 +21,8 @@ log(x + m) times the number of counts beyond m. These numbers are taken once a m
 many logarithms as the largest count.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -32,18 +32,9 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Estimate
-from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, evidence_chain
+from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.evidence.draws import log_gamma_draws
-from lvsearch.inference.evidence.topics import (
-    AVERAGED,
-    LEAST_ALPHA,
-    SETTLING,
-    CollapsedTopics,
-    Concentrations,
-    TopicState,
-    anchored_at,
-    topics_chain,
-)
+from lvsearch.inference.evidence.topics import CollapsedTopics, Concentrations, TopicState, topics_chain
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.lda import LDA
@@ -53,11 +44,6 @@ ABOUT = 4.0
 costs two nats of distance, one that is too narrow is mended on the way."""
 WIDTH = 4.0
 """Of a slice's first interval, in log h."""
-BROAD = 0.5
-"""Least α₀ per topic of a q that begins with given topics. Draws of q are sweeps of each document, which stick where α
-is small and two topics alike: on a corpus of three obvious topics, K = 4 and A = 0.017, brackets about −2,932 nats
-ended between −2,690 and −2,897 with α₀ = A/K, the forward paths above the backward ones, and within a nat of each other
-with 0.2, 0.5 and 1."""
 LEAST = 1e-15
 """Below it sweeps of tokens take a hyper-parameter for it: probabilities in float32 do not tell."""
 
@@ -178,6 +164,16 @@ class HyperTopics(eqx.Module):
             if course is not None and log_value is not None:
                 density = density + course.log_prior(log_value)
         return density
+
+    def topic_means(self, state: HyperTopicState) -> Float[Array, "word topic particle"]:
+        """Of the topics given their tokens and η."""
+        eta = jnp.asarray(self.topics.eta) if state.log_eta is None else jnp.exp(state.log_eta)
+        base = state.topics.topic_total + eta * jnp.asarray(self.topics.vocabulary)
+        return (state.topics.word_topic + eta) / base
+
+    def log_hyper(self, state: HyperTopicState) -> tuple[Array | None, Array | None]:
+        """log A and log η, (particle,); None where given."""
+        return state.log_total, state.log_eta
 
     def label_scores(self, state: HyperTopicState) -> Float[Array, "particle topic topic"] | None:
         """Those of the topics, nats: hyper-parameters do not change under relabelling."""
@@ -331,7 +327,7 @@ def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> Hyper
         prior = model.inferred.get(name)
         if prior is None:
             return None
-        return Course(prior, prior if centres is None else _about(centres[name]))
+        return Course(prior, prior if centres is None else gamma_about(centres[name]))
 
     document = chain.document[chain.document >= 0]
     lengths = np.bincount(document) if len(document) else np.zeros(1, np.int64)
@@ -340,62 +336,6 @@ def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> Hyper
     return HyperTopics(chain, course("concentration"), course("topic_concentration"), longer)
 
 
-@anchored_chain.register
-def _(chain: HyperTopics, key: Key[Array, ""], states: Sequence[HyperTopicState]) -> Anchor | None:
-    """From the topics of the particle that settles where the joint is highest, averaged over sweeps that it goes on,
-    as are the logarithms of its hyper-parameters. None where α is given and too small for q to be drawn from."""
-    if chain.total is None and chain.topics.alpha[chain.topics.alpha > 0].min() < LEAST_ALPHA:
-        return None
-    key_sweeps, key_start = jax.random.split(key)
-    with jax.enable_x64(True):
-        together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
-        settled = jax.tree.map(np.asarray, _settled(chain, key_sweeps, together))
-    best = int(np.argmax(settled.log_density))
-    inner = chain.topics
-    n_topics = int((inner.alpha > 0).sum())
-    alpha, eta = inner.alpha[:n_topics], float(inner.eta)
-    total_course, eta_course = chain.total, chain.eta
-    if total_course is not None and settled.log_total is not None:
-        total = float(np.exp(settled.log_total[best]))
-        alpha = np.full(n_topics, max(total / n_topics, BROAD))
-        total_course = total_course._replace(start=_about(total))
-    if eta_course is not None and settled.log_eta is not None:
-        eta = float(np.exp(settled.log_eta[best]))
-        eta_course = eta_course._replace(start=_about(eta))
-    anchor = anchored_at(inner, alpha, eta, np.asarray(settled.topics[..., best], np.float64), key_start)
-    begun = cast(CollapsedTopics, anchor.chain)
-    return anchor._replace(chain=HyperTopics(begun, total_course, eta_course, chain.longer))
-
-
-def _about(value: Any) -> GammaPrior:
+def gamma_about(value: Any) -> GammaPrior:
     """A Gamma with this mean."""
     return GammaPrior(np.asarray(ABOUT), np.asarray(ABOUT / value))
-
-
-class _Settled(NamedTuple):
-    """Averages over sweeps: (word, topic, particle), and (particle,) each."""
-
-    topics: Array
-    log_density: Array
-    log_total: Array | None
-    log_eta: Array | None
-
-
-@jax.jit
-def _settled(chain: HyperTopics, key: Key[Array, ""], state: HyperTopicState) -> _Settled:
-    """Means of the topics, (n_kw + η) / (n_k + Vη), of log p(w, z, h) and of log h, after `SETTLING` sweeps, over
-    `AVERAGED` more."""
-
-    def observed(state: HyperTopicState) -> _Settled:
-        eta = jnp.asarray(chain.topics.eta) if state.log_eta is None else jnp.exp(state.log_eta)
-        base = state.topics.topic_total + eta * jnp.asarray(chain.topics.vocabulary)
-        means = (state.topics.word_topic + eta) / base
-        return _Settled(means, chain.log_density(state), state.log_total, state.log_eta)
-
-    def one(index: Array, carry: tuple[HyperTopicState, _Settled]) -> tuple[HyperTopicState, _Settled]:
-        state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
-        share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
-        return state, jax.tree.map(lambda mean, now: mean + share * now, carry[1], observed(state))
-
-    begin = state, jax.tree.map(jnp.zeros_like, observed(state))
-    return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)[1]

@@ -20,7 +20,6 @@ last axis, so that one step is a vector operation over (topic, particle), and do
 log Γ is read from tables: counts are whole numbers, and float64 costs nothing that way.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -34,22 +33,14 @@ from scipy.special import gammaln
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimator import Estimate, capacity_of, describe_units
-from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, path_needs_fit
-from lvsearch.inference.evidence.independent_documents import log_independent
+from lvsearch.inference.evidence.dispatch import path_needs_fit
 from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.models.lda import LDA
 
 MOST_FROM_PRIOR = 20_000
 """Tokens up to which paths begin in the prior, where there is nothing to know about labellings or modes."""
-SETTLING, AVERAGED = 20, 30
-"""Sweeps after which documents, each for itself under given topics, count as drawn from their posterior; and sweeps
-over which topics are averaged then, where a path begins with those that another one found."""
-START, SAMPLES = 29, 64
-"""Posterior draws of documents under given topics, and importance samples around each."""
-LEAST_ALPHA = 0.1
-"""Of each topic, where a path begins with given topics. Draws of q are sweeps of each document, which stick where α is
-small and two topics are alike: at 0.005 forward paths ended up to 30 nats *above* the evidence, at 0.1 one island in
-many, from 0.2 on none. Without such a path the wide ends of the one from the prior stand."""
+SETTLING = 20
+"""Sweeps after which documents, each for itself under given topics, count as drawn from their posterior."""
 LANES, FEWEST_LANES, MOST_LANES = 2048, 32, 128
 """Numbers in a step's vectors up to which its time is mostly that of starting it, and particles that this is used for:
 with 16 topics, 32, 64, 128 and 256 particles take 2.9, 3.4, 5.6 and 10.7 microseconds a token on one core."""
@@ -175,6 +166,15 @@ class CollapsedTopics(eqx.Module):
     def log_density(self, state: TopicState) -> Float[Array, " particle"]:
         """log p(w, z | α, η)."""
         return self.log_words(state) + self.log_documents(state)
+
+    def topic_means(self, state: TopicState) -> Float[Array, "word topic particle"]:
+        """Of the topics given their tokens: (n_kw + η) / (n_k + Vη)."""
+        eta = jnp.asarray(self.eta, jnp.float32)
+        return (state.word_topic + eta) / (state.topic_total + eta * jnp.asarray(self.vocabulary, jnp.float32))
+
+    def log_hyper(self, state: TopicState) -> tuple[None, None]:
+        """Hyper-parameters are given here."""
+        return None, None
 
     def label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"] | None:
         """S[k, l] = sharpness · Σ over the tokens in topic l of log_q's k-th."""
@@ -304,26 +304,6 @@ class CollapsedTopics(eqx.Module):
         return table[topic, state.document_topic.astype(jnp.int32)].sum((0, 1)) + self.log_proportions
 
 
-_init = jax.jit(lambda chain, key, *, particles: chain.init(key, particles), static_argnames="particles")
-
-
-@jax.jit
-def _settled(
-    chain: CollapsedTopics, key: Key[Array, ""], state: TopicState
-) -> tuple[Float[Array, "word topic particle"], Float[Array, " particle"]]:
-    """Means of the topics, (n_kw + η) / (n_k + Vη), and log p(w, z) after `SETTLING` sweeps, over `AVERAGED` more."""
-    eta = jnp.asarray(chain.eta, jnp.float32)
-
-    def one(index: Array, carry: tuple[TopicState, Array, Array]) -> tuple[TopicState, Array, Array]:
-        state = chain.swept(jax.random.fold_in(key, index), carry[0], jnp.ones(()), False)
-        share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
-        means = (state.word_topic + eta) / (state.topic_total + eta * jnp.asarray(chain.vocabulary, jnp.float32))
-        return state, carry[1] + share * means, carry[2] + share * chain.log_density(state)
-
-    begin = state, jnp.zeros_like(state.word_topic), jnp.zeros_like(chain.log_density(state))
-    return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)[1:]
-
-
 def collapsed_topics(
     counts: csr_array,
     alpha: Float[np.ndarray, " topic"],
@@ -336,8 +316,8 @@ def collapsed_topics(
     """The chain of a corpus. counts: (D, V), whole numbers. alpha: (K,).
 
     log_q: for each stored count, in the order of `counts.data`: where `independent`, log q(z = k), rows normalised;
-    otherwise log φ_kw of its word (the chain then knows its evidence only up to φ's: see `from_topics`). None: q is the
-    prior. ValueError for counts that are not whole.
+    otherwise log φ_kw of its word (the chain then knows its evidence only up to φ's: see `topic_anchors`). None: q is
+    the prior. ValueError for counts that are not whole.
     """
     if np.any(counts.data % 1):
         raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
@@ -396,65 +376,6 @@ def topics_chain(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Est
 @path_needs_fit.register
 def _(model: LDA, data: Dataset) -> bool:
     return bool(counts_of(data).sum() > MOST_FROM_PRIOR)
-
-
-@anchored_chain.register
-def _(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState]) -> Anchor | None:
-    """From the topics of the particle that settles where the joint is highest, averaged over sweeps that it goes on.
-    None where α is too small for q to be drawn from."""
-    alpha = chain.alpha[chain.alpha > 0]
-    if alpha.min() < LEAST_ALPHA:
-        return None
-    key_sweeps, key_start = jax.random.split(key)
-    with jax.enable_x64(True):
-        together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
-        topics, log_density = _settled(chain, key_sweeps, together)
-        best = int(np.argmax(log_density))
-    return anchored_at(chain, alpha, float(chain.eta), np.asarray(topics, np.float64)[..., best], key_start)
-
-
-def anchored_at(
-    chain: CollapsedTopics,
-    alpha: Float[np.ndarray, " topic"],
-    eta: float,
-    means: Float[np.ndarray, "padded_word padded_topic"],
-    key: Key[Array, ""],
-) -> Anchor:
-    """`from_topics` on the tokens of a chain, at these means of its topics, not normalised."""
-    n_topics, n_words = len(alpha), int(chain.vocabulary)
-    topics = means[:n_words, :n_topics].T
-    topics = topics / topics.sum(1, keepdims=True)
-    real = chain.word >= 0
-    place = chain.document[real], chain.word[real]
-    counts = csr_array((np.ones(real.sum(), np.int64), place), shape=(chain.n_documents, n_words))
-    counts.sum_duplicates()
-    return from_topics(counts, alpha, eta, len(chain.alpha), topics, key)
-
-
-def from_topics(
-    counts: csr_array,
-    alpha: Float[np.ndarray, " topic"],
-    eta: float,
-    capacity: int,
-    topics: Float[np.ndarray, "topic word"],
-    key: Key[Array, ""],
-) -> Anchor:
-    """The chain that begins with given topics, all positive; for the other arguments see `collapsed_topics`.
-
-    key: for the evidence under these topics, which is estimated.
-    """
-    key_draws, key_samples = jax.random.split(key)
-    log_topics = np.zeros((padded(counts.shape[1]), capacity))
-    log_topics[: counts.shape[1], : len(alpha)] = np.log(topics).T
-    chain = collapsed_topics(counts, alpha, eta, capacity, log_topics[counts.indices, : len(alpha)])
-    with jax.enable_x64(True):
-        state = _init(chain, key_draws, particles=START)
-        words = chain.words_of_documents()
-        each, squared_errors = log_independent(
-            key_samples, words, state.document_topic, chain.alpha, log_topics, samples=SAMPLES
-        )
-        log_start, error = np.sum(each), float(np.sqrt(np.sum(squared_errors)))
-        return Anchor(eqx.tree_at(lambda c: c.log_start, chain, np.asarray(log_start, np.float64)), error)
 
 
 def padded(length: int) -> int:

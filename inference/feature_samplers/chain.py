@@ -45,7 +45,7 @@ class Hyperpriors(NamedTuple):
 FIXED = Hyperpriors()
 
 
-class ChainState(NamedTuple):
+class FeatureState(NamedTuple):
     """`features` Z (N, K) as 0.0 and 1.0, no empty column; hyper-parameters; `loadings` A (K, D) where the sampler has
     them in its state, None where it integrates them out."""
 
@@ -54,7 +54,7 @@ class ChainState(NamedTuple):
     loadings: Float64[np.ndarray, "feature column"] | None = None
 
 
-Sweep = Callable[[np.random.Generator, Cells, ChainState], ChainState]
+Sweep = Callable[[np.random.Generator, Cells, FeatureState], FeatureState]
 
 
 def log_joint(cells: Cells, features: np.ndarray, hyper: Hyperparameters) -> float:
@@ -72,7 +72,7 @@ def draw_loadings(
 
 
 def draw_hyperparameters(
-    rng: np.random.Generator, cells: Cells, state: ChainState, priors: Hyperpriors
+    rng: np.random.Generator, cells: Cells, state: FeatureState, priors: Hyperpriors
 ) -> Hyperparameters:
     """Each hyper-parameter that has a prior, given Z, and A (drawn for the purpose where the state has none)."""
     alpha, sigma_x, sigma_a = state.hyper
@@ -93,17 +93,17 @@ def draw_hyperparameters(
 
 
 def full_sweep(
-    rng: np.random.Generator, sweep: Sweep, cells: Cells, state: ChainState, priors: Hyperpriors
-) -> ChainState:
+    rng: np.random.Generator, sweep: Sweep, cells: Cells, state: FeatureState, priors: Hyperpriors
+) -> FeatureState:
     """Features (and loadings), then hyper-parameters."""
     state = sweep(rng, cells, state)
     return state._replace(hyper=draw_hyperparameters(rng, cells, state, priors))
 
 
-def start_state(cells: Cells, start: Any, hyper: Hyperparameters) -> ChainState:
+def start_state(cells: Cells, start: Any, hyper: Hyperparameters) -> FeatureState:
     """The given features; none where `start` is None."""
     n_rows = len(cells.values)
     features = left_ordered(np.zeros((n_rows, 0)) if start is None else start).astype(np.float64)
     if len(features) != n_rows:
         raise ValueError(f"got start with {len(features)} rows, expected the {n_rows} rows of X")
-    return ChainState(features, hyper)
+    return FeatureState(features, hyper)

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lvsearch.inference.feature_samplers.chain import ChainState, Hyperparameters
+from lvsearch.inference.feature_samplers.chain import FeatureState, Hyperparameters
 from lvsearch.inference.feature_samplers.loadings import Cells, PatternLoadings, SharedLoadings, fit_loadings
 from lvsearch.inference.feature_samplers.new_features import draw_index, log_new_weights
 
 
-class Rows(NamedTuple):
+class FeatureRows(NamedTuple):
     """All rows' features Z (N, K), how many rows have each (K,), and the posterior of the loadings given all rows."""
 
     features: np.ndarray
@@ -31,16 +31,16 @@ def log_feature_odds(others: np.ndarray, n_rows: int) -> list[float]:
     return (np.log(others) - np.log(n_rows - others)).tolist()
 
 
-def collapsed_sweep(rng: np.random.Generator, cells: Cells, state: ChainState) -> ChainState:
+def collapsed_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
     """Each row's features once, given all other rows'."""
     loadings = fit_loadings(cells, state.features, (state.hyper.sigma_x / state.hyper.sigma_a) ** 2)
-    rows = Rows(state.features.copy(), state.features.sum(0), loadings)
+    rows = FeatureRows(state.features.copy(), state.features.sum(0), loadings)
     for row in range(len(state.features)):
         rows = redraw_row(rng, rows, row, state.hyper)
     return state._replace(features=rows.features)
 
 
-def redraw_row(rng: np.random.Generator, rows: Rows, row: int, hyper: Hyperparameters) -> Rows:
+def redraw_row(rng: np.random.Generator, rows: FeatureRows, row: int, hyper: Hyperparameters) -> FeatureRows:
     """One row's features, in place where their number stays."""
     alpha, sigma_x, sigma_a = hyper
     features, counts, loadings = rows
@@ -62,4 +62,4 @@ def redraw_row(rng: np.random.Generator, rows: Rows, row: int, hyper: Hyperparam
         loadings = loadings.extended(more)
         others = np.concatenate([others, np.zeros(more)])
     features[row] = z
-    return Rows(features, others + z, loadings.updated(row, z, 1.0))
+    return FeatureRows(features, others + z, loadings.updated(row, z, 1.0))

@@ -17,8 +17,8 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array
 
-from lvsearch.inference.feature_samplers.chain import ChainState, Hyperparameters
-from lvsearch.inference.feature_samplers.collapsed_rows import Rows, redraw_row
+from lvsearch.inference.feature_samplers.chain import FeatureState, Hyperparameters
+from lvsearch.inference.feature_samplers.collapsed_rows import FeatureRows, redraw_row
 from lvsearch.inference.feature_samplers.loadings import LARGEST_EXPONENT, Cells, SharedLoadings, fit_loadings
 from lvsearch.inference.feature_samplers.new_features import TAIL
 
@@ -54,7 +54,7 @@ class _Row(NamedTuple):
     squares: Any
 
 
-def compiled_sweep(rng: np.random.Generator, cells: Cells, state: ChainState) -> ChainState:
+def compiled_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
     """As `collapsed_rows.collapsed_sweep`, with other random numbers. Needs every cell to be observed."""
     features, n_rows, row = state.features, len(state.features), 0
     with jax.enable_x64(True):
@@ -71,7 +71,7 @@ def compiled_sweep(rng: np.random.Generator, cells: Cells, state: ChainState) ->
             features, row = features[:, features.any(0)], int(stopped)
             if row < n_rows:
                 loadings = fit_loadings(cells, features, (state.hyper.sigma_x / state.hyper.sigma_a) ** 2)
-                features = redraw_row(rng, Rows(features, features.sum(0), loadings), row, state.hyper).features
+                features = redraw_row(rng, FeatureRows(features, features.sum(0), loadings), row, state.hyper).features
                 row += 1
     return state._replace(features=features)
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float64, Int8
 
 from lvsearch.inference.feature_samplers.chain import (
-    ChainState,
+    FeatureState,
     Hyperparameters,
     Hyperpriors,
     Sweep,
@@ -45,7 +45,7 @@ class FeatureStates(NamedTuple):
 class _Visited(NamedTuple):
     """One chain: its state, and the best Z so far with its score."""
 
-    state: ChainState
+    state: FeatureState
     best: np.ndarray
     best_log_joint: float
 
@@ -57,7 +57,7 @@ class FeatureSampler:
     sweep: Sweep
     cells: Cells
     priors: Hyperpriors
-    starts: tuple[ChainState, ...]
+    starts: tuple[FeatureState, ...]
 
     hosted: ClassVar[bool] = True
 
@@ -78,7 +78,7 @@ class FeatureSampler:
         each = (chain.state for chain in _apart(state))
         return np.array([log_joint(self.cells, one.features, one.hyper) for one in each])
 
-    def _begun(self, start: ChainState) -> _Visited:
+    def _begun(self, start: FeatureState) -> _Visited:
         return _Visited(start, start.features, log_joint(self.cells, start.features, start.hyper))
 
     def _swept(self, rng: np.random.Generator, chain: _Visited) -> _Visited:
@@ -114,7 +114,7 @@ def _apart(state: FeatureStates) -> list[_Visited]:
         used = z.any(0)  # no feature of a state is without rows: places are padding
         drawn = a[used] if used.any() and not np.isnan(a).any() else None  # of no feature none is as good as all
         hyper = Hyperparameters(float(alpha), float(sigma_x), float(sigma_a))
-        chain = ChainState(z[:, used].astype(np.float64), hyper, drawn)
+        chain = FeatureState(z[:, used].astype(np.float64), hyper, drawn)
         found.append(_Visited(chain, best[:, best.any(0)], float(best_score)))
     return found
 

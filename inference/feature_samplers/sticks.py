@@ -29,7 +29,7 @@ from jaxtyping import Array
 
 from lvsearch.inference.feature_samplers.chain import (
     FIXED,
-    ChainState,
+    FeatureState,
     Hyperparameters,
     Hyperpriors,
 )
@@ -83,7 +83,7 @@ def log_level_ratio(k: int, z: Numbers, loose: dict[int, float], least_used: flo
     return LEVEL_POWER * log(without / min(without, loose[k]))
 
 
-def slice_sweep(rng: np.random.Generator, cells: Cells, state: ChainState) -> ChainState:
+def slice_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
     """Sticks and slice level afresh, then each row's features once."""
     alpha, sigma_x, sigma_a = state.hyper
     n_rows = len(state.features)

@@ -20,7 +20,7 @@ from scipy.special import expit, gammaln
 
 from lvsearch.inference.feature_samplers.chain import (
     FIXED,
-    ChainState,
+    FeatureState,
     Hyperparameters,
     Hyperpriors,
     draw_loadings,
@@ -79,7 +79,7 @@ def draw_numbers_of_new(
     return (rng.random(len(squares)) * cumulative[-1] >= cumulative).sum(0)
 
 
-def uncollapsed_sweep(rng: np.random.Generator, cells: Cells, state: ChainState) -> ChainState:
+def uncollapsed_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
     """New features, sticks, columns, loadings; at the start of a chain the loadings first."""
     loadings = state.loadings
     if loadings is None:

@@ -19,7 +19,7 @@ CHUNK = 1 << 21
 Progress = Callable[[int, int], None]
 
 
-class Step(NamedTuple):
+class BeamStep(NamedTuple):
     """How the nodes of a depth came from those above: which one, and the row they placed."""
 
     parent: Int64[np.ndarray, " node"]
@@ -30,7 +30,7 @@ class Beam(NamedTuple):
     """The nodes kept, best first, how they came about, and the upper score of everything that was dropped."""
 
     nodes: Nodes
-    steps: tuple[Step, ...]
+    steps: tuple[BeamStep, ...]
     dropped: float
 
     def features(self, which: int) -> Int64[np.ndarray, "row feature"]:
@@ -70,7 +70,7 @@ class Kept(NamedTuple):
     upper: Float64[np.ndarray, " child"]
 
 
-def advance(setting: Setting, nodes: Nodes, width: int, known: float) -> tuple[Nodes, Step, float]:
+def advance(setting: Setting, nodes: Nodes, width: int, known: float) -> tuple[Nodes, BeamStep, float]:
     """Place one row: the best `width` children, how they came about, and the upper score of all others."""
 
     def reached(children: Children) -> tuple[float, float]:
@@ -98,7 +98,7 @@ def advance(setting: Setting, nodes: Nodes, width: int, known: float) -> tuple[N
     listed = take(listed, kept)
     parents = nodes.at(listed.parent)
     following, row = place(setting.likelihood, setting.order, parents, listed.bits, listed.new, listed.log_likelihood)
-    return following, Step(listed.parent, row), max(left_out, rest)
+    return following, BeamStep(listed.parent, row), max(left_out, rest)
 
 
 def _best(rank: np.ndarray, upper: np.ndarray, width: int) -> tuple[np.ndarray, float]:

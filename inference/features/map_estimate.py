@@ -65,6 +65,10 @@ class MapFeatures:
         return _extend(self.online, X, observed)
 
 
+MOST_ALPHA = 1e4
+"""Mean number of features of a row: every number of them is tried for every row."""
+
+
 def map_features(
     X,
     *,
@@ -106,7 +110,7 @@ def map_features(
     Deterministic. Raises ValueError for data that the likelihood cannot describe, settings out of range, or a complete
     expansion of more than 65,536 assignments of one row.
     """
-    alpha = positive("alpha", alpha)
+    alpha = positive("alpha", alpha, MOST_ALPHA)
     heuristic = _one_of("heuristic", heuristic, get_args(Heuristic))
     tried: Expansion = _one_of("expansion", expansion, get_args(Expansion))
     for name, value in (("beam", beam), ("max_features", max_features), ("width", width), ("limit", limit)):

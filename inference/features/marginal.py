@@ -27,10 +27,14 @@ def patterns(observed: Bool[np.ndarray, "row column"]) -> tuple[np.ndarray, Int6
     return distinct, pattern.reshape(-1).astype(np.int64)
 
 
-def positive(name: str, value: float) -> float:
-    """A finite scale above zero, as a float; ValueError otherwise."""
-    if not (np.ndim(value) == 0 and np.isfinite(value) and value > 0):
-        raise ValueError(f"got {name}={value}; expected a finite number above 0")
+MOST_SCALE = 1e100
+"""Of noise and loadings, and one over it the least: their squares are numbers."""
+
+
+def positive(name: str, value: float, most: float = MOST_SCALE) -> float:
+    """A scale above zero, of at most `most` and at least 1e-100, as a float; ValueError otherwise."""
+    if not (np.ndim(value) == 0 and 1 / MOST_SCALE <= value <= most):
+        raise ValueError(f"got {name}={value}; expected a number from {1 / MOST_SCALE:g} to {most:g}")
     return float(value)
 
 

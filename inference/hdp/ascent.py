@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.data.packing import Tiles
+from lvsearch.inference.data.packing import DocumentTiles
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, site_entropy
-from lvsearch.inference.hdp.kernel import Collected, Seating, collect_documents, settle_documents
+from lvsearch.inference.hdp.kernel import Collected, TablePosterior, collect_documents, settle_documents
 from lvsearch.inference.hdp.units import globals_of
 from lvsearch.models.contract import Masks
 from lvsearch.models.hierarchical_process import HierarchicalProcess
@@ -27,7 +27,7 @@ class Climb(NamedTuple):
     """An ascent: where it ended, and the bound of the globals before each pass, `passes` of them (nats)."""
 
     beliefs: Beliefs
-    seating: Seating
+    seating: TablePosterior
     bounds: Float[Array, " pass"]
     passes: Array
 
@@ -35,7 +35,7 @@ class Climb(NamedTuple):
 class Units(NamedTuple):
     """Packed units on the device: tiles, which slots hold a unit, and the members of all."""
 
-    tiles: Tiles
+    tiles: DocumentTiles
     real: Bool[Array, "batch tile document"] | Any
     members: Any
 
@@ -45,7 +45,7 @@ class Units(NamedTuple):
 def ascend_units(
     model: HierarchicalProcess,
     beliefs: Beliefs,
-    seating: Seating,
+    seating: TablePosterior,
     units: Units,
     size: tuple[Array | int, ...],
     tolerance: float | Array,
@@ -128,7 +128,7 @@ def parts_from(
     return beliefs
 
 
-class Survey(NamedTuple):
+class SharedSurvey(NamedTuple):
     """A fit looked at: what proposals go by, and the terms of the bound (nats).
 
     | field | meaning |
@@ -154,13 +154,13 @@ class Survey(NamedTuple):
 def survey_units(
     model: HierarchicalProcess,
     beliefs: Beliefs,
-    seating: Seating,
+    seating: TablePosterior,
     units: Units,
     size: tuple[Array | int, ...],
     sweeps: int | Array,
     *,
     capacity: tuple[int, ...],
-) -> Survey:
+) -> SharedSurvey:
     """One look at these globals, after `sweeps` coordinate steps of every unit."""
     on = model.active(size, capacity)
     seen, log_alpha = globals_of(model, beliefs.mean, units.members, size, capacity=capacity)
@@ -168,4 +168,4 @@ def survey_units(
     total = jnp.where(units.real, each, 0.0).sum() + units.real.sum() * model.tables * log_alpha
     entropies = {name: site_entropy(site, beliefs.natural[name], None, on) for name, site in model.globals().items()}
     collected = collect_documents(units.tiles, seats, seen, units.real)
-    return Survey(total, model.log_prior(beliefs.mean, on), entropies, collected.words)
+    return SharedSurvey(total, model.log_prior(beliefs.mean, on), entropies, collected.words)

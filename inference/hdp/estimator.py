@@ -21,7 +21,7 @@ from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, machine_chu
 from lvsearch.inference.data.packing import pack
 from lvsearch.inference.engine.estimator import Estimate, beliefs_of, capacity_of, estimator, pad_axes
 from lvsearch.inference.hdp.ascent import Units, survey_units
-from lvsearch.inference.hdp.kernel import Collected, Seating, State, memoized_passes, naturals
+from lvsearch.inference.hdp.kernel import AscentState, Collected, TablePosterior, memoized_passes, naturals
 from lvsearch.inference.hdp.starts import start_counts
 from lvsearch.inference.hdp.topic_proposals import TopicShares, topic_ideas
 from lvsearch.inference.hdp.units import Packed, bound_at, packed_documents, seat_largest
@@ -141,7 +141,7 @@ class _Settled(NamedTuple):
 
     shares: TopicShares
     natural: dict[str, Any]
-    seating: Seating
+    seating: TablePosterior
 
 
 class _Standing(NamedTuple):
@@ -213,7 +213,7 @@ class _Run:
         shares = TopicShares(words.astype(np.float64), packed.documents.gather(in_documents))
         return _Settled(shares, naturals(self.model, climbed, n_topics), climbed.seating)
 
-    def _mean_field(self, words: np.ndarray, in_documents: np.ndarray, weights: CorpusWeights) -> State:
+    def _mean_field(self, words: np.ndarray, in_documents: np.ndarray, weights: CorpusWeights) -> AscentState:
         """Memoized mean field from every document's largest topics as its first tables."""
         packed, n_topics, capacity = self.packed, self.size[0], self.capacity[0]
         n_sticks = np.float32(packed.real.sum() * self.model.tables)
@@ -225,7 +225,7 @@ class _Run:
         n_batches = packed.documents.n_batches
         per_batch = jax.tree.map(lambda leaf: np.zeros((n_batches, *np.shape(leaf)), np.float32), total)
         seating = seat_largest(in_documents, capacity, self.model.tables, weights.alpha)
-        start = State(total, per_batch, seating, np.float32(weights.gamma), np.float32(weights.alpha))
+        start = AscentState(total, per_batch, seating, np.float32(weights.gamma), np.float32(weights.alpha))
         if not self.settings.passes:
             return start
         return memoized_passes(

@@ -11,9 +11,9 @@ parts in use and β_u what is left for all others,
     α                given the tables, by auxiliary variables (Teh et al., appendix A)
 
 A part that loses its last member gives its weight back to β_u: it is one of those not in use then. What p(x_i | members
-of k) is, an `Emission` says: a ratio of counts for words of topics, of normalisers for rows of components. Members are
-visited one by one in the order of the units; draws are by inversion with uniforms of 23 bits in float32, of 52 in
-float64.
+of k) is, a `MemberLikelihood` says: a ratio of counts for words of topics, of normalisers for rows of components.
+Members are visited one by one in the order of the units; draws are by inversion with uniforms of 23 bits in float32, of
+52 in float64.
 """
 
 from functools import partial
@@ -61,7 +61,7 @@ class Franchise(NamedTuple):
 
 
 @runtime_checkable
-class Emission(Protocol):
+class MemberLikelihood(Protocol):
     """How members come from parts, the parts integrated out. `member` is the number of one."""
 
     def empty(self, places: int) -> Emitted:
@@ -89,7 +89,9 @@ class Emission(Protocol):
         ...
 
 
-def empty_state(n_members: int, n_units: int, emission: Emission, places: int, gamma: Any, alpha: Any) -> Franchise:
+def empty_state(
+    n_members: int, n_units: int, emission: MemberLikelihood, places: int, gamma: Any, alpha: Any
+) -> Franchise:
     """No member yet: everything is left for new parts. In the session's floating type."""
     return Franchise(
         jnp.zeros(n_members, jnp.int32),
@@ -111,7 +113,7 @@ def empty_state(n_members: int, n_units: int, emission: Emission, places: int, g
 def seat_members(
     state: Franchise,
     unit_of: Int32[Array, " member"],
-    emission: Emission,
+    emission: MemberLikelihood,
     uniforms: Float[Array, "member 2"],
     *,
     adding: bool,
@@ -207,7 +209,7 @@ def sweep(
     model: HierarchicalProcess,
     state: Franchise,
     unit_of: Int32[Array, " member"],
-    emission: Emission,
+    emission: MemberLikelihood,
     key: Key[Array, ""],
     *,
     adding: bool,

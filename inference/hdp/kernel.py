@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import digamma
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.data.packing import Tiles
+from lvsearch.inference.data.packing import DocumentTiles
 from lvsearch.inference.topics.kernel import per_document
 from lvsearch.models.exponential.digamma import digamma_positive, log_gamma_positive
 from lvsearch.models.families import BetaStatistics, GammaStatistics
@@ -29,7 +29,7 @@ from lvsearch.models.hdp import HDP
 from lvsearch.models.hyperpriors import GammaPrior
 
 
-class Seating(NamedTuple):
+class TablePosterior(NamedTuple):
     """q(pointers) and q(document sticks) of the documents in a tile's slots.
 
     | field | letter | shape |
@@ -54,12 +54,12 @@ class Collected(NamedTuple):
     sticks: Any
 
 
-class State(NamedTuple):
+class AscentState(NamedTuple):
     """`total` of the batches' statistics, each of `per_batch` (batch leading), the documents, and (E[γ], E[α])."""
 
     total: Collected
     per_batch: Collected
-    seating: Seating
+    seating: TablePosterior
     gamma: Any
     alpha: Any
 
@@ -126,7 +126,7 @@ def follow(model: HDP, total: Collected, gamma: Array, exists: Array) -> tuple[G
 
 
 class _Seats(NamedTuple):
-    """As `Seating`, of one tile."""
+    """As `TablePosterior`, of one tile."""
 
     pointers: Array
     hits: Array
@@ -140,7 +140,7 @@ def _table_scores(rows: Array, slots: Any, seats: _Seats) -> Array:
     return jnp.einsum("bsk,btk->bst", rows, seats.pointers[slots]) + prior[slots][:, None]
 
 
-def _seat(rows: Array, tile: Tiles, seats: _Seats, seen: Globals) -> _Seats:
+def _seat(rows: Array, tile: DocumentTiles, seats: _Seats, seen: Globals) -> _Seats:
     """One coordinate step of each kind of local."""
     z = jax.nn.softmax(_table_scores(rows, tile.slots, seats), axis=-1) * jnp.asarray(tile.counts)[..., None]
     n_documents = len(seats.hits)
@@ -151,7 +151,7 @@ def _seat(rows: Array, tile: Tiles, seats: _Seats, seen: Globals) -> _Seats:
     return _Seats(pointers, 1 + at_table, seen.alpha + jnp.maximum(beyond, 0.0))
 
 
-def _collect(rows: Array, tile: Tiles, seats: _Seats, real: Array) -> tuple[Array, Array, Array, Array]:
+def _collect(rows: Array, tile: DocumentTiles, seats: _Seats, real: Array) -> tuple[Array, Array, Array, Array]:
     """Expected counts (block, 8, topic), and the other statistics, of one tile's documents."""
     z = jax.nn.softmax(_table_scores(rows, tile.slots, seats), axis=-1) * jnp.asarray(tile.counts)[..., None]
     expected = jnp.einsum("bst,btk->bsk", z, seats.pointers[tile.slots])
@@ -165,14 +165,14 @@ def _collect(rows: Array, tile: Tiles, seats: _Seats, real: Array) -> tuple[Arra
 @counted
 def memoized_passes(
     model: HDP,
-    tiles: Tiles,
+    tiles: DocumentTiles,
     real: Bool[Array, "batch tile document"],
-    state: State,
+    state: AscentState,
     exists: Bool[Array, " topic"],
     *,
     sweeps: int | Array,
     passes: int | Array,
-) -> State:
+) -> AscentState:
     """`passes` passes over all batches, `sweeps` coordinate steps of every document in each; never lowers the bound
     once every batch has been visited.
 
@@ -180,11 +180,11 @@ def memoized_passes(
     """
     tiles = jax.tree.map(jnp.asarray, tiles)
 
-    def one_batch(state: State, x: tuple[Array, Tiles, Array]) -> tuple[State, None]:
+    def one_batch(state: AscentState, x: tuple[Array, DocumentTiles, Array]) -> tuple[AscentState, None]:
         index, batch, real_slots = x
         seen, gamma = follow(model, state.total, state.gamma, exists)
 
-        def one_tile(words: Array, y: tuple[Tiles, Array, _Seats]) -> tuple[Array, tuple[Any, ...]]:
+        def one_tile(words: Array, y: tuple[DocumentTiles, Array, _Seats]) -> tuple[Array, tuple[Any, ...]]:
             tile, real_here, seats = y
             rows = seen.log_topics[tile.words]
             seats = jax.lax.fori_loop(0, sweeps, lambda _, s: _seat(rows, tile, s, seen), seats)
@@ -200,10 +200,10 @@ def memoized_passes(
         total = jax.tree.map(lambda t, o, n: t - o + n, state.total, old, new)
         total = total._replace(words=jnp.maximum(total.words, 0.0), pointed=jnp.maximum(total.pointed, 0.0))
         per_batch = jax.tree.map(lambda leaf, n: leaf.at[index].set(n), state.per_batch, new)
-        seating = Seating(*(leaf.at[index].set(n) for leaf, n in zip(state.seating, seats, strict=True)))
-        return State(total, per_batch, seating, gamma, seen.alpha), None
+        seating = TablePosterior(*(leaf.at[index].set(n) for leaf, n in zip(state.seating, seats, strict=True)))
+        return AscentState(total, per_batch, seating, gamma, seen.alpha), None
 
-    def one_pass(_: Any, state: State) -> State:
+    def one_pass(_: Any, state: AscentState) -> AscentState:
         state, _ = jax.lax.scan(one_batch, state, (jnp.arange(len(real)), tiles, jnp.asarray(real)))
         # summed afresh: no drift, and what a start pretended is forgotten after the first pass
         return state._replace(total=jax.tree.map(lambda leaf: leaf.sum(0), state.per_batch))
@@ -214,8 +214,8 @@ def memoized_passes(
 @jax.jit
 @counted
 def settle_documents(
-    tiles: Tiles, seating: Seating, seen: Globals, *, sweeps: int | Array
-) -> tuple[Seating, Float[Array, "batch tile document"]]:
+    tiles: DocumentTiles, seating: TablePosterior, seen: Globals, *, sweeps: int | Array
+) -> tuple[TablePosterior, Float[Array, "batch tile document"]]:
     """`sweeps` coordinate steps of every document at fixed globals, and each one's bound there with its tables at their
     best, nats: run it inside `jax.enable_x64(True)` on float64 inputs where the number is to be recorded.
 
@@ -226,7 +226,7 @@ def settle_documents(
     """
     tiles = jax.tree.map(jnp.asarray, tiles)
 
-    def one_tile(x: tuple[Tiles, _Seats]) -> tuple[_Seats, Array]:
+    def one_tile(x: tuple[DocumentTiles, _Seats]) -> tuple[_Seats, Array]:
         tile, seats = x
         rows = seen.log_topics[tile.words]
         seats = jax.lax.fori_loop(0, sweeps, lambda _, s: _seat(rows, tile, s, seen), seats)
@@ -245,27 +245,27 @@ def settle_documents(
         pointers = jnp.where(chosen, seats.pointers * jnp.where(chosen, log_ratio, 0.0), 0.0)
         return seats, per_document(words, tile.slots, len(seats.hits)) + sticks.sum(-1) + pointers.sum((1, 2))
 
-    def one_batch(x: tuple[Tiles, _Seats]) -> tuple[_Seats, Array]:
+    def one_batch(x: tuple[DocumentTiles, _Seats]) -> tuple[_Seats, Array]:
         return jax.lax.map(one_tile, x)
 
     seats, bounds = jax.lax.map(one_batch, (tiles, _Seats(*seating)))
-    return Seating(*seats), bounds
+    return TablePosterior(*seats), bounds
 
 
 @jax.jit
 @counted
 def collect_documents(
-    tiles: Tiles, seating: Seating, seen: Globals, real: Bool[Array, "batch tile document"]
+    tiles: DocumentTiles, seating: TablePosterior, seen: Globals, real: Bool[Array, "batch tile document"]
 ) -> Collected:
     """What all documents add to the globals, the words at their tables as is best for this seating."""
     tiles = jax.tree.map(jnp.asarray, tiles)
 
-    def one_tile(words: Array, x: tuple[Tiles, _Seats, Array]) -> tuple[Array, tuple[Array, ...]]:
+    def one_tile(words: Array, x: tuple[DocumentTiles, _Seats, Array]) -> tuple[Array, tuple[Array, ...]]:
         tile, seats, real_here = x
         expected, *others = _collect(seen.log_topics[tile.words], tile, seats, real_here)
         return words.at[tile.words].add(expected), tuple(others)
 
-    def one_batch(words: Array, x: tuple[Tiles, _Seats, Array]) -> tuple[Array, tuple[Array, ...]]:
+    def one_batch(words: Array, x: tuple[DocumentTiles, _Seats, Array]) -> tuple[Array, tuple[Array, ...]]:
         return jax.lax.scan(one_tile, words, x)
 
     blank = jnp.zeros_like(seen.log_topics)
@@ -273,7 +273,7 @@ def collect_documents(
     return Collected(words, pointed.sum((0, 1)), log_left.sum(), n_sticks.sum())
 
 
-def naturals(model: HDP, state: State, n_topics: int) -> dict[str, Any]:
+def naturals(model: HDP, state: AscentState, n_topics: int) -> dict[str, Any]:
     """Natural parameters of the globals that follow from a state, existing topics only, float32."""
     total = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), state.total)
     pointed = total.pointed[:n_topics]

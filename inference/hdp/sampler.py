@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Float64, Int, Int32
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.hdp import franchise
-from lvsearch.inference.hdp.franchise import Emission, Franchise
+from lvsearch.inference.hdp.franchise import Franchise, MemberLikelihood
 from lvsearch.inference.hdp.weights import prior_mean
 from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.inference.sampling import Quantity, Recorder, Trace, run
@@ -27,7 +27,7 @@ class Members(NamedTuple):
 
     unit_of: Int32[np.ndarray, " member"]
     n_units: int
-    emission: Emission
+    emission: MemberLikelihood
     log_carrier: float
     places: int
 
@@ -57,7 +57,7 @@ class FranchiseSampler(eqx.Module):
 
     model: HierarchicalProcess
     unit_of: Int32[Array | np.ndarray, " member"]
-    emission: Emission
+    emission: MemberLikelihood
     log_carrier: Float[Array, ""] | float
     begin: FranchiseStates
     n_units: int = eqx.field(static=True)
@@ -197,7 +197,14 @@ def added(model: HierarchicalProcess, members: Members, key: Array) -> Franchise
 @partial(jax.jit, static_argnames=("n_units", "places"))
 @counted
 def _added(
-    model: HierarchicalProcess, unit_of: Any, emission: Emission, means: Any, key: Array, *, n_units: int, places: int
+    model: HierarchicalProcess,
+    unit_of: Any,
+    emission: MemberLikelihood,
+    means: Any,
+    key: Array,
+    *,
+    n_units: int,
+    places: int,
 ) -> FranchiseStates:
     empty = franchise.empty_state(len(unit_of), n_units, emission, places, *means)
     return lasting(franchise.sweep(model, empty, jnp.asarray(unit_of), emission, key, adding=True))

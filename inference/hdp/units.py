@@ -23,7 +23,7 @@ from lvsearch.inference.engine.estimator import (
 )
 from lvsearch.inference.engine.meanfield import globals_bound
 from lvsearch.inference.hdp.contents import Contents, contents_of
-from lvsearch.inference.hdp.kernel import Globals, Seating, settle_documents
+from lvsearch.inference.hdp.kernel import Globals, TablePosterior, settle_documents
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.models.contract import Statistics
 from lvsearch.models.hierarchical_process import HierarchicalProcess
@@ -55,7 +55,7 @@ def packed_units(documents: PackedDocuments, members: Any) -> Packed:
 
 def seat_largest(
     in_documents: Float[np.ndarray, "batch tile document topic"], capacity: int, tables: int, alpha: float
-) -> Seating:
+) -> TablePosterior:
     """Every document's tables pointing at its topics, largest first, as many words at each as the topic has; float32.
 
     Tables beyond the number of topics begin with the same topics again and no words.
@@ -69,7 +69,7 @@ def seat_largest(
     beyond = np.cumsum((hits - 1)[..., ::-1], axis=-1)[..., ::-1] - (hits - 1)
     pointers = np.zeros((*in_documents.shape[:-1], tables, capacity), np.float32)
     np.put_along_axis(pointers, order[..., again][..., None], 1.0, axis=-1)
-    return Seating(pointers, hits.astype(np.float32), (alpha + np.maximum(beyond, 0.0)).astype(np.float32))
+    return TablePosterior(pointers, hits.astype(np.float32), (alpha + np.maximum(beyond, 0.0)).astype(np.float32))
 
 
 def bound_at(
@@ -77,9 +77,9 @@ def bound_at(
     natural: Mapping[str, Statistics],
     size: tuple[int, ...],
     packed: Packed,
-    seating: Seating,
+    seating: TablePosterior,
     sweeps: int,
-) -> tuple[float, Seating]:
+) -> tuple[float, TablePosterior]:
     """(The bound on log p(units) in float64 at exactly these globals, nats, the seating that it is at).
 
     sweeps: coordinate steps of every unit before.
@@ -184,7 +184,7 @@ def _(model: HierarchicalProcess, estimate: Estimate, data: Dataset) -> Describe
 
 def seated(
     model: HierarchicalProcess, estimate: Estimate, data: Dataset, sweeps: int
-) -> tuple[Packed, Contents, Seating, Globals]:
+) -> tuple[Packed, Contents, TablePosterior, Globals]:
     """Units with their tables settled at q(globals), and what they see: float64."""
     packed, contents = packed_alone(model, data)
     capacity = capacity_of(estimate.size)

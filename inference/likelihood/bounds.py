@@ -34,7 +34,7 @@ from scipy import sparse
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.likelihood.documents import (
-    Tile,
+    DocumentTile,
     TopicSet,
     impossible_documents,
     map_tiles,
@@ -63,7 +63,7 @@ class Interval(NamedTuple):
     upper: Float64[np.ndarray, " document"]
 
 
-class Points(NamedTuple):
+class ExpansionPoints(NamedTuple):
     """Where the bounds are proved for one document: any values give bounds, good values tight ones."""
 
     gamma: Float[Array, " topic"]  # of (1); 0 where inactive
@@ -155,7 +155,7 @@ def fit_gamma(alpha, beta, counts) -> Float[Array, " topic"]:
     return lax.while_loop(lambda carry: (carry[0] < LOWER_STEPS) & carry[2], ascend, (0, start, n_tokens > 0))[1]
 
 
-def find_points(alpha, beta, counts) -> Points:
+def find_points(alpha, beta, counts) -> ExpansionPoints:
     """Coordinate ascent for γ; multiplicative EM to the peak of f, then descent of (3)."""
     n_tokens = jnp.sum(counts)
     gamma = fit_gamma(alpha, beta, counts)
@@ -186,13 +186,13 @@ def find_points(alpha, beta, counts) -> Points:
 
     start = (peak, *contact_bound(peak), jnp.asarray(FIRST_STEP, alpha.dtype))
     (contact, *_), _ = lax.scan(tighten, start, length=TIGHTEN_STEPS)
-    return Points(gamma, contact)
+    return ExpansionPoints(gamma, contact)
 
 
 # -------------------------------------------------------------------------------- proof (float64), for one document
 
 
-def prove(points: Points, alpha, beta, counts) -> tuple[Float[Array, " "], Float[Array, " "]]:
+def prove(points: ExpansionPoints, alpha, beta, counts) -> tuple[Float[Array, " "], Float[Array, " "]]:
     """Both ends at the given points, before outward rounding."""
     # an α below float32's range was inactive in the search: γ = α is its right place
     lower = lower_bound(jnp.maximum(points.gamma, alpha), alpha, beta, counts)
@@ -212,7 +212,7 @@ def gamma_tile(word_topic, alpha, words, counts) -> Float[Array, "document topic
 
 @jax.jit
 @counted
-def find_tile(word_topic, alpha, words, counts) -> Points:
+def find_tile(word_topic, alpha, words, counts) -> ExpansionPoints:
     """`find_points` for a tile of documents."""
     return jax.vmap(lambda w, n: find_points(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
 
@@ -248,7 +248,7 @@ def document_bounds(topics: Any, alpha: Any, counts: Any) -> Interval:
     return bounds_of(topic_set, read_counts(counts, topic_set.word_topic.shape[0]))
 
 
-def distinct_word_tiles(counts: sparse.csr_array, rows: np.ndarray, n_topics: int) -> Iterator[Tile]:
+def distinct_word_tiles(counts: sparse.csr_array, rows: np.ndarray, n_topics: int) -> Iterator[DocumentTile]:
     """Tiles of distinct words small enough to stay in cache."""
     return tiles(counts, rows, tokens=False, height_of=lambda length: TILE_CELLS // (length * n_topics))
 
@@ -264,7 +264,7 @@ def bounds_of(topics: TopicSet, counts: sparse.csr_array) -> Interval:
     with jax.enable_x64(True):
         double = jnp.asarray(topics.word_topic, jnp.float64), jnp.asarray(topics.alpha, jnp.float64)
 
-    def work(tile: Tile) -> tuple[Tile, np.ndarray, np.ndarray]:
+    def work(tile: DocumentTile) -> tuple[DocumentTile, np.ndarray, np.ndarray]:
         found = jax.tree.map(np.asarray, find_tile(*single, tile.words, tile.counts))
         with jax.enable_x64(True):
             points = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), found)

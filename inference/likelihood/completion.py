@@ -15,7 +15,7 @@ from jaxtyping import Float64, Int64
 from scipy import sparse
 
 from lvsearch.inference.likelihood.bounds import distinct_word_tiles, gamma_tile
-from lvsearch.inference.likelihood.documents import Tile, map_tiles, read_counts, read_topics, row_of
+from lvsearch.inference.likelihood.documents import DocumentTile, map_tiles, read_counts, read_topics, row_of
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -
     gamma = np.tile(topic_set.alpha, (seen.shape[0], 1))
     single = jnp.asarray(topic_set.rescaled()[0], jnp.float32), jnp.asarray(topic_set.alpha, jnp.float32)
 
-    def work(tile: Tile):
+    def work(tile: DocumentTile):
         return tile, np.asarray(gamma_tile(*single, tile.words, tile.counts), np.float64)
 
     rows = np.flatnonzero(np.diff(seen.indptr) > 0)

@@ -14,7 +14,7 @@ from lvsearch.inference.likelihood.exact import exact_log_likelihood
 from lvsearch.inference.likelihood.harmonic_mean import HarmonicMean
 from lvsearch.inference.likelihood.left_to_right import LeftToRight
 from lvsearch.inference.likelihood.mean_field_importance import MeanFieldImportance
-from lvsearch.inference.likelihood.result import DocumentLikelihood, Estimate, SamplingMethod
+from lvsearch.inference.likelihood.result import DocumentLikelihood, LikelihoodEstimate, SamplingMethod
 
 Method = Literal["lrs", "lr", "mfi", "mfi2", "hm", "exact", "bounds"]
 
@@ -46,6 +46,7 @@ def document_likelihood(
     method: str = "lrs",
     samples: int | None = None,
     key: Key[Array, " "] | None = None,
+    certify: bool = True,
 ) -> DocumentLikelihood:
     """log p(w | α, β) of every document under fixed topics, in nats.
 
@@ -65,6 +66,8 @@ def document_likelihood(
     much again per 2 sweeps of lrs.
     samples: 200 for mfi, mfi2, hm and 100 for lr, lrs unless given. key: `jax.random.key(seed)`, required by the
     sampling methods; a document's draws depend on the key, its row and its words, not on the documents around it.
+    certify: look at certified intervals as below. False leaves errors as the samples have them, and two programs for
+    each length of documents uncompiled.
 
     Sampling runs in float32, or in float64 inside `jax.enable_x64(True)`; deciding sums are float64 always.
     A word with probability zero under every topic gives −inf and a warning. Where fewer than 20 effective samples carry
@@ -86,7 +89,7 @@ def document_likelihood(
             stacklevel=2,
         )
     if method in SAMPLING:
-        return _sample(method, topic_set, counts, samples, key)
+        return _sample(method, topic_set, counts, samples, key, certify)
     if samples is not None:
         raise ValueError(f"got samples={samples} with method {method!r}, which is deterministic; leave samples out")
     start = time.perf_counter()
@@ -101,7 +104,12 @@ def document_likelihood(
 
 
 def _sample(
-    method: str, topic_set: TopicSet, counts: sparse.csr_array, samples: int | None, key: Key[Array, " "] | None
+    method: str,
+    topic_set: TopicSet,
+    counts: sparse.csr_array,
+    samples: int | None,
+    key: Key[Array, " "] | None,
+    certify: bool,
 ) -> DocumentLikelihood:
     estimator = SAMPLING[method]
     if key is None:
@@ -111,12 +119,12 @@ def _sample(
         raise ValueError(f"got samples={samples}; expected at least 2, so that an error can be estimated")
     start = time.perf_counter()
     estimate = estimator.estimate(topic_set, counts, samples, key)
-    if estimator.bias == "unbiased":
+    if certify and estimator.bias == "unbiased":
         estimate = held_to_bounds(topic_set, counts, estimate)
     return DocumentLikelihood(method, samples, estimator.bias, *estimate, time.perf_counter() - start)
 
 
-def held_to_bounds(topic_set: TopicSet, counts: sparse.csr_array, estimate: Estimate) -> Estimate:
+def held_to_bounds(topic_set: TopicSet, counts: sparse.csr_array, estimate: LikelihoodEstimate) -> LikelihoodEstimate:
     """The estimates of few effective samples, with errors that their certified intervals allow.
 
     The truth is inside, so no error exceeds the distance to the far end: half of it is a standard error that covers at

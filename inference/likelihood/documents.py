@@ -51,7 +51,7 @@ class TopicSet(NamedTuple):
         return self.word_topic / divisor[:, None], np.log(divisor)
 
 
-class Tile(NamedTuple):
+class DocumentTile(NamedTuple):
     """Documents of one padded length, handled in one call. Rows beyond `len(rows)` are empty padding."""
 
     rows: Int[np.ndarray, " real"]  # row of the corpus
@@ -106,12 +106,14 @@ def read_counts(docs: Any, n_words: int) -> sparse.csr_array:
     """Counts (D, V) as int32 rows with sorted words and no stored zeros.
 
     `docs`: a scipy sparse matrix or array, a dense array, or anything with `.counts`.
-    Raises ValueError on another number of words, on negative counts, on counts that are not whole numbers, and on
-    documents of more than MOST_TOKENS tokens.
+    Raises ValueError on another number of axes or words, on negative counts, on counts that are not whole numbers, and
+    on documents of more than MOST_TOKENS tokens.
     """
     # float64 first: the sums of duplicates and lengths wrap in someone's int32
     given = getattr(docs, "counts", docs)
     given = given.astype(np.float64) if sparse.issparse(given) else np.asarray(given, np.float64)
+    if given.ndim != 2:
+        raise ValueError(f"got documents of shape {given.shape}; expected counts (documents, words): for one, [counts]")
     matrix = sparse.csr_array(given, copy=True)
     if matrix.shape[1] != n_words:
         raise ValueError(
@@ -152,7 +154,7 @@ def padded_length(length: int) -> int:
 
 def tiles(
     counts: sparse.csr_array, rows: Int[np.ndarray, " document"], *, tokens: bool, height_of: Callable[[int], int]
-) -> Iterator[Tile]:
+) -> Iterator[DocumentTile]:
     """Documents `rows` in tiles of about `height_of(padded length)` documents, short documents first.
 
     tokens=False: a slot is a distinct word with its count; tokens=True: a slot is one token (count 1), in word order.
@@ -172,10 +174,10 @@ def tiles(
                 if tokens:
                     word, amount = np.repeat(word, amount), np.ones(sizes[row], np.int32)
                 words[place, : len(word)], amounts[place, : len(word)] = word, amount
-            yield Tile(chosen, words, amounts)
+            yield DocumentTile(chosen, words, amounts)
 
 
-def map_tiles(work: Callable[[Tile], Result], pieces: Iterator[Tile]) -> Iterator[Result]:
+def map_tiles(work: Callable[[DocumentTile], Result], pieces: Iterator[DocumentTile]) -> Iterator[Result]:
     """`work` on every tile, in order.
 
     XLA runs small kernels on one core, so on CPU tiles go to as many threads as there are cores. What a tile gives
@@ -184,7 +186,7 @@ def map_tiles(work: Callable[[Tile], Result], pieces: Iterator[Tile]) -> Iterato
     threads = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
     double = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def in_callers_precision(tile: Tile) -> Result:
+    def in_callers_precision(tile: DocumentTile) -> Result:
         with jax.enable_x64(double):
             return work(tile)
 

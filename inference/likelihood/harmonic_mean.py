@@ -17,10 +17,10 @@ from jax import lax
 from jaxtyping import Array, Key
 from scipy import sparse
 
-from lvsearch.inference.likelihood.documents import Tile, TopicSet
+from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet
 from lvsearch.inference.likelihood.gibbs_sweep import Assignment, lane_keys, one_hot, sweep, sweep_keys, token_tile
 from lvsearch.inference.likelihood.per_tile import estimate_tiles
-from lvsearch.inference.likelihood.result import Bias, Estimate
+from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
 from lvsearch.inference.likelihood.weights import average_of_weights
 
 LANES = 512  # documents per call
@@ -56,7 +56,9 @@ class HarmonicMean:
     bias: Bias = "upper"
     samples: int = 200
 
-    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]) -> Estimate:
+    def estimate(
+        self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
+    ) -> LikelihoodEstimate:
         warnings.warn(
             "the harmonic mean is badly biased upwards and its standard error is not to be trusted; it is kept for "
             'comparison with the literature only: use method="lrs" or "mfi"',
@@ -64,7 +66,7 @@ class HarmonicMean:
             stacklevel=4,
         )
 
-        def one_tile(tile: Tile, word_topic, alpha) -> Estimate:
+        def one_tile(tile: DocumentTile, word_topic, alpha) -> LikelihoodEstimate:
             record = _log_inverses(word_topic, alpha, tile.words, tile.counts, tile.padded_rows, key, samples)
             inverse = average_of_weights(np.asarray(record, np.float64).T)
             return inverse._replace(log_likelihood=-inverse.log_likelihood)

@@ -36,9 +36,9 @@ from jax.scipy.special import digamma, logsumexp
 from jaxtyping import Array, Bool, Float, Key
 from scipy import sparse
 
-from lvsearch.inference.likelihood.documents import Tile, TopicSet
+from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet
 from lvsearch.inference.likelihood.per_tile import estimate_tiles
-from lvsearch.inference.likelihood.result import Bias, Estimate
+from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
 from lvsearch.inference.likelihood.rising import log_rising
 from lvsearch.inference.likelihood.weights import average_of_weights
 
@@ -157,8 +157,10 @@ class MeanFieldImportance:
     bias: Bias = "unbiased"
     samples: int = 200
 
-    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]) -> Estimate:
-        def one_tile(tile: Tile, word_topic, alpha) -> Estimate:
+    def estimate(
+        self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
+    ) -> LikelihoodEstimate:
+        def one_tile(tile: DocumentTile, word_topic, alpha) -> LikelihoodEstimate:
             log_weights = _log_weights(
                 word_topic, alpha, tile.words, tile.counts, tile.padded_rows, key, self.cycles, self.order, samples
             )

@@ -7,10 +7,10 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import sparse
 
-from lvsearch.inference.likelihood.documents import Tile, TopicSet, impossible_documents, map_tiles, tiles
-from lvsearch.inference.likelihood.result import Estimate
+from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet, impossible_documents, map_tiles, tiles
+from lvsearch.inference.likelihood.result import LikelihoodEstimate
 
-TileEstimate = Callable[[Tile, Float[Array, "word topic"], Float[Array, " topic"]], Estimate]
+TileEstimate = Callable[[DocumentTile, Float[Array, "word topic"], Float[Array, " topic"]], LikelihoodEstimate]
 
 
 def estimate_tiles(
@@ -20,8 +20,8 @@ def estimate_tiles(
     *,
     tokens: bool,
     height_of: Callable[[int], int],
-) -> Estimate:
-    """Estimate for every document: −inf ± 0 where a word is impossible, 0 ± 0 for an empty document.
+) -> LikelihoodEstimate:
+    """Estimates for every document: −inf ± 0 where a word is impossible, 0 ± 0 for an empty document.
 
     tokens, height_of: how documents are laid out, see `tiles`.
 
@@ -37,7 +37,7 @@ def estimate_tiles(
     log_likelihood[impossible] = -np.inf
     error, effective = np.zeros(counts.shape[0]), np.full(counts.shape[0], np.nan)
 
-    def work(tile: Tile) -> tuple[Tile, Estimate]:
+    def work(tile: DocumentTile) -> tuple[DocumentTile, LikelihoodEstimate]:
         return tile, one_tile(tile, word_topic, alpha)
 
     rows = np.flatnonzero(~impossible & (np.diff(counts.indptr) > 0))
@@ -47,4 +47,4 @@ def estimate_tiles(
         log_likelihood[tile.rows] += estimate.log_likelihood[:real]
         error[tile.rows] = estimate.standard_error[:real]
         effective[tile.rows] = estimate.effective_sample_size[:real]
-    return Estimate(log_likelihood, error, effective)
+    return LikelihoodEstimate(log_likelihood, error, effective)

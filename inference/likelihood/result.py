@@ -12,7 +12,7 @@ from lvsearch.inference.likelihood.documents import TopicSet
 Bias = Literal["lower", "upper", "unbiased"]
 
 
-class Estimate(NamedTuple):
+class LikelihoodEstimate(NamedTuple):
     """Per document, over possible documents only or over all: log p̂ in nats, its standard error, effective samples."""
 
     log_likelihood: Float64[np.ndarray, " document"]
@@ -63,4 +63,6 @@ class SamplingMethod(Protocol):
     @property
     def samples(self) -> int: ...
 
-    def estimate(self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]) -> Estimate: ...
+    def estimate(
+        self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
+    ) -> LikelihoodEstimate: ...

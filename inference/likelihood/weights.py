@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.special import logsumexp
 
-from lvsearch.inference.likelihood.result import Estimate
+from lvsearch.inference.likelihood.result import LikelihoodEstimate
 
 FEW, TAIL = 4.0, 8.0
 """Effective samples at which a squared error is doubled, and by which the tail's correction falls e-fold. Chosen on
@@ -13,7 +13,7 @@ log-normal weights: 10 of spread 1 cover 92 % at 2 errors (delta method: 85), of
 DEEPEST = 20.0  # nats below the largest weight: what lies deeper adds nothing, and is taken to lie there
 
 
-def average_of_weights(log_weights: Float64[np.ndarray, "document sample"]) -> Estimate:
+def average_of_weights(log_weights: Float64[np.ndarray, "document sample"]) -> LikelihoodEstimate:
     """log mean weight, its standard error, and Kish's effective number (Σw)²/Σw².
 
     The delta method's error, sd/(mean √S), is the whole of it while many samples share the weight. When few do, the
@@ -33,4 +33,4 @@ def average_of_weights(log_weights: Float64[np.ndarray, "document sample"]) -> E
     upper = 2 * np.mean(np.maximum(seen - middle[:, None], 0.0) ** 2, axis=1)
     missing = np.maximum(middle + upper / 2 - log_mean, 0.0)
     square = (variance + missing**2 * np.exp(-effective / TAIL)) * (1 + FEW / effective)
-    return Estimate(log_mean, np.sqrt(square), effective)
+    return LikelihoodEstimate(log_mean, np.sqrt(square), effective)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.mixture_samplers.chain import (
     ChainRows,
-    ChainState,
+    LabelState,
     draw_parameters,
     natural_of_labels,
 )
@@ -20,11 +20,11 @@ from lvsearch.inference.mixture_samplers.trace import MixtureTrace, run_chain
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import Beta, BetaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 
 
 def blocked_gibbs(
-    model: Mixture, data: Dataset, *, key: Array, sweeps: int, truncation: int, keep: int = 1, start: Any = None
+    model: MixtureModel, data: Dataset, *, key: Array, sweeps: int, truncation: int, keep: int = 1, start: Any = None
 ) -> MixtureTrace:
     """A chain over assignments to `truncation` sticks, the last of which takes all that is left.
 
@@ -38,8 +38,8 @@ def blocked_gibbs(
 
 
 def blocked_sweep(
-    model: DPMixture, key: Array, state: ChainState, rows: ChainRows, capacity: int
-) -> tuple[ChainState, Array]:
+    model: DPMixture, key: Array, state: LabelState, rows: ChainRows, capacity: int
+) -> tuple[LabelState, Array]:
     """Sticks and parameters given assignments, α given sticks (Eq. 5.17), assignments given sticks and parameters."""
     key_sticks, key_parameters, key_alpha, key_labels = jax.random.split(key, 4)
     natural, counts = natural_of_labels(state.labels, rows, capacity)
@@ -56,7 +56,7 @@ def blocked_sweep(
     log_weights = log_value + jnp.cumsum(log_complement) - log_complement
     logits = rows.packed @ draw_parameters(model, key_parameters, natural).T + log_weights
     labels = jax.random.categorical(key_labels, logits).astype(state.labels.dtype)
-    return ChainState(labels, alpha), jnp.asarray(False)
+    return LabelState(labels, alpha), jnp.asarray(False)
 
 
 def log_stick_occupancy(counts: Float[Array, " place"], alpha: Float[Array, ""]) -> Float[Array, ""]:

@@ -24,14 +24,14 @@ class ChainRows(NamedTuple):
     prior: Any
 
 
-class ChainState(NamedTuple):
+class LabelState(NamedTuple):
     """`labels` (N,): which place each row's component has; `alpha`: the concentration."""
 
     labels: Int[Array, " row"]
     alpha: Float[Array, ""]
 
 
-Sweep = Callable[[DPMixture, Array, ChainState, ChainRows, int], tuple[ChainState, Array]]
+Sweep = Callable[[DPMixture, Array, LabelState, ChainRows, int], tuple[LabelState, Array]]
 """(model, key, state, rows, capacity) -> (state, whether the capacity was too small, when the state means nothing)."""
 
 
@@ -82,7 +82,7 @@ def _log_gamma_ratio(key: Array, first: Array, second: float) -> Array:
     return jax.random.loggamma(key_second, jnp.asarray(second, first.dtype)) - jax.random.loggamma(key_first, first)
 
 
-def log_partition(model: DPMixture, state: ChainState, rows: ChainRows, capacity: int) -> Float[Array, ""]:
+def log_partition(model: DPMixture, state: LabelState, rows: ChainRows, capacity: int) -> Float[Array, ""]:
     """log p(rows, partition | α) up to Σ log h(x), parameters and weights integrated out, nats."""
     natural, counts = natural_of_labels(state.labels, rows, capacity)
     return log_rows(model, natural, counts, rows) + log_occupancy(counts, state.alpha)

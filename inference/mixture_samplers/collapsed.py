@@ -14,7 +14,7 @@ from jaxtyping import Array
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.mixture_samplers.chain import (
     ChainRows,
-    ChainState,
+    LabelState,
     draw_concentration,
     natural_of_labels,
     process_weights,
@@ -22,11 +22,11 @@ from lvsearch.inference.mixture_samplers.chain import (
 from lvsearch.inference.mixture_samplers.trace import MixtureTrace, run_chain
 from lvsearch.models.components import log_normalisers
 from lvsearch.models.dp_mixture import DPMixture
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 
 
 def collapsed_gibbs(
-    model: Mixture, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
+    model: MixtureModel, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
 ) -> MixtureTrace:
     """A chain over partitions under the Dirichlet process itself.
 
@@ -37,8 +37,8 @@ def collapsed_gibbs(
 
 
 def collapsed_sweep(
-    model: DPMixture, key: Array, state: ChainState, rows: ChainRows, capacity: int
-) -> tuple[ChainState, Array]:
+    model: DPMixture, key: Array, state: LabelState, rows: ChainRows, capacity: int
+) -> tuple[LabelState, Array]:
     """Every row in turn, then α. A new component takes the first free place."""
     component, n_rows = model.components, len(state.labels)
     key_rows, key_alpha = jax.random.split(key)
@@ -72,4 +72,4 @@ def collapsed_sweep(
     _, _, counts, labels, overflow = jax.lax.fori_loop(0, n_rows, one, begin)
     occupied = (counts > 0.5).sum()
     alpha = draw_concentration(model, key_alpha, n_rows, occupied, state.alpha)
-    return ChainState(labels, alpha), overflow
+    return LabelState(labels, alpha), overflow

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.mixture_samplers.chain import (
     ChainRows,
-    ChainState,
+    LabelState,
     Sweep,
     chain_rows,
     log_rows,
@@ -76,8 +76,8 @@ class PartitionSampler(eqx.Module):
     ) -> PartitionStates:
         """One sweep of each chain."""
 
-        def one(k: Array, labels: Array, alpha: Array) -> tuple[ChainState, Array]:
-            return self.sweep(self.model, k, ChainState(labels, alpha), self.rows, self.capacity)
+        def one(k: Array, labels: Array, alpha: Array) -> tuple[LabelState, Array]:
+            return self.sweep(self.model, k, LabelState(labels, alpha), self.rows, self.capacity)
 
         new, outgrown = jax.vmap(one)(jax.random.split(key, len(state.alpha)), state.labels, state.alpha)
         return PartitionStates(new.labels, new.alpha, state.outgrown | outgrown)

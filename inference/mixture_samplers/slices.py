@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.mixture_samplers.chain import (
     ChainRows,
-    ChainState,
+    LabelState,
     draw_concentration,
     natural_of_labels,
     process_weights,
@@ -27,11 +27,11 @@ from lvsearch.inference.mixture_samplers.chain import (
 from lvsearch.inference.mixture_samplers.trace import MixtureTrace, run_chain
 from lvsearch.inference.mixtures.packing import pack_statistics
 from lvsearch.models.dp_mixture import DPMixture
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 
 
 def slice_sampler(
-    model: Mixture, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
+    model: MixtureModel, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
 ) -> MixtureTrace:
     """A chain over assignments to the sticks of the process itself, without truncation.
 
@@ -41,8 +41,8 @@ def slice_sampler(
 
 
 def slice_sweep(
-    model: DPMixture, key: Array, state: ChainState, rows: ChainRows, capacity: int
-) -> tuple[ChainState, Array]:
+    model: DPMixture, key: Array, state: LabelState, rows: ChainRows, capacity: int
+) -> tuple[LabelState, Array]:
     """One sweep; the capacity is too small where the places beyond it could hold more than the smallest slice.
 
     Every place has a key of its own, so that more places change no draw of the first ones.
@@ -67,7 +67,7 @@ def slice_sweep(
     labels = jnp.minimum(labels, capacity - 1).astype(state.labels.dtype)
     occupied = (jax.ops.segment_sum(jnp.ones(len(labels)), labels, capacity) > 0).sum()
     alpha = draw_concentration(model, key_alpha, len(labels), occupied, state.alpha)
-    return ChainState(labels, alpha), overflow
+    return LabelState(labels, alpha), overflow
 
 
 def draw_log_weights(

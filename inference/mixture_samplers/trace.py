@@ -20,7 +20,7 @@ from lvsearch.inference.mixtures.rows import rows_of
 from lvsearch.inference.sampling import run
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 
 Weights = Callable[[Float[np.ndarray, " place"], float], tuple[np.ndarray, float]]
 """(rows per place, α) -> (expected weight of each place, expected mass left over for new components)."""
@@ -78,7 +78,7 @@ class MixtureTrace:
 def run_chain(
     sweep: Sweep,
     weights: Weights,
-    model: Mixture,
+    model: MixtureModel,
     data: Dataset,
     key: Array,
     sweeps: int,

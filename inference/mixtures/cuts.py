@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.mixtures.packing import Layout, pack_increment, unpack_sums
-from lvsearch.inference.mixtures.rows import Tiles
+from lvsearch.inference.mixtures.packing import PackedColumns, pack_increment, unpack_sums
+from lvsearch.inference.mixtures.rows import RowTiles
 from lvsearch.models.components import Component, log_normalisers
 
 POWER_STEPS, TWO_MEANS_STEPS = 10, 4
@@ -37,7 +37,7 @@ class Cuts(NamedTuple):
 @partial(jax.jit, static_argnames=("layout",))
 @counted
 def find_cuts(
-    component: Component, shares: Float[Array, "tile row component"], tiles: Tiles, *, layout: Layout
+    component: Component, shares: Float[Array, "tile row component"], tiles: RowTiles, *, layout: PackedColumns
 ) -> Cuts:
     """Planes across the direction in which a component's rows spread most, moved by a few steps of two means.
 
@@ -59,7 +59,7 @@ def find_cuts(
     def sums(directions: Array, middles: Array) -> tuple[Array, Array]:
         """Σ of packed increments (2K, S), of the far rows and of all, and how many they are."""
 
-        def one(total: tuple[Array, Array], tile: tuple[Array, Tiles]) -> tuple[tuple[Array, Array], None]:
+        def one(total: tuple[Array, Array], tile: tuple[Array, RowTiles]) -> tuple[tuple[Array, Array], None]:
             w, t = tile
             packed = jax.vmap(lambda y, o: pack_increment(component, y, o))(t.coordinates, t.observed)
             far = jnp.where(t.coordinates @ directions.T > middles, w, 0.0)

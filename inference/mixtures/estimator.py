@@ -16,9 +16,9 @@ from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.mixtures.cuts import find_cuts
 from lvsearch.inference.mixtures.kernel import ascend_rows, beliefs_from, survey
 from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve
-from lvsearch.inference.mixtures.rows import PreparedRows, Tiles, cast_tiles, chosen_rows, prepare, rows_of
+from lvsearch.inference.mixtures.rows import PreparedRows, RowTiles, cast_tiles, chosen_rows, prepare, rows_of
 from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class MixtureFit(NamedTuple):
 
 
 class MixtureEstimator:
-    """Fits any `Mixture` to rows: the same bound as the generic engine, in matrix products."""
+    """Fits any `MixtureModel` to rows: the same bound as the generic engine, in matrix products."""
 
     shrinks = False
 
-    def __init__(self, model: Mixture, data: Dataset, settings: MixtureSettings = MixtureSettings()):
+    def __init__(self, model: MixtureModel, data: Dataset, settings: MixtureSettings = MixtureSettings()):
         self.model, self.settings = model, settings
         model.components.check(rows_of(data)[0])
         self.prepared: PreparedRows = prepare(model, data)
@@ -135,7 +135,7 @@ class _Run:
     def __init__(self, owner: MixtureEstimator, size: tuple[int, ...], dtype: Any):
         self.owner, self.model, self.settings, self.prepared = owner, owner.model, owner.settings, owner.prepared
         self.size, self.capacity, self.dtype = size, capacity_of(size), dtype
-        self.tiles: Tiles = jax.tree.map(jax.device_put, cast_tiles(self.prepared.tiles, dtype))
+        self.tiles: RowTiles = jax.tree.map(jax.device_put, cast_tiles(self.prepared.tiles, dtype))
         self.static = {"layout": self.prepared.layout, "capacity": self.capacity}
         self.passes = 0
 
@@ -203,7 +203,7 @@ class _Run:
             return np.asarray(leaf).reshape(tiles.weight.size, *leaf.shape[2:])[chosen]
 
         weight = pick(tiles.weight) * (np.arange(length) < len(order))
-        part = Tiles(pick(tiles.coordinates).astype(self.dtype), pick(tiles.observed), weight.astype(self.dtype))
+        part = RowTiles(pick(tiles.coordinates).astype(self.dtype), pick(tiles.observed), weight.astype(self.dtype))
         labels = sequential_pass(self.model, key_pass, *part, self.size, capacity=self.capacity)
         tile = jax.tree.map(lambda leaf: leaf[None], part)
         shares = jax.nn.one_hot(labels, self.capacity[0], dtype=self.dtype)[None]
@@ -258,7 +258,7 @@ class _Run:
         return Standing(beliefs, shares, counts, together, terms)
 
 
-def recorded_bound(model: Mixture, prepared: PreparedRows, natural: Any, size: tuple[int, ...]) -> float:
+def recorded_bound(model: MixtureModel, prepared: PreparedRows, natural: Any, size: tuple[int, ...]) -> float:
     """The bound in float64 at exactly these natural parameters, nats, the rows at their optimum."""
     capacity = capacity_of(size)
     with jax.enable_x64(True):
@@ -269,6 +269,6 @@ def recorded_bound(model: Mixture, prepared: PreparedRows, natural: Any, size: t
         return float(trace.bounds[0]) + prepared.log_carrier
 
 
-@estimator.register(Mixture)
-def _mixture_estimator(model: Mixture, data: Dataset) -> MixtureEstimator:
+@estimator.register(MixtureModel)
+def _mixture_estimator(model: MixtureModel, data: Dataset) -> MixtureEstimator:
     return MixtureEstimator(model, data)

@@ -19,11 +19,11 @@ from jaxtyping import Array, Float
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, site_entropy
 from lvsearch.inference.engine.meanfield_starts import blank_globals
-from lvsearch.inference.mixtures.packing import Layout, pack_increment, pack_statistics, unpack_sums
-from lvsearch.inference.mixtures.rows import Tiles
+from lvsearch.inference.mixtures.packing import PackedColumns, pack_increment, pack_statistics, unpack_sums
+from lvsearch.inference.mixtures.rows import RowTiles
 from lvsearch.models.components import log_normalisers
 from lvsearch.models.contract import Masks, Statistics
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 
 WEIGHT_ROUNDS, START_ROUNDS = 3, 12
 """Rounds over the weight sites in a sweep, and at a start: they cost nothing, and α and the sticks move together. From
@@ -40,7 +40,7 @@ class Sums(NamedTuple):
     log_total: Float[Array, ""]
 
 
-class Trace(NamedTuple):
+class AscentTrace(NamedTuple):
     """State of a compiled ascent: the globals, the bound before each sweep (nan beyond `sweeps`), sweeps made."""
 
     beliefs: Beliefs
@@ -49,7 +49,7 @@ class Trace(NamedTuple):
 
 
 def log_responsibilities(
-    model: Mixture, g: dict[str, Statistics], tile: Tiles, layout: Layout, on: Masks
+    model: MixtureModel, g: dict[str, Statistics], tile: RowTiles, layout: PackedColumns, on: Masks
 ) -> tuple[Float[Array, "row component"], Float[Array, "row packed"]]:
     """E[log π_k] + E[log p(x_n | θ_k)] − log h(x_n) of a tile's rows, −inf where a component does not exist; and Φ."""
     varying = np.array(layout.varying, int)
@@ -61,12 +61,12 @@ def log_responsibilities(
     return packed @ weights.T + bias, packed
 
 
-def row_sums(model: Mixture, g: dict[str, Statistics], tiles: Tiles, layout: Layout, on: Masks) -> Sums:
+def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, layout: PackedColumns, on: Masks) -> Sums:
     """One pass over all rows with the responsibilities that follow from the globals."""
     dtype = tiles.weight.dtype
     n_components, varying = len(on["component"]), np.array(layout.varying, int)
 
-    def one(carry: Sums, tile: Tiles) -> tuple[Sums, None]:
+    def one(carry: Sums, tile: RowTiles) -> tuple[Sums, None]:
         logits, packed = log_responsibilities(model, g, tile, layout, on)
         top = logits.max(-1, keepdims=True)
         each = jnp.exp(logits - top)
@@ -86,7 +86,7 @@ def row_sums(model: Mixture, g: dict[str, Statistics], tiles: Tiles, layout: Lay
 
 
 def update_weights(
-    model: Mixture, beliefs: Beliefs, counts: Float[Array, " component"], on: Masks, rounds: int = WEIGHT_ROUNDS
+    model: MixtureModel, beliefs: Beliefs, counts: Float[Array, " component"], on: Masks, rounds: int = WEIGHT_ROUNDS
 ) -> Beliefs:
     """Coordinate steps of the weight sites, given how many rows each component has."""
     sites = model.weight_sites()
@@ -106,7 +106,7 @@ def update_weights(
 
 
 def update_components(
-    model: Mixture, beliefs: Beliefs, increments: Float[Array, "component packed"], on: Masks
+    model: MixtureModel, beliefs: Beliefs, increments: Float[Array, "component packed"], on: Masks
 ) -> Beliefs:
     """The coordinate step of the components, given the sums of their rows' increments."""
     sums = unpack_sums(model.components, increments, beliefs.natural["components"])
@@ -115,7 +115,7 @@ def update_components(
     return Beliefs({**beliefs.natural, "components": natural}, {**beliefs.mean, "components": mean})
 
 
-def natural_of(model: Mixture, sums: Any, on: Masks) -> Any:
+def natural_of(model: MixtureModel, sums: Any, on: Masks) -> Any:
     """Prior plus sums, for components that exist; 0 elsewhere."""
     component = model.components
     n_dims = max(jax.tree.leaves(sums), key=lambda leaf: leaf.ndim).shape[-1]
@@ -137,35 +137,35 @@ def exists_dtype(tree: Any) -> Any:
 @partial(jax.jit, static_argnames=("layout", "capacity"))
 @counted
 def ascend_rows(
-    model: Mixture,
+    model: MixtureModel,
     beliefs: Beliefs,
-    tiles: Tiles,
+    tiles: RowTiles,
     size: tuple[Array | int, ...],
     tolerance: float | Array,
     sweeps: int | Array,
     *,
-    layout: Layout,
+    layout: PackedColumns,
     capacity: tuple[int, ...],
-) -> Trace:
+) -> AscentTrace:
     """Coordinate ascent, at most `sweeps` (and `TRACE_LENGTH`) sweeps, until one gains less than `tolerance` nats.
 
     The bound of a sweep is that of the globals before it, with the rows at their optimum; log h is left out of it.
     """
     on = model.active(size, capacity)
 
-    def body(carry: tuple[Trace, Array]) -> tuple[Trace, Array]:
+    def body(carry: tuple[AscentTrace, Array]) -> tuple[AscentTrace, Array]:
         trace, last = carry
         sums = row_sums(model, trace.beliefs.mean, tiles, layout, on)
         bound = sums.log_total + globals_bound(model, trace.beliefs, size, capacity=capacity)
         new = update_components(model, update_weights(model, trace.beliefs, sums.counts, on), sums.increments, on)
         bounds = trace.bounds.at[trace.sweeps].set(bound)
-        return Trace(new, bounds, trace.sweeps + 1), jnp.stack([last[1], bound])
+        return AscentTrace(new, bounds, trace.sweeps + 1), jnp.stack([last[1], bound])
 
     dtype = tiles.weight.dtype
-    start = Trace(beliefs, jnp.full(TRACE_LENGTH, jnp.nan, dtype), jnp.asarray(0))
+    start = AscentTrace(beliefs, jnp.full(TRACE_LENGTH, jnp.nan, dtype), jnp.asarray(0))
     ends = jnp.array([-jnp.inf, -jnp.inf], dtype)
 
-    def going(carry: tuple[Trace, Array]) -> Array:
+    def going(carry: tuple[AscentTrace, Array]) -> Array:
         trace, last = carry
         settled = (trace.sweeps > 1) & ~(last[1] - last[0] > tolerance)
         return (trace.sweeps < jnp.minimum(sweeps, TRACE_LENGTH)) & ~settled
@@ -173,7 +173,7 @@ def ascend_rows(
     return jax.lax.while_loop(going, body, (start, ends))[0]
 
 
-class Survey(NamedTuple):
+class MixtureSurvey(NamedTuple):
     """A fit looked at: what proposals go by.
 
     | field | meaning |
@@ -196,18 +196,18 @@ class Survey(NamedTuple):
 @partial(jax.jit, static_argnames=("layout", "capacity"))
 @counted
 def survey(
-    model: Mixture,
+    model: MixtureModel,
     beliefs: Beliefs,
-    tiles: Tiles,
+    tiles: RowTiles,
     size: tuple[Array | int, ...],
     *,
-    layout: Layout,
+    layout: PackedColumns,
     capacity: tuple[int, ...],
-) -> Survey:
+) -> MixtureSurvey:
     """One pass over the rows at these globals."""
     on = model.active(size, capacity)
 
-    def one(total: Array, tile: Tiles) -> tuple[Array, Array]:
+    def one(total: Array, tile: RowTiles) -> tuple[Array, Array]:
         logits = log_responsibilities(model, beliefs.mean, tile, layout, on)[0]
         return total + tile.weight @ jax.nn.logsumexp(logits, axis=-1), jax.nn.softmax(logits, axis=-1)
 
@@ -215,10 +215,10 @@ def survey(
     counts = jnp.einsum("trk,tr->k", shares, tiles.weight)
     entropies = {name: site_entropy(site, beliefs.natural[name], None, on) for name, site in model.globals().items()}
     together = _together(model, beliefs.natural["components"], layout.n_dims)
-    return Survey(log_total, model.log_prior(beliefs.mean, on), entropies, counts, shares, together)
+    return MixtureSurvey(log_total, model.log_prior(beliefs.mean, on), entropies, counts, shares, together)
 
 
-def _together(model: Mixture, natural: Any, n_dims: int) -> Float[Array, "component component"]:
+def _together(model: MixtureModel, natural: Any, n_dims: int) -> Float[Array, "component component"]:
     """A(τ_j + τ_k − λ) − A(τ_j) − A(τ_k): how much better one component explains the rows of both."""
     component = model.components
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, exists_dtype(natural)), component.prior(n_dims))
@@ -234,19 +234,19 @@ def _together(model: Mixture, natural: Any, n_dims: int) -> Float[Array, "compon
 @partial(jax.jit, static_argnames=("layout", "capacity"))
 @counted
 def beliefs_from(
-    model: Mixture,
+    model: MixtureModel,
     shares: Float[Array, "tile row component"],
-    tiles: Tiles,
+    tiles: RowTiles,
     size: tuple[Array | int, ...],
     *,
-    layout: Layout,
+    layout: PackedColumns,
     capacity: tuple[int, ...],
 ) -> Beliefs:
     """The globals that follow from given responsibilities: where every start and every proposal enters the ascent."""
     on = model.active(size, capacity)
     varying = np.array(layout.varying, int)
 
-    def one(carry: tuple[Any, Any], both: tuple[Tiles, Any]) -> tuple[tuple[Any, Any], None]:
+    def one(carry: tuple[Any, Any], both: tuple[RowTiles, Any]) -> tuple[tuple[Any, Any], None]:
         tile, share = both
         packed = jax.vmap(lambda y, o: pack_increment(model.components, y, o))(tile.coordinates, tile.observed)
         weighted = share * tile.weight[:, None]
@@ -261,6 +261,6 @@ def beliefs_from(
     return update_components(model, settled, increments, on)
 
 
-def blank_beliefs(model: Mixture, n_dims: int, capacity: tuple[int, ...], dtype: Any) -> Beliefs:
+def blank_beliefs(model: MixtureModel, n_dims: int, capacity: tuple[int, ...], dtype: Any) -> Beliefs:
     """Zero statistics of the globals."""
     return blank_globals(model, {"dim": n_dims}, capacity, capacity, dtype)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from lvsearch.models.components import Component
 
 
-class Layout(NamedTuple):
+class PackedColumns(NamedTuple):
     """Which columns of the packed increments vary from row to row, and what the others are: static.
 
     `varying`: their positions; `constants`: (position, value) of the others.
@@ -26,14 +26,14 @@ class Layout(NamedTuple):
     constants: tuple[tuple[int, float], ...]
 
 
-def layout_of(component: Component, n_dims: int, complete: bool) -> Layout:
+def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumns:
     """complete: every cell of every row is observed (rows of padding, of weight 0, may be anything)."""
     probe = jnp.asarray(np.random.default_rng(0).uniform(0.1, 0.9, (2, n_dims)))
     observed = jnp.ones((2, n_dims), bool)
     packed = np.asarray(jax.vmap(lambda y, o: pack_increment(component, y, o))(probe, observed), np.float64)
     same = np.abs(packed[0] - packed[1]) < 1e-12 if complete else np.zeros(packed.shape[1], bool)
     constants = tuple((int(c), float(packed[0, c])) for c in np.flatnonzero(same))
-    return Layout(n_dims, tuple(np.flatnonzero(~same).tolist()), constants)
+    return PackedColumns(n_dims, tuple(np.flatnonzero(~same).tolist()), constants)
 
 
 def pack_increment(component: Component, coordinates: Any, observed: Any) -> Float[Array, " packed"]:

@@ -17,7 +17,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Estimate
 from lvsearch.inference.mixtures.rows import rows_of
 from lvsearch.models.components import Component, log_predictive
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
 
 
@@ -27,7 +27,7 @@ def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarra
     Raises ValueError for a model that is no mixture or has estimated parameters, and for rows without a density.
     """
     model = estimate.model
-    if not isinstance(model, Mixture) or model.components.estimated:
+    if not isinstance(model, MixtureModel) or model.components.estimated:
         raise ValueError(
             f"got a fit of {model.describe()}, expected a mixture whose parameters are integrated out; a plug-in fit's "
             "density is its score"

@@ -8,15 +8,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.mixtures.packing import Layout, layout_of
-from lvsearch.models.mixture import Mixture
+from lvsearch.inference.mixtures.packing import PackedColumns, layout_of
+from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
 
 TILE = 1024
 """Rows of a tile: with 60 components and 150 statistics its arrays stay in a core's cache."""
 
 
-class Tiles(NamedTuple):
+class RowTiles(NamedTuple):
     """Rows in the components' coordinates; arrays (tiles, rows of a tile, …).
 
     | field | meaning |
@@ -34,8 +34,8 @@ class Tiles(NamedTuple):
 class PreparedRows(NamedTuple):
     """`tiles` in float64, their static `layout`, and `log_carrier`, the sum of weight · log h(x) in nats."""
 
-    tiles: Tiles
-    layout: Layout
+    tiles: RowTiles
+    layout: PackedColumns
     log_carrier: float
     n_rows: int
 
@@ -48,7 +48,7 @@ def rows_of(data: Dataset) -> tuple[Row, np.ndarray]:
     return Row(value, observed), weight.astype(np.float64)
 
 
-def prepare(model: Mixture, data: Dataset) -> PreparedRows:
+def prepare(model: MixtureModel, data: Dataset) -> PreparedRows:
     """Coordinates in float64, so that data far from 0 keep their digits, in tiles padded with rows of weight 0."""
     units, weight = rows_of(data)
     with jax.enable_x64(True):
@@ -66,7 +66,7 @@ def chosen_rows(prepared: PreparedRows, chosen: Int[np.ndarray, " row"]) -> Prep
     return PreparedRows(_tiled(*flat), prepared.layout, 0.0, len(chosen))
 
 
-def _tiled(coordinates: np.ndarray, observed: np.ndarray, weight: np.ndarray) -> Tiles:
+def _tiled(coordinates: np.ndarray, observed: np.ndarray, weight: np.ndarray) -> RowTiles:
     length = min(TILE, -(-len(weight) // 8) * 8)
     n_tiles = -(-len(weight) // length)
     pad = n_tiles * length - len(weight)
@@ -74,9 +74,9 @@ def _tiled(coordinates: np.ndarray, observed: np.ndarray, weight: np.ndarray) ->
     def tiled(leaf: np.ndarray) -> np.ndarray:
         return np.pad(leaf, [(0, pad)] + [(0, 0)] * (leaf.ndim - 1)).reshape(n_tiles, length, *leaf.shape[1:])
 
-    return Tiles(tiled(coordinates), tiled(observed), tiled(weight))
+    return RowTiles(tiled(coordinates), tiled(observed), tiled(weight))
 
 
-def cast_tiles(tiles: Tiles, dtype: Any) -> Tiles:
+def cast_tiles(tiles: RowTiles, dtype: Any) -> RowTiles:
     """With floating-point leaves in `dtype`."""
-    return Tiles(tiles.coordinates.astype(dtype), tiles.observed, tiles.weight.astype(dtype))
+    return RowTiles(tiles.coordinates.astype(dtype), tiles.observed, tiles.weight.astype(dtype))

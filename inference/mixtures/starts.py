@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.compiles import counted
 from lvsearch.models.components import log_normalisers
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 
 FEWEST_MANY, MOST_MANY = 14, 30
 """Groups of a start in many: within the places that samplers begin with, or twice as many; more places would compile
@@ -21,7 +21,7 @@ longer and stay for the whole chain."""
 @partial(jax.jit, static_argnames=("capacity",))
 @counted
 def sequential_pass(
-    model: Mixture,
+    model: MixtureModel,
     key: Array,
     coordinates: Float[Array, "row dim"],
     observed: Bool[Array, "row dim"],

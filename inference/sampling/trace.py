@@ -150,14 +150,22 @@ class Trace:
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]]) -> "Trace":
-        """The inverse of `to_storage`. Raises KeyError for what is missing, ValueError for shapes that do not fit."""
+        """The inverse of `to_storage`. Raises KeyError for what is missing, ValueError for shapes that do not fit and
+        for settings that are not of their types."""
         quantities = tuple(
             Quantity(name, tuple(axes), tuple(shape), labelled)
             for name, axes, shape, labelled in settings["quantities"]
         )
+        counts = [settings[name] for name in ("sweep", "warmup", "thin", "asked")]
+        named = all(isinstance(text, str) for q in quantities for text in (q.name, *q.axes))
+        lengths = [length for q in quantities for length in q.shape if length is not None]
+        if not named or not all(type(number) is int and number >= 0 for number in (*counts, *lengths)):
+            raise ValueError("got settings that are no names and whole numbers; restore the folder from a copy")
         draws, position = arrays["draws"], arrays["position"]
         values = tuple(draws[str(i)] for i in range(len(quantities)))
         found = draws[LOG_DENSITY].shape
+        if len(found) != 2 or any(array.dtype.kind not in "biuf" for array in (draws[LOG_DENSITY], *values)):
+            raise ValueError("got draws that are no numbers of chains; restore the folder from a copy")
         if any(v.shape[:2] != found or not q.fits(v.shape[2:]) for q, v in zip(quantities, values, strict=True)):
             raise ValueError("got draws whose shapes are not those of their quantities; restore the folder from a copy")
         return cls(
@@ -166,10 +174,7 @@ class Trace:
             draws[LOG_DENSITY],
             tuple(position[str(i)] for i in range(len(position) - 1)),
             position["key"],
-            settings["sweep"],
-            settings["warmup"],
-            settings["thin"],
-            settings["asked"],
+            *counts,
         )
 
 

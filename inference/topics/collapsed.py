@@ -46,7 +46,7 @@ class Tokens(NamedTuple):
     word: Int32[Array | np.ndarray, " token"]
 
 
-class State(NamedTuple):
+class IndicatorState(NamedTuple):
     """Indicators and the counts that follow from them.
 
     | field | letter | shape |
@@ -115,7 +115,7 @@ def collapsed_gibbs(
     tokens, n_words = expand(data), data.extents["word"]
     log_joint: list[float] = []
     if start is None:
-        empty = State(
+        empty = IndicatorState(
             np.zeros(len(tokens.word), np.int32),
             np.zeros((data.n_units, size), np.int32),
             np.zeros((n_words, size), np.int32),
@@ -125,7 +125,7 @@ def collapsed_gibbs(
     else:
         _check_start(start, tokens, alpha, eta)
         total = start.topic_word.sum(axis=1, dtype=np.int32)
-        state = State(start.assignments, start.document_topic, start.topic_word.T, total)
+        state = IndicatorState(start.assignments, start.document_topic, start.topic_word.T, total)
         log_joint = start.log_joint.tolist()
     for number in range(len(log_joint) + 1, len(log_joint) + sweeps + 1):
         state = _next(state, tokens, key, number, alpha, eta, adding=False)
@@ -216,14 +216,14 @@ def _running_sum(values: Float[Array, " entry"]) -> Float[Array, " entry"]:
 
 
 def sweep(
-    state: State,
+    state: IndicatorState,
     tokens: Tokens,
     uniforms: Float[Array, " token"],
     alpha: Float[Array, " topic"],
     eta: Float[Array, ""],
     *,
     adding: bool = False,
-) -> State:
+) -> IndicatorState:
     """Draw every indicator once, in order, given all others. adding: the tokens are not in the counts yet."""
     n_words, n_topics = state.word_topic.shape
     topic = jnp.arange(n_topics)
@@ -245,12 +245,12 @@ def sweep(
     counts, new = jax.lax.scan(
         one_token, (document_topic, word_topic, topic_total), (document, word, assigned, uniforms)
     )
-    return State(new, *counts)
+    return IndicatorState(new, *counts)
 
 
 @partial(jax.jit, static_argnames=("adding",), donate_argnames=("state",))
 def _sweep(
-    state: State,
+    state: IndicatorState,
     tokens: Tokens,
     key: Key[Array, ""],
     number: int | Array,
@@ -258,13 +258,13 @@ def _sweep(
     eta: float | Array,
     *,
     adding: bool,
-) -> State:
+) -> IndicatorState:
     uniforms = jax.random.uniform(jax.random.fold_in(key, number), tokens.word.shape, jnp.float32)
     return sweep(state, tokens, uniforms, jnp.asarray(alpha), jnp.asarray(eta), adding=adding)
 
 
 def _next(
-    state: State,
+    state: IndicatorState,
     tokens: Tokens,
     key: Key[Array, ""],
     number: int,
@@ -272,9 +272,15 @@ def _next(
     eta: float,
     *,
     adding: bool,
-) -> State:
+) -> IndicatorState:
     return _sweep(
-        State(*map(jnp.asarray, state)), tokens, key, number, alpha.astype(np.float32), np.float32(eta), adding=adding
+        IndicatorState(*map(jnp.asarray, state)),
+        tokens,
+        key,
+        number,
+        alpha.astype(np.float32),
+        np.float32(eta),
+        adding=adding,
     )
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.data.packing import PackedDocuments, Tiles
+from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 
 TINY = 1e-30
@@ -149,7 +149,7 @@ MEAN_FIELD = Rule(_mean_field_topics, _mean_field_document)
 @partial(jax.jit, donate_argnames=("state",), static_argnames=("rule",))
 @counted
 def memoized_passes(
-    tiles: Tiles,
+    tiles: DocumentTiles,
     state: Counts,
     alpha: Float[Array, " topic"],
     eta: float | Array,
@@ -173,12 +173,12 @@ def memoized_passes(
     exists = alpha > 0
     n_tokens = tiles.counts.sum()
 
-    def one_batch(state: Counts, x: tuple[Array, Tiles]) -> tuple[Counts, Array]:
+    def one_batch(state: Counts, x: tuple[Array, DocumentTiles]) -> tuple[Counts, Array]:
         index, batch = x
         total, per_batch, proportions = state
         weights, scale = rule.topics(total, eta, exists)
 
-        def one_tile(new: Array, y: tuple[Tiles, Array]) -> tuple[Array, tuple[Array, Array]]:
+        def one_tile(new: Array, y: tuple[DocumentTiles, Array]) -> tuple[Array, tuple[Array, Array]]:
             tile, g = y
             expected, g, fit = rule.document(weights[tile.words], scale, tile.counts, tile.slots, g, alpha, eta, sweeps)
             return new.at[tile.words].add(expected), (g, fit)
@@ -232,7 +232,7 @@ def exp_log_topics(
 @jax.jit
 @counted
 def document_pass(
-    tiles: Tiles,
+    tiles: DocumentTiles,
     topic_weights: Float[Array, "word topic"],
     gamma: Float[Array, "batch tile document topic"],
     alpha: Float[Array, " topic"],
@@ -247,13 +247,13 @@ def document_pass(
     """
     tiles = jax.tree.map(jnp.asarray, tiles)
 
-    def one_tile(total: Array, x: tuple[Tiles, Array]) -> tuple[Array, Array]:
+    def one_tile(total: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, Array]:
         tile, g = x
         rows = topic_weights[tile.words]
         g, e, ratio = _settle(rows, tile.counts, tile.slots, g, alpha, sweeps, tolerance)
         return total.at[tile.words].add(rows * e[tile.slots][:, None] * ratio[..., None]), g
 
-    def one_batch(total: Array, x: tuple[Tiles, Array]) -> tuple[Array, Array]:
+    def one_batch(total: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, Array]:
         return jax.lax.scan(one_tile, total, x)
 
     total, gamma = jax.lax.scan(one_batch, jnp.zeros_like(topic_weights), (tiles, gamma))
@@ -263,7 +263,7 @@ def document_pass(
 @jax.jit
 @counted
 def document_bounds(
-    tiles: Tiles,
+    tiles: DocumentTiles,
     expected_log_topics: Float[Array, "word topic"],
     gamma: Float[Array, "batch tile document topic"],
     alpha: Float[Array, " topic"],
@@ -280,7 +280,7 @@ def document_bounds(
     safe_alpha = jnp.where(exists, alpha, 1.0)
     prior = log_gamma_positive(alpha.sum()) - jnp.where(exists, log_gamma_positive(safe_alpha), 0.0).sum()
 
-    def one_tile(x: tuple[Tiles, Array]) -> Array:
+    def one_tile(x: tuple[DocumentTiles, Array]) -> Array:
         tile, g = x
         safe = jnp.where(exists, g, 1.0)
         sums = jnp.where(exists, g, 0.0).sum(-1, keepdims=True)

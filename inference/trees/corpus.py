@@ -9,8 +9,8 @@ from jaxtyping import Array, Int
 
 from lvsearch.inference.trees.density import Allocation
 from lvsearch.inference.trees.hyper import TreeHyper
-from lvsearch.inference.trees.state import Tokens, levels_of, state_of, tokens_of
-from lvsearch.inference.trees.sweep import Tables, tables_of, tree_sweep
+from lvsearch.inference.trees.state import TreeTokens, levels_of, state_of, tokens_of
+from lvsearch.inference.trees.sweep import SweepTables, tables_of, tree_sweep
 
 CELLS_STEP = 1024
 
@@ -20,8 +20,8 @@ class TreeCorpus(NamedTuple):
     corpus, distinct words in a document, and tokens in one."""
 
     counts: scipy.sparse.csr_array
-    tokens: Tokens
-    padded: Tokens
+    tokens: TreeTokens
+    padded: TreeTokens
     word_total: int
     longest: int
     most_tokens: int
@@ -47,7 +47,7 @@ class TreeCorpus(NamedTuple):
         """Level of each token, copies of one cell from the root down."""
         return levels_of(self.counts, allocation.level_counts)
 
-    def tables(self, hyper: TreeHyper, inverse_temperature: float = 1.0) -> Tables:
+    def tables(self, hyper: TreeHyper, inverse_temperature: float = 1.0) -> SweepTables:
         """What a sweep looks up; 1 draws from the posterior, less flattens both conditionals."""
         n_docs, n_words = self.counts.shape[0], self.counts.shape[1]
         return tables_of(hyper, n_words, n_docs, self.word_total, len(self.tokens.word), inverse_temperature)
@@ -63,7 +63,7 @@ def swept(
     corpus: TreeCorpus,
     levels: Int[np.ndarray, " token"],
     paths: Int[np.ndarray, "doc level"],
-    tables: Tables,
+    tables: SweepTables,
     key: Array,
     *,
     sticks: bool,

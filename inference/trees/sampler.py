@@ -16,7 +16,7 @@ from lvsearch.inference.trees.corpus import TreeCorpus, swept
 from lvsearch.inference.trees.density import Allocation, log_joint
 from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper
 from lvsearch.inference.trees.merge import merge_siblings
-from lvsearch.inference.trees.sweep import Tables
+from lvsearch.inference.trees.sweep import SweepTables
 from lvsearch.inference.trees.updates import FIXED, TreePriors, draw_hyper, log_hyper_prior
 
 
@@ -110,7 +110,7 @@ class TreeSampler:
         return TreeHyper(float(one.branching), levels, np.array(one.topics))
 
     @cached_property
-    def _tables(self) -> Tables:
+    def _tables(self) -> SweepTables:
         """Of sweeps at the given hyper-parameters, made once."""
         return self.corpus.tables(self.hyper)
 

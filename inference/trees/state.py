@@ -17,7 +17,7 @@ Layout = tuple[int, ...]
 SMALLEST = 16
 
 
-class Tokens(NamedTuple):
+class TreeTokens(NamedTuple):
     """A corpus, token by token: `cell` is the stored cell of the count matrix that a token is a copy of.
 
     | field | shape | meaning |
@@ -56,11 +56,11 @@ class TreeState(NamedTuple):
     parent: Int[np.ndarray, " place"] | Array
 
 
-def tokens_of(counts: scipy.sparse.csr_array) -> Tokens:
+def tokens_of(counts: scipy.sparse.csr_array) -> TreeTokens:
     """The tokens of (docs, V) whole counts, in the order of the stored cells."""
     copies = np.asarray(counts.data, np.int64)
     cell = np.repeat(np.arange(len(copies)), copies)
-    return Tokens(
+    return TreeTokens(
         counts.indices.astype(np.int32),
         counts.indptr.astype(np.int32),
         counts.indices[cell].astype(np.int32),
@@ -70,7 +70,7 @@ def tokens_of(counts: scipy.sparse.csr_array) -> Tokens:
 
 
 def state_of(
-    tokens: Tokens,
+    tokens: TreeTokens,
     n_words: int,
     levels: Int[np.ndarray, " tokens"],
     paths: Int[np.ndarray, "docs level"],
@@ -113,7 +113,7 @@ def _length(layout: Layout, level: int) -> int:
     return layout[level + 1] - layout[level]
 
 
-def allocation_of(tokens: Tokens, state: TreeState) -> Allocation:
+def allocation_of(tokens: TreeTokens, state: TreeState) -> Allocation:
     """The state as `log_joint` takes it."""
     paths = np.asarray(state.paths)
     level_counts = np.zeros((len(tokens.cell_word), paths.shape[1]), np.int64)

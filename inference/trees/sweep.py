@@ -15,6 +15,7 @@ optimization barrier (else each update draws it anew). log Γ at whole counts co
 sums over the document's words that are at this level, eight words × all places at a time. float64 throughout.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,13 +28,13 @@ from scipy.special import gammaln
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.trees.hyper import DirichletLevels, TreeHyper
-from lvsearch.inference.trees.state import Layout, Tokens, TreeState
+from lvsearch.inference.trees.state import Layout, TreeState, TreeTokens
 
 WORDS = 8
 """Words whose scores are summed at a time."""
 
 
-class Tables(NamedTuple):
+class SweepTables(NamedTuple):
     """What a sweep looks up; float64.
 
     | field | shape | entry n |
@@ -61,7 +62,7 @@ class Tables(NamedTuple):
 
 def tables_of(
     hyper: TreeHyper, n_words: int, n_docs: int, word_total: int, n_tokens: int, inverse_temperature: float = 1.0
-) -> Tables:
+) -> SweepTables:
     """word_total: the most tokens that one word has in the corpus."""
     eta = hyper.topics[:, None]
     if isinstance(hyper.levels, DirichletLevels):
@@ -69,7 +70,7 @@ def tables_of(
     else:
         a, b = hyper.levels.sticks()
         before, after = np.full(hyper.depth, a), np.full(hyper.depth, b)
-    return Tables(
+    return SweepTables(
         gammaln(np.arange(word_total + 1) + eta),
         gammaln(np.arange(n_tokens + 1) + n_words * eta),
         np.log(np.maximum(np.arange(n_docs + 1), 1)),
@@ -100,13 +101,194 @@ class _Randoms(NamedTuple):
     token: Any
 
 
+@dataclass(frozen=True)
+class _Sweep:
+    """One sweep while it is traced: what stays the same from document to document, and what is done to one.
+
+    `uniform`: a number for every document's path and every token's level. `width`: slots for the words of a document.
+    The other fields are the arguments of `tree_sweep`.
+    """
+
+    corpus: TreeTokens
+    tables: SweepTables
+    uniform: _Randoms
+    layout: Layout
+    depth: int
+    n_words: int
+    n_places: int
+    width: int
+    most_tokens: int
+    sticks: bool
+    tempered: bool
+    paths_fixed: bool
+
+    @property
+    def of_level(self) -> list[slice]:
+        """The places of each level."""
+        return [slice(self.layout[level], self.layout[level + 1]) for level in range(self.depth)]
+
+    @property
+    def each_level(self) -> Array:
+        return jnp.arange(self.depth, dtype=jnp.int32)
+
+    def remove(self, d: Any, z: Any, path: Any, node_word: Any) -> tuple[Any, Any]:
+        """Without the document; and its own (cell, level) counts, flat."""
+        begin = self.corpus.doc_cells[d]
+
+        def one(t: Any, carry: Any) -> Any:
+            node_word, own = carry
+            level = _get(z, t)
+            at = _get(self.corpus.word, t) * self.n_places + _get(path, level)
+            cell = (_get(self.corpus.cell, t) - begin) * self.depth + level
+            return _put(node_word, at, _get(node_word, at) - 1), _put(own, cell, _get(own, cell) + 1)
+
+        own = jnp.zeros(self.width * self.depth, jnp.int32)
+        return lax.fori_loop(self.corpus.doc_tokens[d], self.corpus.doc_tokens[d + 1], one, (node_word, own))
+
+    def word_scores(self, d: Any, own: Any, node_word: Any, level: int) -> tuple[Any, Any]:
+        """Σ_w log Γ(n_w + m_w + η) − log Γ(n_w + η) of each place of the level; of a new node."""
+        begin, n_cells = self.corpus.doc_cells[d], self.corpus.doc_cells[d + 1] - self.corpus.doc_cells[d]
+
+        def pick(cell: Any, carry: Any) -> Any:
+            word, copies, n = carry
+            here = _get(own, cell * self.depth + level)
+            return (
+                _put(word, n, _get(self.corpus.cell_word, begin + cell)),
+                _put(copies, n, here),
+                n + (here > 0).astype(jnp.int32),
+            )
+
+        zeros = jnp.zeros(self.width, jnp.int32)
+        word, copies, n = lax.fori_loop(jnp.int32(0), n_cells, pick, (zeros, zeros, jnp.int32(0)))
+        n_here = self.layout[level + 1] - self.layout[level]
+        dims = lax.GatherDimensionNumbers((1,), (0,), (0, 1))
+        table, grid = self.tables.word[level], node_word.reshape(self.n_words, self.n_places)
+
+        def some(i: Any, total: Any) -> Any:
+            w = lax.dynamic_slice_in_dim(word, i * WORDS, WORDS)
+            m = lax.dynamic_slice_in_dim(copies, i * WORDS, WORDS)[:, None]
+            corner = jnp.stack([w, jnp.full_like(w, self.layout[level])], 1)
+            n_w = lax.gather(grid, corner, dims, (1, n_here), mode="promise_in_bounds")
+            return total + (_look(table, n_w + m) - _look(table, n_w)).sum(0)
+
+        scores = lax.fori_loop(jnp.int32(0), (n + WORDS - 1) // WORDS, some, jnp.zeros(n_here, jnp.float64))
+        return scores, (_look(table, copies) - table[0]).sum()
+
+    def draw_path(self, d: Any, own: Any, m: Any, node_word: Any, node_tokens: Any, documents: Any, parent: Any) -> Any:
+        """The place of the last existing node on the path; where it is no leaf, the path is new below it."""
+        customers, seats = _look(self.tables.customers, documents), _look(self.tables.seats, documents)
+        reach, new = [jnp.zeros(1, jnp.float64)], [jnp.zeros((), jnp.float64)]
+        for level in range(1, self.depth):
+            here, total = self.of_level[level], self.tables.total[level]
+            scores, fresh = self.word_scores(d, own, node_word, level)
+            scores = scores - _look(total, node_tokens[here] + m[level]) + _look(total, node_tokens[here])
+            above = parent[here]
+            chosen = customers[here] - _look(seats, above) + _look(reach[-1], above - self.layout[level - 1])
+            reach.append(jnp.where(documents[here] > 0, scores + chosen, -jnp.inf))
+            new.append(fresh - _get(total, m[level]) + total[0])
+        options = []
+        for level in range(self.depth - 1):
+            opened = self.tables.log_branching - seats[self.of_level[level]] + sum(new[level + 1 :])
+            options.append(reach[level] + opened)
+        options = jnp.concatenate([*options, reach[-1]])
+        if self.tempered:
+            options = options * self.tables.inverse_temperature
+        weights = jnp.exp(options - options.max())
+
+        def further(carry: Any) -> Any:
+            place, left = carry
+            return place + 1, left - _get(weights, place + 1)
+
+        begin = (jnp.int32(0), self.uniform.path[d] * weights.sum() - weights[0])
+        drawn, _ = lax.while_loop(lambda c: (c[1] >= 0) & (c[0] < self.n_places - 1), further, begin)
+        # rounding of the sum may run past the last option: never onto a free place
+        return jnp.where(weights[drawn] > 0, drawn, jnp.argmax(weights).astype(jnp.int32))
+
+    def add(self, d: Any, z: Any, path: Any, node_word: Any) -> Any:
+        def one(t: Any, node_word: Any) -> Any:
+            at = _get(self.corpus.word, t) * self.n_places + _get(path, _get(z, t))
+            return _put(node_word, at, _get(node_word, at) + 1)
+
+        return lax.fori_loop(self.corpus.doc_tokens[d], self.corpus.doc_tokens[d + 1], one, node_word)
+
+    def draw_levels(self, d: Any, z: Any, path: Any, node_word: Any, others: Any, m: Any) -> tuple[Any, Any, Any]:
+        """others: tokens of other documents at each node of the path. Returns z, node_word and m."""
+        place = [path[level] for level in range(self.depth)]
+        mass = others + self.tables.mass
+
+        def one(t: Any, carry: Any) -> Any:
+            drawn_levels, node_word, m = carry
+            row, old = _get(self.corpus.word, t) * self.n_places, _get(z, t)
+            at = row + _get(path, old)
+            node_word = _put(node_word, at, _get(node_word, at) - 1)
+            m = m - (self.each_level == old)
+            total, cumulative, left = jnp.float64(0), [], jnp.float64(1)
+            for level in range(self.depth):
+                prior = self.tables.before[level] + m[level]
+                if self.sticks:
+                    deeper = sum((m[j] for j in range(level + 1, self.depth)), jnp.int32(0))
+                    both = prior + self.tables.after[level] + deeper
+                    prior, left = (left * prior / both, left * (self.tables.after[level] + deeper) / both)
+                    prior = prior if level < self.depth - 1 else prior + left
+                weight = (
+                    prior * (_get(node_word, row + place[level]) + self.tables.topics[level]) / (mass[level] + m[level])
+                )
+                total = total + (weight**self.tables.inverse_temperature if self.tempered else weight)
+                cumulative.append(total)
+            x = _get(self.uniform.token, t) * total
+            drawn = sum(((x >= cumulative[level]).astype(jnp.int32) for level in range(self.depth - 1)), jnp.int32(0))
+            drawn = lax.optimization_barrier(drawn)
+            at = row + _get(path, drawn)
+            drawn_levels = _put(drawn_levels, t - begin, drawn)
+            return drawn_levels, _put(node_word, at, _get(node_word, at) + 1), m + (self.each_level == drawn)
+
+        begin, end = self.corpus.doc_tokens[d], self.corpus.doc_tokens[d + 1]
+        drawn_levels, node_word, m = lax.fori_loop(
+            begin, end, one, (jnp.zeros(self.most_tokens, jnp.int32), node_word, m)
+        )
+        old = lax.dynamic_slice_in_dim(z, begin, self.most_tokens)
+        kept = jnp.where(jnp.arange(self.most_tokens) < end - begin, drawn_levels, old)
+        return lax.dynamic_update_slice_in_dim(z, kept, begin, 0), node_word, m
+
+    def document(self, carry: Any) -> Any:
+        z, paths, node_word, node_tokens, documents, parent, d, _ = carry
+        path = paths[d]
+        node_word, own = self.remove(d, z, path, node_word)
+        m = own.reshape(-1, self.depth).sum(0, dtype=jnp.int32)
+        node_tokens = node_tokens.at[path].add(-m)
+        documents = documents.at[path].add(-1)
+        last = (
+            path[self.depth - 1]
+            if self.paths_fixed
+            else self.draw_path(d, own, m, node_word, node_tokens, documents, parent)
+        )
+        nodes: list[Any] = [None] * self.depth
+        at = last
+        for level in range(self.depth - 1, -1, -1):
+            free = self.layout[level] + jnp.argmin(documents[self.of_level[level]]).astype(jnp.int32)
+            exists = last >= self.layout[level]
+            nodes[level] = jnp.where(exists, at, free)
+            at = jnp.where(exists, parent[at], at)
+        for level in range(1, self.depth):
+            parent = _put(parent, nodes[level], nodes[level - 1])
+        path = jnp.stack(nodes)
+        documents = documents.at[path].add(1)
+        node_word = self.add(d, z, path, node_word)
+        others = node_tokens[path]
+        z, node_word, m = self.draw_levels(d, z, path, node_word, others, m)
+        node_tokens = node_tokens.at[path].set(others + m)
+        crowded = [(documents[self.of_level[level]] > 0).all() for level in range(1, self.depth)]
+        full = jnp.stack(crowded).any() if crowded else jnp.asarray(False)
+        return z, _put(paths, d, path), node_word, node_tokens, documents, parent, d + 1, full
+
+
 @partial(jax.jit, static_argnames=("layout", "longest", "most_tokens", "sticks", "tempered", "paths_fixed"))
 @counted
 def tree_sweep(
     key: Array,
-    tokens: Tokens,
+    tokens: TreeTokens,
     state: TreeState,
-    tables: Tables,
+    tables: SweepTables,
     first: Any,
     *,
     layout: Layout,
@@ -130,158 +312,27 @@ def tree_sweep(
         jax.random.uniform(key_token, (state.levels.shape[0] + 1,), jnp.float64),
     )
     width = -(-longest // WORDS) * WORDS + WORDS
-    corpus = Tokens(
+    corpus = TreeTokens(
         jnp.pad(jnp.asarray(tokens.cell_word), (0, width)),
         jnp.asarray(tokens.doc_cells),
         jnp.pad(jnp.asarray(tokens.word), (0, 1)),
         jnp.pad(jnp.asarray(tokens.cell), (0, 1)),
         jnp.asarray(tokens.doc_tokens),
     )
-    of_level = [slice(layout[level], layout[level + 1]) for level in range(depth)]
-    each_level = jnp.arange(depth, dtype=jnp.int32)
-    zeros = jnp.zeros(width, jnp.int32)
-
-    def remove(d: Any, z: Any, path: Any, node_word: Any) -> tuple[Any, Any]:
-        """Without the document; and its own (cell, level) counts, flat."""
-        begin = corpus.doc_cells[d]
-
-        def one(t: Any, carry: Any) -> Any:
-            node_word, own = carry
-            level = _get(z, t)
-            at = _get(corpus.word, t) * n_places + _get(path, level)
-            cell = (_get(corpus.cell, t) - begin) * depth + level
-            return _put(node_word, at, _get(node_word, at) - 1), _put(own, cell, _get(own, cell) + 1)
-
-        own = jnp.zeros(width * depth, jnp.int32)
-        return lax.fori_loop(corpus.doc_tokens[d], corpus.doc_tokens[d + 1], one, (node_word, own))
-
-    def word_scores(d: Any, own: Any, node_word: Any, level: int) -> tuple[Any, Any]:
-        """Σ_w log Γ(n_w + m_w + η) − log Γ(n_w + η) of each place of the level; of a new node."""
-        begin, n_cells = corpus.doc_cells[d], corpus.doc_cells[d + 1] - corpus.doc_cells[d]
-
-        def pick(cell: Any, carry: Any) -> Any:
-            word, copies, n = carry
-            here = _get(own, cell * depth + level)
-            return (
-                _put(word, n, _get(corpus.cell_word, begin + cell)),
-                _put(copies, n, here),
-                n + (here > 0).astype(jnp.int32),
-            )
-
-        word, copies, n = lax.fori_loop(jnp.int32(0), n_cells, pick, (zeros, zeros, jnp.int32(0)))
-        n_here = layout[level + 1] - layout[level]
-        dims = lax.GatherDimensionNumbers((1,), (0,), (0, 1))
-        table, grid = tables.word[level], node_word.reshape(n_words, n_places)
-
-        def some(i: Any, total: Any) -> Any:
-            w = lax.dynamic_slice_in_dim(word, i * WORDS, WORDS)
-            m = lax.dynamic_slice_in_dim(copies, i * WORDS, WORDS)[:, None]
-            corner = jnp.stack([w, jnp.full_like(w, layout[level])], 1)
-            n_w = lax.gather(grid, corner, dims, (1, n_here), mode="promise_in_bounds")
-            return total + (_look(table, n_w + m) - _look(table, n_w)).sum(0)
-
-        scores = lax.fori_loop(jnp.int32(0), (n + WORDS - 1) // WORDS, some, jnp.zeros(n_here, jnp.float64))
-        return scores, (_look(table, copies) - table[0]).sum()
-
-    def draw_path(d: Any, own: Any, m: Any, node_word: Any, node_tokens: Any, documents: Any, parent: Any) -> Any:
-        """The place of the last existing node on the path; where it is no leaf, the path is new below it."""
-        customers, seats = _look(tables.customers, documents), _look(tables.seats, documents)
-        reach, new = [jnp.zeros(1, jnp.float64)], [jnp.zeros((), jnp.float64)]
-        for level in range(1, depth):
-            here, total = of_level[level], tables.total[level]
-            scores, fresh = word_scores(d, own, node_word, level)
-            scores = scores - _look(total, node_tokens[here] + m[level]) + _look(total, node_tokens[here])
-            above = parent[here]
-            chosen = customers[here] - _look(seats, above) + _look(reach[-1], above - layout[level - 1])
-            reach.append(jnp.where(documents[here] > 0, scores + chosen, -jnp.inf))
-            new.append(fresh - _get(total, m[level]) + total[0])
-        options = []
-        for level in range(depth - 1):
-            opened = tables.log_branching - seats[of_level[level]] + sum(new[level + 1 :])
-            options.append(reach[level] + opened)
-        options = jnp.concatenate([*options, reach[-1]])
-        if tempered:
-            options = options * tables.inverse_temperature
-        weights = jnp.exp(options - options.max())
-
-        def further(carry: Any) -> Any:
-            place, left = carry
-            return place + 1, left - _get(weights, place + 1)
-
-        begin = (jnp.int32(0), uniform.path[d] * weights.sum() - weights[0])
-        drawn, _ = lax.while_loop(lambda c: (c[1] >= 0) & (c[0] < n_places - 1), further, begin)
-        # rounding of the sum may run past the last option: never onto a free place
-        return jnp.where(weights[drawn] > 0, drawn, jnp.argmax(weights).astype(jnp.int32))
-
-    def add(d: Any, z: Any, path: Any, node_word: Any) -> Any:
-        def one(t: Any, node_word: Any) -> Any:
-            at = _get(corpus.word, t) * n_places + _get(path, _get(z, t))
-            return _put(node_word, at, _get(node_word, at) + 1)
-
-        return lax.fori_loop(corpus.doc_tokens[d], corpus.doc_tokens[d + 1], one, node_word)
-
-    def draw_levels(d: Any, z: Any, path: Any, node_word: Any, others: Any, m: Any) -> tuple[Any, Any, Any]:
-        """others: tokens of other documents at each node of the path. Returns z, node_word and m."""
-        place = [path[level] for level in range(depth)]
-        mass = others + tables.mass
-
-        def one(t: Any, carry: Any) -> Any:
-            drawn_levels, node_word, m = carry
-            row, old = _get(corpus.word, t) * n_places, _get(z, t)
-            at = row + _get(path, old)
-            node_word = _put(node_word, at, _get(node_word, at) - 1)
-            m = m - (each_level == old)
-            total, cumulative, left = jnp.float64(0), [], jnp.float64(1)
-            for level in range(depth):
-                prior = tables.before[level] + m[level]
-                if sticks:
-                    deeper = sum((m[j] for j in range(level + 1, depth)), jnp.int32(0))
-                    both = prior + tables.after[level] + deeper
-                    prior, left = (left * prior / both, left * (tables.after[level] + deeper) / both)
-                    prior = prior if level < depth - 1 else prior + left
-                weight = prior * (_get(node_word, row + place[level]) + tables.topics[level]) / (mass[level] + m[level])
-                total = total + (weight**tables.inverse_temperature if tempered else weight)
-                cumulative.append(total)
-            x = _get(uniform.token, t) * total
-            drawn = sum(((x >= cumulative[level]).astype(jnp.int32) for level in range(depth - 1)), jnp.int32(0))
-            drawn = lax.optimization_barrier(drawn)
-            at = row + _get(path, drawn)
-            drawn_levels = _put(drawn_levels, t - begin, drawn)
-            return drawn_levels, _put(node_word, at, _get(node_word, at) + 1), m + (each_level == drawn)
-
-        begin, end = corpus.doc_tokens[d], corpus.doc_tokens[d + 1]
-        drawn_levels, node_word, m = lax.fori_loop(begin, end, one, (jnp.zeros(most_tokens, jnp.int32), node_word, m))
-        old = lax.dynamic_slice_in_dim(z, begin, most_tokens)
-        kept = jnp.where(jnp.arange(most_tokens) < end - begin, drawn_levels, old)
-        return lax.dynamic_update_slice_in_dim(z, kept, begin, 0), node_word, m
-
-    def document(carry: Any) -> Any:
-        z, paths, node_word, node_tokens, documents, parent, d, _ = carry
-        path = paths[d]
-        node_word, own = remove(d, z, path, node_word)
-        m = own.reshape(-1, depth).sum(0, dtype=jnp.int32)
-        node_tokens = node_tokens.at[path].add(-m)
-        documents = documents.at[path].add(-1)
-        last = path[depth - 1] if paths_fixed else draw_path(d, own, m, node_word, node_tokens, documents, parent)
-        nodes: list[Any] = [None] * depth
-        at = last
-        for level in range(depth - 1, -1, -1):
-            free = layout[level] + jnp.argmin(documents[of_level[level]]).astype(jnp.int32)
-            exists = last >= layout[level]
-            nodes[level] = jnp.where(exists, at, free)
-            at = jnp.where(exists, parent[at], at)
-        for level in range(1, depth):
-            parent = _put(parent, nodes[level], nodes[level - 1])
-        path = jnp.stack(nodes)
-        documents = documents.at[path].add(1)
-        node_word = add(d, z, path, node_word)
-        others = node_tokens[path]
-        z, node_word, m = draw_levels(d, z, path, node_word, others, m)
-        node_tokens = node_tokens.at[path].set(others + m)
-        crowded = [(documents[of_level[level]] > 0).all() for level in range(1, depth)]
-        full = jnp.stack(crowded).any() if crowded else jnp.asarray(False)
-        return z, _put(paths, d, path), node_word, node_tokens, documents, parent, d + 1, full
-
+    sweep = _Sweep(
+        corpus,
+        tables,
+        uniform,
+        layout,
+        depth=depth,
+        n_words=n_words,
+        n_places=n_places,
+        width=width,
+        most_tokens=most_tokens,
+        sticks=sticks,
+        tempered=tempered,
+        paths_fixed=paths_fixed,
+    )
     begin = (
         jnp.pad(jnp.asarray(state.levels), (0, most_tokens)),
         *(jnp.asarray(leaf) for leaf in (state.paths, jnp.reshape(state.node_word, -1))),
@@ -289,5 +340,5 @@ def tree_sweep(
         jnp.asarray(first, jnp.int32),
         jnp.asarray(False),
     )
-    z, paths, node_word, *rest, stopped, _ = lax.while_loop(lambda c: (c[-2] < n_docs) & ~c[-1], document, begin)
+    z, paths, node_word, *rest, stopped, _ = lax.while_loop(lambda c: (c[-2] < n_docs) & ~c[-1], sweep.document, begin)
     return TreeState(z[:-most_tokens], paths, node_word.reshape(n_words, n_places), *rest), stopped

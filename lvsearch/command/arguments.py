@@ -23,11 +23,14 @@ to begin with:
   lvsearch demo                    how many topics in the docstrings of Python, NumPy and SciPy (about two minutes)
   lvsearch demo --simulated        the same on simulated documents whose number of topics is known
   lvsearch search --texts docs.txt --out run/       your own documents, one per line
+  lvsearch search --texts docs.csv --text-column body --out run/       or a column of a table
 """
 SEARCH_EPILOG = """\
 examples:
   lvsearch search --texts docs.txt --out run/
       one document per line; stops by itself when the sizes near the best are settled
+  lvsearch search --texts docs.csv --text-column body --id-column title --out run/
+      a table; the other columns stay beside the documents (Python: result.training.metadata)
   lvsearch search --corpus corpus.ldac --vocabulary vocab.txt --prior poisson:10 --max-size 40 --seed 0 --out run/
       word counts in LDA-C form: "N id:count id:count …" per line, ids from 0
   lvsearch search --texts docs.txt --prior negative-binomial:20,2 --seconds 600 --out run/
@@ -37,7 +40,7 @@ examples:
 
 what is written:
   run/           the search itself, after every step: lvsearch resume run/, or lv.load("run/") in Python
-  run/report/    summary.md, pictures, tables
+  run/report/    index.html, one page for a browser; summary.md, pictures, tables
 """
 RESUME_EPILOG = """\
 example:
@@ -85,10 +88,32 @@ def _add_demo(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
     search = _command(commands, "search", "How many topics do these documents have?", SEARCH_EPILOG)
-    data = search.add_argument_group("documents (one of the two)")
+    data = search.add_argument_group("documents (--texts or --corpus)")
     source = data.add_mutually_exclusive_group(required=True)
-    source.add_argument("--texts", type=Path, metavar="FILE", help="plain text, one document per line (UTF-8)")
-    source.add_argument("--corpus", type=Path, metavar="FILE.ldac", help="word counts in LDA-C form, ids from 0")
+    source.add_argument(
+        "--texts",
+        type=Path,
+        metavar="FILE",
+        help="a table (.csv, .tsv, .jsonl, .parquet) with a text in every row; a folder of .txt files; any other file: "
+        "one document per line; - for standard input",
+    )
+    source.add_argument(
+        "--corpus",
+        type=Path,
+        metavar="FILE",
+        help="word counts: Matrix Market (.mtx), SVMlight (.svmlight), UCI (docword…), else LDA-C, ids from 0",
+    )
+    data.add_argument("--text-column", metavar="NAME", help="of a table: the column with the texts")
+    data.add_argument("--id-column", metavar="NAME", help="of a table: the column that names the documents")
+    data.add_argument("--label-column", metavar="NAME", help="of a table: a class to show beside topics, never fitted")
+    data.add_argument(
+        "--format",
+        choices=("lines", "csv", "tsv", "jsonl"),
+        help="of the texts, where the name of the file does not say it (standard input: lines)",
+    )
+    data.add_argument(
+        "--encoding", default="utf-8", help="of texts and vocabulary, such as latin-1 (default: %(default)s)"
+    )
     data.add_argument(
         "--vocabulary", type=Path, metavar="FILE", help="with --corpus: the words, one per line, id 0 first"
     )

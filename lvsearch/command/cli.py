@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lvsearch.command.arguments import Runs, parser
+from lvsearch.command.sources import check_sources, read_corpus
 from lvsearch.files.plain_text import visible
 from lvsearch.interrupts import pressed, watched
 from lvsearch.seeds import checked_seed
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
 WRONG, INTERRUPTED = 2, 130
 REPORT = "report"
-DEMO_SECONDS, DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 60.0, 32, 16  # compiling the first fit included
-DEMO_TOPIC_CONCENTRATION = 0.5  # broad topics, one or two dozen: at LDA's own 0.05 the evidence still rises at 64
+DEMO_STARTS, DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 1, 32, 16  # a budget in work: the answer is the same on a busy machine
+DEMO_DOCUMENTS = 700
+DEMO_TOPIC_CONCENTRATION = 1.0  # broad topics, about ten: at LDA's own 0.05 the evidence still rises at 64
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +66,7 @@ def _demo(options: argparse.Namespace) -> int:
         print(f"{len(corpus):,} simulated documents with {truth} topics, which the search is not told.")
     else:
         print("Collecting docstrings of the standard library, NumPy and SciPy …", flush=True)
-        corpus = lv.datasets.docstrings(seed=options.seed)
+        corpus = lv.datasets.docstrings(DEMO_DOCUMENTS, seed=options.seed)
         print(
             f"{len(corpus):,} documents, {corpus.n_terms:,} words, {corpus.n_tokens:,} tokens. Searching …", flush=True
         )
@@ -75,7 +77,8 @@ def _demo(options: argparse.Namespace) -> int:
         model=lv.models.LDA() if options.simulated else lv.models.LDA(topic_concentration=DEMO_TOPIC_CONCENTRATION),
         prior=lv.sizes.Poisson(10),
         max_size=SIMULATED_MAX_SIZE if options.simulated else DEMO_MAX_SIZE,
-        seconds=DEMO_SECONDS,
+        seconds=None,
+        starts=DEMO_STARTS,
     )
     status = _conclude(result, options.out / REPORT)
     if truth is not None and result.visits:
@@ -88,8 +91,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _search(options: argparse.Namespace) -> int:
     from lvsearch.files.storage import refuse_existing
 
-    if options.vocabulary is not None and options.corpus is None:
-        raise ValueError("got --vocabulary without --corpus: texts bring their own words")
+    check_sources(options)
     if not 0 <= options.held_out < 1:
         raise ValueError(
             f"got --held-out {options.held_out}, expected a fraction from 0 (none) to below 1, such as 0.1"
@@ -99,15 +101,12 @@ def _search(options: argparse.Namespace) -> int:
             "plug-in evidence grows with size almost without end: say when to stop with --max-size, --seconds or "
             "--width"
         )
-    for path in (options.texts, options.corpus, options.vocabulary):
-        if path is not None and not path.is_file():
-            raise FileNotFoundError(f"no file {path}")
     refuse_existing(options.out)
     import lvsearch as lv
 
     prior = lv.sizes.parse(options.prior)
     result = _searched(
-        _corpus(options),
+        read_corpus(options),
         options,
         held_out=options.held_out,
         model=lv.models.LDA(options.concentration, options.topic_concentration),
@@ -126,7 +125,9 @@ def _search(options: argparse.Namespace) -> int:
 def _resume(options: argparse.Namespace) -> int:
     import lvsearch as lv
 
-    result = lv.resume(options.folder, seconds=options.seconds, width=options.width, progress=not options.quiet)
+    result = lv.resume(
+        options.folder, seconds=options.seconds, width=options.width, report=False, progress=not options.quiet
+    )
     return _conclude(result, options.folder / REPORT)
 
 
@@ -139,16 +140,6 @@ def _report(options: argparse.Namespace) -> int:
     result = lv.load(options.folder)
     _conclude(result, options.folder / REPORT if options.out is None else options.out)
     return 0
-
-
-def _corpus(options: argparse.Namespace) -> "Corpus":
-    import lvsearch as lv
-
-    if options.corpus is not None:
-        return lv.Corpus.from_ldac(options.corpus, vocabulary=options.vocabulary)
-    from lvsearch.data.readers import read_documents
-
-    return lv.Corpus.from_texts(read_documents(options.texts))
 
 
 def _searched(
@@ -184,6 +175,7 @@ def _searched(
         seed=options.seed,
         held_out=test,
         out=options.out,
+        report=False,  # the whole report follows
         progress=not options.quiet,
     )
 
@@ -208,6 +200,7 @@ def _conclude(result: "SearchResult", folder: Path) -> int:
     """Write the report, print the answer and the topics. Returns the exit status."""
     from lvsearch.results.card import summary
     from lvsearch.results.heldout import comparable, held_out_comparison
+    from lvsearch.results.page import NAME
     from lvsearch.results.report import topics_table, write_report
 
     interrupted = result.state.stopped == "interrupted"
@@ -224,7 +217,8 @@ def _conclude(result: "SearchResult", folder: Path) -> int:
     topics = topics_table(result.best).map(lambda cell: visible(cell) if isinstance(cell, str) else cell)
     if not topics.empty:
         print(f"\n{topics.to_string(index=False, justify='left', formatters=_left_aligned(topics))}")
-    print(f"\nReport: {path}")
+    page = Path(path).with_name(NAME).resolve().as_uri()
+    print(f"\nReport: {page}\n(a summary in Markdown, pictures and tables beside it, in {visible(str(folder))})")
     return INTERRUPTED if interrupted else 0
 
 

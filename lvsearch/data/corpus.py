@@ -1,88 +1,45 @@
 """Documents as counts of words: what every topic model here is given.
 
-A corpus is a matrix of whole counts (documents × terms) with names for its rows and columns. Nothing in it is ever
-dropped in silence: empty documents and unused terms stay in place, so row 17 is still the user's document 17, and
-`Corpus.notes` tells what was done to the texts on the way in.
+A corpus is a matrix of whole counts (documents × terms) with names for its rows and columns (`DocumentCounts`). Here it
+is made: from texts, tables, matrices, files, and what other libraries hold.
 """
 
-import hashlib
-import json
 import os
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import pandas as pd
-from jaxtyping import Int
 from scipy.sparse import csr_array
 
-from lvsearch.data.base import Data, Nouns
-from lvsearch.data.readers import canonical_counts, count_texts, encode_texts, frame_counts, read_ldac
-from lvsearch.data.vocabulary import (
-    LETTERS,
-    Analyzer,
-    UnknownWords,
-    as_strings,
-    checked_vocabulary,
-    one_per_document,
-    read_vocabulary,
+from lvsearch.data.base import Data
+from lvsearch.data.document_counts import DocumentCounts
+from lvsearch.data.document_table import DocumentTable
+from lvsearch.data.opening import counts_in, is_counts, texts_in
+from lvsearch.data.other_libraries import anndata_counts, bag_counts, is_anndata, is_bags
+from lvsearch.data.readers import canonical_counts, count_texts, encode_texts, read_ldac
+from lvsearch.data.tables import (
+    Documents,
+    as_frame,
+    columns_in_words,
+    frame_counts,
+    frame_documents,
+    holds_texts,
+    index_names,
+    text_columns,
 )
-from lvsearch.files.string_arrays import holds, packed, unpacked
-from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.documents import documents
-from lvsearch.models.units import BagOfWords
+from lvsearch.data.vocabulary import LETTERS, Analyzer, as_strings, checked_vocabulary, read_vocabulary
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Corpus(Data):
-    """Word counts of documents. Build one with `from_texts`, `from_matrix` or `from_ldac`.
+class Corpus(DocumentCounts):
+    """Word counts of documents. Build one with `from_texts`, `from_frame`, `open` or `from_matrix`; also `from_ldac`,
+    `from_bags` (gensim), `from_anndata`.
 
     The constructor itself trusts nothing either: it copies, checks and brings into canonical form what it is given.
-    Equality and hash go by `fingerprint`.
-
-    Attributes:
-        counts: (docs, terms) int32, sorted ids, no stored zeros, read-only.
-        vocabulary: the terms, one per column, distinct.
-        document_names: what a person calls each document (a title, a path), or None.
-        document_labels: a class for each document, shown beside topics and never used in fitting, or None.
-        notes: what was dropped, kept or selected, in the order in which it happened.
-        analyzer: how the texts were cut into words; None for counts that came without texts.
-        unknown: for encoded texts, the words the vocabulary does not hold; None otherwise.
-
-    Raises:
-        ValueError: no documents or no terms; negative, fractional, NaN, infinite or too large counts; a vocabulary,
-            names or labels of the wrong length; a term that occurs twice.
+    Equality and hash go by `fingerprint`. Attributes and errors are those of `DocumentCounts`.
     """
 
-    unit_type: ClassVar[type] = BagOfWords
-    nouns: ClassVar[Nouns] = Nouns("corpus", "document", "documents", "token", "tokens")
-    accepted: ClassVar[str] = "a Corpus or a matrix of counts"
-
-    counts: csr_array
-    vocabulary: tuple[str, ...]
-    document_names: tuple[str, ...] | None = None
-    document_labels: tuple[str, ...] | None = None
-    notes: tuple[str, ...] = ()
-    analyzer: Analyzer | None = None
-    unknown: UnknownWords | None = None
-
-    def __post_init__(self) -> None:
-        counts = canonical_counts(self.counts, self.vocabulary)
-        vocabulary = checked_vocabulary(self.vocabulary, counts)
-        names = one_per_document("document_names", self.document_names, counts)
-        labels = one_per_document("document_labels", self.document_labels, counts)
-        for field, value in (
-            ("counts", counts),
-            ("vocabulary", vocabulary),
-            ("document_names", names),
-            ("document_labels", labels),
-            ("notes", tuple(self.notes)),
-        ):
-            object.__setattr__(self, field, value)
-
-    # -- from data ----------------------------------------------------------------------------------------------
+    # -- from texts ---------------------------------------------------------------------------------------------
 
     @classmethod
     def from_texts(
@@ -95,6 +52,7 @@ class Corpus(Data):
         token_pattern: str = LETTERS,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
+        metadata: Any = None,
     ) -> "Corpus":
         """Cut texts into words and count them (scikit-learn's `CountVectorizer`), lower-cased.
 
@@ -102,7 +60,8 @@ class Corpus(Data):
         words out, and from 200 documents on also words that are too rare to place or too common to tell anything.
 
         Args:
-            texts: strings, one per document; an empty one stays in place as an empty document.
+            texts: strings, one per document; an empty one stays in place as an empty document. The index of a pandas
+                Series, unless the default one, names the documents.
             stop_words: "english" (scikit-learn's list), the words themselves, or None.
             minimum_document_frequency: keep words that occur in at least so many documents. Default: a hundredth
                 of the documents but at most 5 (1 below 200 documents).
@@ -111,16 +70,116 @@ class Corpus(Data):
             token_pattern: a regular expression, every match a word. Default: `\\b[^\\W\\d_]{3,}\\b`; use
                 `(?u)\\b\\w\\w+\\b` for scikit-learn's own, with two-letter words and numbers.
             document_names, document_labels: one per text.
+            metadata: a data frame (or a table with `to_pandas()`), a row per text.
 
         Raises:
-            ValueError: a single string; an element that is not a string; no texts; a limit out of range; no word
-                left under these settings.
+            ValueError: a single string; a data frame (see `from_frame`); an element that is not a string; no texts; a
+                limit out of range; no word left under these settings; metadata that files cannot keep.
         """
         if stop_words is not None and not isinstance(stop_words, str):
+            stop_words = tuple(stop_words)
+            if not all(isinstance(word, str) for word in stop_words):
+                raise ValueError("got stop words that are not all strings; expected 'english', a list of words or None")
             stop_words = tuple(sorted(set(stop_words)))
         analyzer = Analyzer(stop_words=stop_words, token_pattern=token_pattern)
         counts, terms, note = count_texts(texts, analyzer, minimum_document_frequency, maximum_document_fraction)
-        return cls._reported(counts, terms, document_names, document_labels, (str(analyzer), note), analyzer)
+        names = index_names(texts) if document_names is None else document_names
+        return cls._reported(counts, terms, names, document_labels, (str(analyzer), note), analyzer, metadata)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        text: Any,
+        id: Any = None,
+        label: Any = None,
+        keep: Iterable[Any] | None = None,
+        stop_words: str | Iterable[str] | None = "english",
+        minimum_document_frequency: int | None = None,
+        maximum_document_fraction: float | int | None = None,
+        token_pattern: str = LETTERS,
+    ) -> "Corpus":
+        """A data frame with a text in every row; its other columns stay beside the documents as `metadata`.
+
+        Args:
+            frame: a pandas DataFrame, or a table with `to_pandas()`: a Hugging Face `Dataset`, a Polars frame.
+            text, id, label: the names of the columns with the texts, the documents' names (default: the frame's
+                index) and their classes (default: none).
+            keep: the columns of the metadata. Default: all but text and id; those whose values files cannot keep, such
+                as lists, are left out, and a note says so.
+            stop_words, minimum_document_frequency, maximum_document_fraction, token_pattern: as for `from_texts`.
+
+        Raises:
+            ValueError: no such column; a missing text, id or label; columns of `keep` that files cannot keep; and as
+                `from_texts`.
+        """
+        found = frame_documents(as_frame(frame), text, id, label, keep)
+        corpus = cls.from_texts(
+            found.texts,
+            stop_words=stop_words,
+            minimum_document_frequency=minimum_document_frequency,
+            maximum_document_fraction=maximum_document_fraction,
+            token_pattern=token_pattern,
+            document_names=found.names,
+            document_labels=found.labels,
+        )
+        return corpus._with_metadata(found, strict=keep is not None)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        text: Any = None,
+        id: Any = None,
+        label: Any = None,
+        keep: Iterable[Any] | None = None,
+        vocabulary: str | os.PathLike[str] | Collection[Any] | None = None,
+        encoding: str = "utf-8",
+    ) -> "Corpus":
+        """A file, read as its ending says; all but .parquet may also end in .gz.
+
+        | ending | what it holds |
+        |---|---|
+        | .txt | a document per line |
+        | .csv, .tsv, .jsonl, .ndjson, .parquet | a table: `text` (and `id`, `label`, `keep`) as for `from_frame` |
+        | none, a folder | a document per .txt file below it, named by its path; folders in it are classes |
+        | .ldac | counts, LDA-C; as all counts with a `vocabulary`, a file with a word per line or the words |
+        | .mtx | counts, Matrix Market, a row per document |
+        | .svmlight, .libsvm, .svm | counts, a class first on every line |
+        | a name that begins with docword, or .uci | counts, as UCI's bags of words |
+
+        encoding: of texts and of the vocabulary. Texts are cut into words with the defaults of `from_texts`: for others
+        read the table yourself and use `from_frame`.
+
+        Raises:
+            FileNotFoundError: no such file.
+            ValueError: an unknown ending; bytes of another encoding, with file and line; a table without `text=`, with
+                the names of its columns; what is wrong in the file, with the line; see also `from_texts`, `Corpus`.
+        """
+        if is_counts(path):
+            if any(option is not None for option in (text, id, label, keep)):
+                raise ValueError(f"{path} holds counts; expected no text=, id=, label= or keep=: they are of tables")
+            if isinstance(vocabulary, str | os.PathLike):
+                vocabulary = read_vocabulary(vocabulary, encoding)
+            found = counts_in(path, None if vocabulary is None else len(vocabulary))
+            return cls._reported(found.counts, vocabulary, None, found.labels, (), None)
+        if vocabulary is not None:
+            raise ValueError(f"{path} holds texts, which bring their own words; expected no vocabulary=")
+        documents = texts_in(path, text, id, label, keep, encoding)
+        return cls.of_documents(documents, strict=keep is not None)
+
+    @classmethod
+    def of_documents(cls, documents: Documents, strict: bool = False) -> "Corpus":
+        """Texts with what is known of them, with the defaults of `from_texts`.
+
+        strict: whether every column of the metadata must be kept; else a note names those that files cannot keep.
+        """
+        corpus = cls.from_texts(documents.texts, document_names=documents.names, document_labels=documents.labels)
+        return corpus._with_metadata(documents, strict)
+
+    # -- from counts --------------------------------------------------------------------------------------------
 
     @classmethod
     def from_matrix(
@@ -130,6 +189,7 @@ class Corpus(Data):
         *,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
+        metadata: Any = None,
     ) -> "Corpus":
         """Counts that were made elsewhere.
 
@@ -139,6 +199,7 @@ class Corpus(Data):
                 whose index, unless it is the default one, names the documents.
             vocabulary: one term per column (`CountVectorizer.get_feature_names_out()`). Default: "term0", "term1"….
             document_names, document_labels: one per row.
+            metadata: a data frame (or a table with `to_pandas()`), a row per row.
 
         Raises:
             ValueError: see `Corpus`; also counts without a single token, and a vocabulary given beside a table.
@@ -149,7 +210,7 @@ class Corpus(Data):
             matrix, vocabulary, index = frame_counts(matrix)
             document_names = index if document_names is None else document_names
         counts = canonical_counts(matrix, vocabulary)
-        return cls._reported(counts, vocabulary, document_names, document_labels, (), None)
+        return cls._reported(counts, vocabulary, document_names, document_labels, (), None, metadata)
 
     @classmethod
     def from_ldac(
@@ -178,34 +239,64 @@ class Corpus(Data):
         return cls._reported(counts, vocabulary, document_names, document_labels, (), None)
 
     @classmethod
-    def from_csr(
+    def from_bags(
         cls,
-        data: Int[np.ndarray, " counts"],
-        indices: Int[np.ndarray, " ids"],
-        indptr: Int[np.ndarray, " starts"],
-        vocabulary: Iterable[Any],
+        bags: Iterable[Any],
+        vocabulary: Any = None,
         *,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
-        notes: Iterable[str] = (),
-        analyzer: Analyzer | None = None,
     ) -> "Corpus":
-        """Rebuild a corpus from the three arrays of `counts` as they were stored, checking all of them.
+        """gensim's bags of words: for every document a list of pairs (id, count), ids from 0.
 
-        Raises:
-            ValueError: arrays that do not describe a matrix with one column per term; see also `Corpus`.
+        vocabulary: a gensim `Dictionary` (or any dictionary id to word, or word to id), or the words in order. Raises
+        ValueError for other things, ids outside the vocabulary, and as `from_matrix`.
         """
-        vocabulary = tuple(vocabulary)
+        counts, words = bag_counts(bags, vocabulary)
+        return cls._reported(counts, words, document_names, document_labels, (), None)
+
+    @classmethod
+    def from_anndata(cls, data: Any, *, layer: str | None = None) -> "Corpus":
+        """An `AnnData`: cells are documents, genes are words, `.obs` is the metadata.
+
+        layer: of which the counts are; by default `.X`, which often holds logarithms and is then refused. Raises
+        ValueError for anything else, a layer that it does not have, and as `from_matrix`.
+        """
+        found = anndata_counts(data, layer)
         try:
-            counts = csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(vocabulary)))
+            corpus = cls.from_matrix(found.counts, found.vocabulary, document_names=found.names)
         except ValueError as error:
+            layers = ", ".join(map(repr, data.layers)) or "none here"
+            raise ValueError(f"{error}; of an AnnData, layer= says where the counts are ({layers})") from error
+        return corpus._with_metadata(Documents([], metadata=found.metadata))
+
+    @classmethod
+    def of(cls, data: Any) -> "Corpus":
+        """A corpus as it is, or made of what is plainly one thing.
+
+        Texts (a list, a Series, an array of strings), counts as `from_matrix` takes them, gensim's bags, an `AnnData`,
+        a table whose one column holds texts. Raises ValueError for anything else.
+        """
+        data = list(data) if isinstance(data, Iterator) else data
+        if isinstance(data, Corpus):
+            return data
+        if holds_texts(data):
+            return cls.from_texts(data)
+        if is_bags(data):
+            return cls.from_bags(data)
+        if is_anndata(data):
+            return cls.from_anndata(data)
+        if hasattr(data, "to_pandas") or isinstance(data, dict):
+            data = as_frame(data)
+        if isinstance(data, pd.DataFrame) and (words := text_columns(data)):
+            if data.shape[1] == 1:
+                return cls.from_frame(data, text=words[0])
             raise ValueError(
-                f"got {len(data)} counts, {len(indices)} ids and {len(indptr)} row starts that form no matrix with "
-                f"{len(vocabulary)} columns ({error}); expected the arrays of a csr matrix; is the file damaged?"
-            ) from error
-        names = as_strings("document_names", document_names)
-        labels = as_strings("document_labels", document_labels)
-        return cls(counts, vocabulary, names, labels, tuple(notes), analyzer)
+                f"got a data frame with text in {columns_in_words(words)}; expected to know which column holds the "
+                "documents: lv.Corpus.from_frame(frame, text=…), or training.encode(frame[…]) for new ones; or counts "
+                "with a column per word"
+            )
+        return cls.from_matrix(data)
 
     @classmethod
     def _reported(
@@ -216,12 +307,14 @@ class Corpus(Data):
         document_labels: Iterable[Any] | None,
         notes: tuple[str, ...],
         analyzer: Analyzer | None,
+        metadata: Any = None,
     ) -> "Corpus":
         """A corpus fresh from data, with what a person should know about it in its notes."""
         terms = checked_vocabulary(vocabulary, counts)
         names = as_strings("document_names", document_names)
         labels = as_strings("document_labels", document_labels)
-        corpus = cls(counts, terms, names, labels, notes, analyzer)
+        table = None if metadata is None else DocumentTable.from_frame(as_frame(metadata), strict=True)[0]
+        corpus = cls(counts, terms, names, labels, notes, analyzer, document_table=table)
         if not corpus.n_tokens:
             raise ValueError(f"got {corpus.n_documents:,} documents without a single token; expected counts above 0")
         if corpus.n_empty_documents:
@@ -230,80 +323,30 @@ class Corpus(Data):
             notes += (f"{corpus.n_unused_terms:,} of {corpus.n_terms:,} terms occur nowhere; kept in place",)
         return replace(corpus, notes=notes)
 
-    @classmethod
-    def of(cls, data: Any) -> "Corpus":
-        """A corpus as it is, or counts as `from_matrix` takes them. Raises ValueError for anything else."""
-        return data if isinstance(data, Corpus) else cls.from_matrix(data)
+    def _with_metadata(self, documents: Documents, strict: bool = False) -> "Corpus":
+        if documents.metadata is None:
+            return self
+        table, left_out = DocumentTable.from_frame(documents.metadata, strict=strict)
+        note = f"metadata without {columns_in_words(left_out)}, whose values files cannot keep"
+        return replace(self, document_table=table, notes=(*self.notes, *((note,) if left_out else ())))
 
-    # -- sizes --------------------------------------------------------------------------------------------------
-
-    @property
-    def n_documents(self) -> int:
-        return len(self.counts.indptr) - 1
-
-    @property
-    def n_terms(self) -> int:
-        return len(self.vocabulary)
-
-    @property
-    def n_units(self) -> int:
-        """Documents."""
-        return self.n_documents
-
-    @property
-    def n_tokens(self) -> int:
-        return self.n_observations
-
-    @property
-    def observations_per_unit(self) -> Int[np.ndarray, " docs"]:
-        """Tokens in each document: `document_lengths`."""
-        return self.document_lengths
-
-    @property
-    def entries(self) -> Mapping[str, tuple[str, ...]]:
-        """The axis of words is named by the vocabulary."""
-        return {"word": self.vocabulary}
-
-    @property
-    def unit_labels(self) -> tuple[str, ...] | None:
-        """`document_labels`."""
-        return self.document_labels
-
-    @cached_property
-    def document_lengths(self) -> Int[np.ndarray, " docs"]:
-        """Tokens in each document, int64."""
-        return np.asarray(self.counts.astype(np.int64).sum(axis=1))
-
-    @cached_property
-    def term_totals(self) -> Int[np.ndarray, " terms"]:
-        """Tokens of each term, int64."""
-        return np.asarray(self.counts.astype(np.int64).sum(axis=0))
-
-    @property
-    def n_empty_documents(self) -> int:
-        return int(np.sum(self.document_lengths == 0))
-
-    @property
-    def n_unused_terms(self) -> int:
-        return int(np.sum(self.term_totals == 0))
-
-    # -- for models and new data ----------------------------------------------------------------------------------
-
-    def dataset(self) -> Dataset:
-        """The documents in padded batches, bucketed by their number of distinct words."""
-        return documents(self.counts)
+    # -- new data -------------------------------------------------------------------------------------------------
 
     def like_this(self, data: Any) -> "Corpus":
-        """New documents over this vocabulary: a corpus, or counts with a column per term (a data frame: these terms).
+        """New documents over this vocabulary: a corpus, texts (which are encoded), or counts with a column per term (a
+        data frame: these terms).
 
         Raises:
-            ValueError: another number of words; another vocabulary, or this one in another order.
+            ValueError: another number of words; another vocabulary, or this one in another order; see also `encode`.
         """
         if isinstance(data, Data) and not isinstance(data, Corpus):
             raise ValueError(
                 f"got {type(data).__name__} ({data.describe()}), expected documents over the words of the training "
                 "corpus"
             )
+        data = list(data) if isinstance(data, Iterator) else data
+        if isinstance(data, str) or holds_texts(data):
+            return self.encode(data)
         corpus = Corpus.of(data)
         if corpus.n_terms != self.n_terms:
             raise ValueError(
@@ -323,6 +366,7 @@ class Corpus(Data):
         *,
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
+        metadata: Any = None,
     ) -> "Corpus":
         """New texts in this vocabulary, cut as the texts of this corpus were.
 
@@ -331,91 +375,16 @@ class Corpus(Data):
         an empty document. A corpus that came as counts cuts words by `Analyzer.for_vocabulary`.
 
         Raises:
-            ValueError: a single string; an element that is not a string; no texts.
+            ValueError: a single string; a data frame (pass its column of texts); an element that is not a string; no
+                texts.
         """
         analyzer = self.analyzer or Analyzer.for_vocabulary(self.vocabulary)
         counts, unknown = encode_texts(texts, analyzer, self.vocabulary)
-        names = as_strings("document_names", document_names)
+        names = as_strings("document_names", index_names(texts) if document_names is None else document_names)
         labels = as_strings("document_labels", document_labels)
-        encoded = Corpus(counts, self.vocabulary, names, labels, (str(unknown),), analyzer, unknown)
+        table = None if metadata is None else DocumentTable.from_frame(as_frame(metadata), strict=True)[0]
+        encoded = Corpus(counts, self.vocabulary, names, labels, (str(unknown),), analyzer, unknown, table)
         if not encoded.n_empty_documents:
             return encoded
         empty = f"{encoded.n_empty_documents:,} of {len(encoded):,} documents hold no known word; kept in place"
         return replace(encoded, notes=(*encoded.notes, empty))
-
-    def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Corpus":
-        """The documents with these numbers, in this order, and a note saying so."""
-
-        def chosen(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
-            return None if values is None else tuple(values[row] for row in rows)
-
-        return replace(
-            self,
-            counts=self.counts[rows],
-            document_names=chosen(self.document_names),
-            document_labels=chosen(self.document_labels),
-            notes=(*self.notes, note),
-            unknown=None,
-        )
-
-    # -- identity, storage and looks ----------------------------------------------------------------------------
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of the content: counts, vocabulary, names and labels (not notes or analyzer)."""
-        digest = hashlib.sha256(b"lvsearch corpus 1")
-        for array in (self.counts.indptr, self.counts.indices, self.counts.data):
-            digest.update(np.asarray(array, dtype="<i8").tobytes())
-        words = (self.counts.shape, self.vocabulary, self.document_names, self.document_labels)
-        digest.update(json.dumps(words).encode())
-        return digest.hexdigest()
-
-    def to_frame(self) -> pd.DataFrame:
-        """The counts as a wide sparse table: a row per document (named where it has a name), a column per term."""
-        return pd.DataFrame.sparse.from_spmatrix(self.counts, index=self.document_names, columns=list(self.vocabulary))
-
-    def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The analyzer as settings; counts, vocabulary, notes, names and labels as arrays."""
-        counts = csr_array(self.counts)
-        numbers = {"data": counts.data, "indices": counts.indices, "indptr": counts.indptr}
-        some = {"names": self.document_names, "labels": self.document_labels}
-        texts = {"vocabulary": self.vocabulary, "notes": self.notes, **{n: v for n, v in some.items() if v is not None}}
-        for name, values in texts.items():
-            numbers |= packed(name, values)
-        return {"analyzer": None if self.analyzer is None else asdict(self.analyzer)}, numbers
-
-    @classmethod
-    def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Corpus":
-        """The inverse of `to_storage`."""
-        known = [name for name in ("vocabulary", "notes", "names", "labels") if holds(name, arrays)]
-        texts = {name: unpacked(name, arrays) for name in known}
-        return cls.from_csr(
-            arrays["data"],
-            arrays["indices"],
-            arrays["indptr"],
-            texts["vocabulary"],
-            document_names=texts.get("names"),
-            document_labels=texts.get("labels"),
-            notes=texts["notes"],
-            analyzer=None if settings["analyzer"] is None else Analyzer.from_json(settings["analyzer"]),
-        )
-
-    def describe(self) -> str:
-        """Such as "2,410 documents (1 empty), 2,961 terms, 124,000 tokens"."""
-        return (
-            f"{self.n_documents:,} documents ({self.n_empty_documents:,} empty), {self.n_terms:,} terms, "
-            f"{self.n_tokens:,} tokens"
-        )
-
-    def facts(self) -> tuple[tuple[str, str], ...]:
-        """Documents, terms, tokens and labels, a line each."""
-        labels = "none" if self.document_labels is None else f"{len(set(self.document_labels)):,} distinct"
-        return (
-            ("documents", f"{self.n_documents:,}, of which {self.n_empty_documents:,} empty"),
-            ("terms", f"{self.n_terms:,}, of which {self.n_unused_terms:,} unused"),
-            ("tokens", f"{self.n_tokens:,}, median {np.median(self.document_lengths):,.0f} per document"),
-            ("labels", labels),
-        )
-
-    def __repr__(self) -> str:
-        return f"Corpus({self.n_documents:,} documents, {self.n_terms:,} terms, {self.n_tokens:,} tokens)"

@@ -150,14 +150,14 @@ class Groups(Data):
                 f"got {type(data).__name__} ({data.describe()}), expected Groups over the columns of the training data"
             )
         groups = Groups.of(data)
-        like = self.rows.like_this(groups.rows if isinstance(data, Groups) else groups.rows.values)
+        like = self.rows.like_this(groups.rows if isinstance(data, Groups) else groups.rows.filled)
         return replace(groups, rows=replace(groups.rows, columns=like.columns))
 
     # -- as data ------------------------------------------------------------------------------------------------
 
     def dataset(self) -> Dataset:
         """The groups in padded batches."""
-        return groups_of_rows(self.rows.values, self.rows.observed, self.sizes)
+        return groups_of_rows(self.rows.filled, self.rows.observed, self.sizes)
 
     @property
     def n_units(self) -> int:

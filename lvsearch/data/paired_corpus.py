@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 
 from lvsearch.data.base import Data, Nouns
 from lvsearch.data.corpus import Corpus
+from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.data.paired_inputs import captions_of, read_tables, regions_of
 from lvsearch.data.readers import read_ldac
 from lvsearch.data.vocabulary import as_strings, first_repeated
@@ -25,9 +26,6 @@ from lvsearch.files.string_arrays import packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.images import annotated_images
 from lvsearch.models.units import AnnotatedImage
-
-LARGEST = 1e15
-"""Engines square features in float32, whose range ends at 3e38."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -343,13 +341,7 @@ def _checked_features(regions: Any, names: tuple[str, ...]) -> Float[np.ndarray,
     features = np.array(regions, dtype=np.float64)
     if features.shape[1] != len(names):
         raise ValueError(f"got {len(names)} region names for {features.shape[1]} features; expected one for each")
-    bad = ~(np.abs(features) <= LARGEST)
-    if bad.any():
-        row, column = np.argwhere(bad)[0].tolist()
-        raise ValueError(
-            f"got {features[row, column]} in region {row}, feature {names[column]!r}; expected finite numbers up to "
-            f"{LARGEST:g}"
-        )
+    refuse_magnitudes(features, names, "region", "feature")
     return features
 
 

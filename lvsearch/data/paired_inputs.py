@@ -10,6 +10,7 @@ from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.readers import canonical_counts, refuse_masked
+from lvsearch.data.tables import UnnamedValuesError, every_value_named
 from lvsearch.data.vocabulary import checked_vocabulary
 
 MOST_REGIONS = 100_000_000
@@ -82,11 +83,12 @@ def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
     """Every cell as the text that it is in the file, without white space around it: a name read as a number would lose
     its zeros in one file (007, 7) and its decimals in another (1, 1.0)."""
     try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+        with every_value_named(path):
+            frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False)
+    except UnnamedValuesError:
+        raise
     except ValueError as error:
         raise ValueError(f"{path}: {' '.join(str(error).split())}; expected comma-separated columns, UTF-8") from error
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the first values for names of rows
-        raise ValueError(f"{path}: got lines with more values than the header has names; name every column")
     frame = pd.DataFrame({name: frame[name].fillna("").str.strip() for name in frame.columns})  # "": short lines
     for name in needed:
         if name not in frame.columns:
@@ -100,7 +102,7 @@ def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
     return frame
 
 
-class Tables(NamedTuple):
+class PairedTables(NamedTuple):
     """Two CSV files read: the fields of a `PairedCorpus`, and for every image its name and the list of its words."""
 
     regions: np.ndarray
@@ -110,7 +112,9 @@ class Tables(NamedTuple):
     captions: list[list[str]]
 
 
-def read_tables(regions: str | os.PathLike[str], captions: str | os.PathLike[str], image: str, word: str) -> Tables:
+def read_tables(
+    regions: str | os.PathLike[str], captions: str | os.PathLike[str], image: str, word: str
+) -> PairedTables:
     """The files of `PairedCorpus.from_csv`, which says what is in them and what is refused."""
     table, words = _read_csv(regions, image), _read_csv(captions, image, word)
     if len(table) and len(words) and not {*table[image]} & {*words[image]}:
@@ -126,7 +130,7 @@ def read_tables(regions: str | os.PathLike[str], captions: str | os.PathLike[str
     by_image: list[list[str]] = [[] for _ in images]
     for name, text in zip(words[image], words[word], strict=True):
         by_image[position[name]].append(text)
-    return Tables(held[order], counts, names, tuple(images), by_image)
+    return PairedTables(held[order], counts, names, tuple(images), by_image)
 
 
 def _things(path: str | os.PathLike[str], columns: pd.DataFrame, image: str) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -150,7 +154,9 @@ def _things(path: str | os.PathLike[str], columns: pd.DataFrame, image: str) -> 
 
 def _numbers(column: pd.Series) -> np.ndarray | None:
     """The numbers of a column of text, NaN where it is empty; None where some cell is neither."""
-    if column.str.contains("_", regex=False).any():  # which Python reads in numbers, as in 1_000
+    if any(
+        "_" in text or not text.isascii() for text in column
+    ):  # 1_000, and digits of other scripts: Python reads both
         return None
     try:
         return column.where(column != "", "nan").to_numpy().astype(np.float64)

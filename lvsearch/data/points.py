@@ -19,14 +19,13 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from lvsearch.data.base import Data, Nouns
+from lvsearch.data.magnitudes import refuse_magnitudes
+from lvsearch.data.tables import read_numbers
 from lvsearch.data.vocabulary import first_repeated
-from lvsearch.files.archives import UNREADABLE
+from lvsearch.files.archives import UNREADABLE, reason
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset, rows
 from lvsearch.models.units import Row
-
-LARGEST = 1e15
-"""Engines square values in float32, whose range ends at 3e38."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,7 +36,7 @@ class Points(Data):
     `fingerprint`.
 
     Attributes:
-        values: (rows, columns) float64, finite, 0 where not observed, read-only.
+        values: (rows, columns) float64, finite, NaN where not observed, read-only.
         observed: (rows, columns) which cells are known, read-only.
         columns: a name for each column, distinct.
         row_names: what a person calls each row, or None.
@@ -45,7 +44,7 @@ class Points(Data):
 
     Raises:
         ValueError: not two axes; no rows or no columns; a NaN or infinite value in an observed cell, or one beyond
-            ±1e15; a mask of another shape; names of the wrong length; a column name twice.
+            ±1e15, or a column all within 1e-15 of 0; a mask of another shape; wrong names.
     """
 
     unit_type: ClassVar[type] = Row
@@ -73,7 +72,9 @@ class Points(Data):
             raise ValueError(f"got the column name {twice!r} twice; expected distinct names")
         observed = np.array(self.observed, dtype=bool)
         values = np.where(observed, np.asarray(self.values, dtype=np.float64), 0.0) + 0.0  # no −0: it prints as 0
-        _refuse_bad_values(values, columns)
+        _refuse_nan(values, columns)
+        refuse_magnitudes(values, columns)
+        values[~observed] = np.nan  # a 0 would be taken for a value by whoever reads them: means, scales, pictures
         for array in (values, observed):
             array.setflags(write=False)
         for field, value in (
@@ -140,6 +141,8 @@ class Points(Data):
         observed, missing: as for `from_array`; pandas' NA counts as NaN. Raises ValueError for columns that hold no
         numbers, and as `from_array`.
         """
+        if not isinstance(frame, pd.DataFrame):
+            raise ValueError(f"got {type(frame).__name__}; expected a data frame: lv.Points.from_array takes matrices")
         kinds = pd.api.types
         text = [str(n) for n, k in frame.dtypes.items() if not kinds.is_numeric_dtype(k) or kinds.is_complex_dtype(k)]
         if text:
@@ -161,32 +164,22 @@ class Points(Data):
         header: bool = True,
         row_names: str | int | None = None,
         missing: str | None = None,
+        encoding: str = "utf-8",
     ) -> "Points":
-        """A comma-separated file of numbers, UTF-8.
+        """A comma-separated file of numbers.
 
         Args:
             path: the file.
             header: whether the first line names the columns.
             row_names: the column that names the rows: its name, or without a header its number from 0.
             missing: "nan" where empty cells, NA and NaN are missing. Default: they are an error.
+            encoding: of the file.
 
         Raises:
-            ValueError: a column of text; a header of numbers; lines of different lengths; see also `from_array`.
+            ValueError: bytes of another encoding; a column of text; a header of numbers; lines of different lengths;
+                see also `from_array`.
         """
-        try:
-            frame = pd.read_csv(path, header=0 if header else None, index_col=row_names)
-        except ValueError as error:  # among them lines of different lengths, bytes that are not UTF-8, no such column
-            reason = " ".join(str(error).split())
-            raise ValueError(f"{path}: {reason}; expected comma-separated numbers, as many on every line") from error
-        if row_names is None and not _is_default(frame.index):  # pandas takes the first values for names of rows
-            raise ValueError(f"{path}: got lines with more values than the header has names; name every column")
-        if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
-            raise ValueError(
-                f"{path}: got only numbers on the first line, expected the names of the columns: say header=False "
-                "where the data begin there"
-            )
-        frame.columns = [name if header else f"column{number}" for number, name in enumerate(frame.columns)]
-        return cls.from_frame(frame, missing=missing)
+        return cls.from_frame(read_numbers(path, header, row_names, encoding), missing=missing)
 
     @classmethod
     def from_npy(cls, path: str | os.PathLike[str], *, missing: str | None = None) -> "Points":
@@ -195,7 +188,7 @@ class Points(Data):
         try:
             values = np.load(io.BytesIO(content), allow_pickle=False)
         except UNREADABLE as error:
-            raise ValueError(f"{path}: {error}; expected a matrix written by numpy.save") from error
+            raise ValueError(f"{path}: {reason(error)}; expected a matrix written by numpy.save") from error
         if not isinstance(values, np.ndarray):
             raise ValueError(f"{path}: got an archive of several arrays; expected one matrix written by numpy.save")
         return cls.from_array(values, missing=missing)
@@ -237,7 +230,12 @@ class Points(Data):
 
     def dataset(self) -> Dataset:
         """The rows in padded batches."""
-        return rows(self.values, self.observed)
+        return rows(self.filled, self.observed)
+
+    @property
+    def filled(self) -> Float[np.ndarray, "row column"]:
+        """The values, 0 where not observed: for arithmetic that masks them, and for files."""
+        return np.where(self.observed, self.values, 0.0)
 
     @property
     def n_units(self) -> int:
@@ -275,14 +273,14 @@ class Points(Data):
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of the content: values, which are observed, and names (not notes)."""
         digest = hashlib.sha256(b"lvsearch points 1")
-        digest.update(np.asarray(self.values, dtype="<f8").tobytes())
+        digest.update(np.asarray(self.filled, dtype="<f8").tobytes())
         digest.update(self.observed.tobytes())
         digest.update(json.dumps((self.shape, self.columns, self.row_names)).encode())
         return digest.hexdigest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """No settings; values, mask, names and notes as arrays."""
-        arrays = {"values": self.values, "observed": self.observed}
+        arrays = {"values": self.filled, "observed": self.observed}
         arrays |= packed("columns", self.columns) | packed("notes", self.notes)
         return {}, arrays if self.row_names is None else arrays | packed("row_names", self.row_names)
 
@@ -308,9 +306,7 @@ class Points(Data):
 
     def to_frame(self) -> pd.DataFrame:
         """The values as a table, NaN where not observed: a row per row (named where it has a name)."""
-        return pd.DataFrame(
-            np.where(self.observed, self.values, np.nan), index=self.row_names, columns=list(self.columns)
-        )
+        return pd.DataFrame(self.values.copy(), index=self.row_names, columns=list(self.columns))
 
     def __repr__(self) -> str:
         return f"Points({self.describe()})"
@@ -367,17 +363,6 @@ def _refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...
         )
 
 
-def _refuse_bad_values(values: Float[np.ndarray, "row column"], columns: tuple[str, ...]) -> None:
-    _refuse_nan(values, columns)
-    bad = ~(np.abs(values) <= LARGEST)
-    if bad.any():
-        row, column = np.argwhere(bad)[0].tolist()
-        raise ValueError(
-            f"got {values[row, column]} in row {row}, column {columns[column]!r}; expected finite numbers up to "
-            f"{LARGEST:g}: mark the cell as not observed, or rescale the column"
-        )
-
-
 def _strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[str, ...] | None:
     if isinstance(values, str):
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list of {expected:,} names")
@@ -388,12 +373,4 @@ def _strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[st
 
 
 def _is_default(index: pd.Index) -> bool:
-    return index.equals(pd.RangeIndex(len(index)))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return bool(index.equals(pd.RangeIndex(len(index))))

@@ -1,13 +1,12 @@
-"""From anyone's data to checked counts: texts, sparse, dense, pandas and LDA-C input."""
+"""From anyone's data to checked counts: texts, sparse, dense and LDA-C input."""
 
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.vocabulary import Analyzer, UnknownWords, read_lines, read_text
@@ -90,10 +89,24 @@ def checked_texts(texts: Iterable[Any]) -> list[str]:
     """The texts as a list.
 
     Raises:
-        ValueError: a single string, or an element that is not a string (None, NaN, bytes…).
+        ValueError: a single string; a data frame, a dict or a set, whose elements are not the texts or in no order;
+            an element that is not a string (None, NaN, bytes…).
     """
     if isinstance(texts, str):
         raise ValueError("got a single string; expected an iterable of texts, one per document: pass [text]")
+    columns = getattr(texts, "columns", getattr(texts, "column_names", None))  # a data frame, or what is like one
+    if columns is not None:
+        names = [str(name) for name in columns]
+        raise ValueError(
+            f"got a {type(texts).__name__} with the columns {', '.join(map(repr, names[:8]))}"
+            f"{', …' if len(names) > 8 else ''}; expected an iterable of texts: say which column holds them, "
+            f"lv.Corpus.from_frame(frame, text=…), or pass that column alone"
+        )
+    if isinstance(texts, Mapping | Set):
+        raise ValueError(
+            f"got a {type(texts).__name__}; expected a list of texts, in order: of a dict list(texts.values()), its "
+            "keys as document_names"
+        )
     texts = list(texts)
     for document, text in enumerate(texts):
         if not isinstance(text, str):
@@ -187,34 +200,16 @@ def encode_texts(texts: Iterable[Any], analyzer: Analyzer, vocabulary: Sequence[
     )
 
 
-def frame_counts(frame: pd.DataFrame) -> tuple[Any, list[str], list[str] | None]:
-    """A wide table as (counts, terms, document names): a row per document, the columns are the vocabulary.
+def read_documents(path: str | os.PathLike[str], encoding: str = "utf-8") -> list[str]:
+    """The lines of a text file, a document each, as `documents_in` cuts them. Errors as for `read_text`."""
+    return documents_in(read_text(path, encoding))
 
-    The names are the table's index, or None where that is pandas' default 0, 1, 2….
 
-    Raises:
-        ValueError: a column that does not hold numbers.
+def documents_in(text: str) -> list[str]:
+    """The lines of a text, a document each; empty ones among and after them are empty documents.
+
+    Lines end at line feeds: form feeds, U+0085 and U+2028, at which `str.splitlines` cuts too, stay inside documents.
     """
-    for column, dtype in frame.dtypes.items():
-        if not pd.api.types.is_numeric_dtype(dtype):
-            raise ValueError(
-                f"got a column {column!r} of type {dtype}; expected a wide table of counts, a column per term; from a "
-                "long one: .pivot_table(index='document', columns='word', values='count', aggfunc='sum', fill_value=0)"
-            )
-    names = None if isinstance(frame.index, pd.RangeIndex) else [str(name) for name in frame.index]
-    terms = [str(column) for column in frame.columns]
-    if len(terms) and all(isinstance(dtype, pd.SparseDtype) and dtype.fill_value == 0 for dtype in frame.dtypes):
-        return frame.sparse.to_coo(), terms, names
-    return frame.to_numpy(dtype=np.float64, na_value=np.nan), terms, names
-
-
-def read_documents(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a UTF-8 text file, a document each; empty ones among and after them are empty documents.
-
-    Lines end as in any editor, at line feeds (and carriage returns): form feeds, U+0085 and U+2028, at which
-    `str.splitlines` cuts too, stay inside documents. Raises ValueError for bytes that are not UTF-8, naming the file.
-    """
-    text = read_text(path)
     return text.removesuffix("\n").split("\n") if text else []
 
 

@@ -1,7 +1,10 @@
 """Words: how a text is cut into them, and which of them a corpus knows."""
 
+import codecs
+import gzip
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,39 +206,62 @@ def one_per_document(what: str, values: Iterable[Any] | None, counts: Any) -> tu
     return strings
 
 
-def read_vocabulary(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The terms of a text file (UTF-8), one per line; line n, counted from 0, names id n.
+def read_vocabulary(path: str | os.PathLike[str], encoding: str = "utf-8") -> tuple[str, ...]:
+    """The terms of a text file, one per line; line n, counted from 0, names id n.
 
     Raises:
-        ValueError: an empty line before the last term; bytes that are not UTF-8.
+        ValueError: an empty line before the last term; bytes that are not of this encoding.
     """
-    lines = [line.strip() for line in read_lines(path)]
+    lines = [line.strip() for line in read_lines(path, encoding)]
     for number, term in enumerate(lines, start=1):
         if not term:
             raise ValueError(f"{path}, line {number}: got an empty line; expected one term per line, without gaps")
     return tuple(lines)
 
 
-def read_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a UTF-8 text file, without the empty ones at its end.
-
-    Raises:
-        ValueError: bytes that are not UTF-8.
-    """
-    text = read_text(path).rstrip(" \t\n")
+def read_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> list[str]:
+    """The lines of a text file, without the empty ones at its end. Errors as for `read_text`."""
+    text = read_text(path, encoding).rstrip(" \t\n")
     return text.split("\n") if text else []
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
-    """A UTF-8 text file, every line ended by a line feed.
+def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    """A text file, every line ended by a line feed; one that ends in .gz is unpacked.
 
     Raises:
-        ValueError: bytes that are not UTF-8.
+        ValueError: bytes that are not of this encoding, with the place of the first; an encoding there is none of; a
+            .gz file that is none.
     """
+    content = Path(path).read_bytes()
+    if Path(path).suffix == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{path}: {error}; expected a file written by gzip, as its name says") from error
+    return decoded(content, path, encoding)
+
+
+def decoded(content: bytes, name: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    """Bytes as text, every line ended by a line feed; `name` is what messages call them. Errors as for `read_text`."""
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
+        codec = codecs.lookup(encoding).name
+        text = content.decode("utf-8-sig" if codec == "utf-8" else codec)
+    except LookupError as error:
         raise ValueError(
-            f"{path}: got bytes that are not UTF-8 ({error}); expected a UTF-8 text file: save it as UTF-8 in an "
-            "editor, or convert it (iconv -t UTF-8)"
+            f"got encoding={encoding!r}, which Python does not know; expected one such as utf-8, latin-1 or cp1252"
         ) from error
+    except UnicodeDecodeError as error:
+        start = error.object.rfind(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, start) + 1
+        place = f"{_bytes(error.object[error.start : error.end])} in line {line}, byte {error.start - start + 1}"
+        utf16 = content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        guess = "it begins as UTF-16 does: encoding='utf-16'" if utf16 else "encoding='latin-1' or 'cp1252' are common"
+        raise ValueError(
+            f"{name}: got bytes that are not {encoding.upper()}: {place}; expected {encoding.upper()} text: "
+            f"say what the file is in ({guess}; on the command line --encoding), or convert it (iconv -t UTF-8)"
+        ) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _bytes(content: bytes) -> str:
+    return " ".join(f"0x{byte:02x}" for byte in content)

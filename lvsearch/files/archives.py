@@ -1,6 +1,7 @@
 """The arrays of an .npz file, or one readable error: such files come from other people, and from damaged disks."""
 
 import io
+import re
 import tokenize
 import zipfile
 import zlib
@@ -15,6 +16,11 @@ UNREADABLE = (
 """What NumPy and the zip reader raise on bytes that are no archive of arrays, damaged, encrypted or pickled."""
 
 
+def reason(error: BaseException) -> str:
+    """What such an error says, in one line, without the addresses of Python's objects."""
+    return re.sub(r"<[^<>]* object at 0x[0-9a-f]+>", "…", " ".join(str(error).split()))
+
+
 def read_arrays(content: bytes, name: str | Path) -> dict[str, np.ndarray]:
     """Every array of an archive; `name` is what messages call it. Nothing is unpickled.
 
@@ -27,6 +33,6 @@ def read_arrays(content: bytes, name: str | Path) -> dict[str, np.ndarray]:
         return {key: archive[key] for key in archive.files}
     except UNREADABLE as error:
         raise ValueError(
-            f"{name}: got no readable archive of arrays ({' '.join(str(error).split())}); expected an .npz file as "
+            f"{name}: got no readable archive of arrays ({reason(error)}); expected an .npz file as "
             "numpy.savez writes it"
         ) from error

@@ -27,7 +27,7 @@ FORMAT = "lvsearch folder, version 1"
 MANIFEST = "manifest.json"
 OURS = re.compile(r".+-[0-9a-f]{16}\.npz|\..+-[0-9a-f]{16}\.npz-\w+\.tmp|\.manifest\.json-\w+\.tmp")
 """Names of array files, and of the temporary files that a killed process leaves."""
-TEMPORARY = re.compile(r"\..+\.(?:json|npz|md|csv|png)-\w{8}\.tmp")
+TEMPORARY = re.compile(r"\..+\.(?:json|npz|md|csv|png|html)-\w{8}\.tmp")
 """Names of the temporary files of `_write_atomically`, whatever they were to become."""
 
 

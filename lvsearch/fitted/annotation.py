@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from lvsearch.data.paired_corpus import PairedCorpus
 from lvsearch.fitted.model import FittedModel
@@ -22,6 +22,9 @@ from lvsearch.inference.annotation import (
 
 IMPOSSIBLE = 1e-25
 """A probability that estimated words (with a floor of 1e-30) give only to what no training caption made possible."""
+TIED = 1e-9
+"""Nats, relative to 1 + |score|: float64 sums round by a millionth of this, and differently as the images beside one
+and its place among them differ. What is so close is a tie."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def caption_scores(model: "FittedImages", data: Any) -> CaptionScores:
 
 
 def retrieve(model: "FittedImages", data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
-    """Images ranked by p(query | image) = Π p(word | image) (§4.2.4). Ties keep the images' order.
+    """Images ranked by p(query | image) = Π p(word | image) (§4.2.4). Ties, as `ranked` says, keep the images' order.
 
     query: words of the vocabulary; a single string is cut at spaces. Raises ValueError for an unknown or no word, and
     as above.
@@ -149,9 +152,20 @@ def retrieve(model: "FittedImages", data: Any, query: str | tuple[str, ...] | li
         raise ValueError(f"got the query {words!r}; expected one or more words of the vocabulary: {unknown!r} are not")
     columns = [images.vocabulary.index(word) for word in words]
     log_p = np.log(caption_distributions(model.estimate, images.dataset()))[:, columns].sum(1)
-    ranking = np.argsort(-log_p, kind="stable")
+    ranking = ranked(log_p)
     has_all = (images.captions.counts[:, columns].toarray() > 0).all(1)
     return Retrieval(words, ranking, log_p[ranking], has_all[ranking])
+
+
+def ranked(scores: Float[np.ndarray, " images"]) -> Int[np.ndarray, " images"]:
+    """Places by falling score. A score within TIED of the next higher one is tied with it; ties are by place, so that
+    the ranking does not depend on how sums were rounded."""
+    order = np.argsort(-scores, kind="stable")
+    falling = scores[order]
+    with np.errstate(invalid="ignore"):  # −∞ less −∞
+        apart = falling[:-1] - falling[1:] > TIED * (1 + np.abs(falling[:-1]))
+    group = np.cumsum(np.concatenate([[False], apart]))[: len(order)]
+    return order[np.lexsort((order, group))]
 
 
 def absent_factor_words(model: "FittedImages", data: Any) -> AbsentFactors:

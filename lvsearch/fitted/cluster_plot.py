@@ -1,19 +1,24 @@
-"""The picture of a mixture: rows in two columns, coloured by component."""
+"""The picture of a mixture: rows in two columns, coloured by component, or in every two of several columns."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from lvsearch.data.points import Points
+from lvsearch.files.plain_text import visible
+from lvsearch.pictures.captions import Caption, write_caption
+from lvsearch.pictures.style import MARKERS, dressed, palette_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INSIDE = 0.9
 """Share of a Gaussian inside its ellipse."""
-PLATE = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
-COLOURS = "tab10"
+MOST_COLUMNS = 5
+"""Of a picture of pairs, where nobody says which."""
 
 
 def plot_clusters(
@@ -25,32 +30,104 @@ def plot_clusters(
     ax: "Axes | None",
 ) -> "Axes":
     """See `FittedMixture.plot_clusters`. covariances: None where components are not Gaussian."""
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import Ellipse
+    chosen = _chosen(points, points.columns[:2] if columns is None else columns, 2)
+    axes = dressed(ax, 6.4, 5.2)
+    write_caption(axes, draw_clusters(points, shares, means, covariances, (chosen[0], chosen[1]), axes))
+    return axes
 
-    known = list(points.columns)
-    chosen = tuple(known[:2]) if columns is None else tuple(columns)
-    if len(chosen) != 2 or any(name not in known for name in chosen):
-        raise ValueError(f"got columns {chosen}, expected two of {', '.join(map(repr, known))}")
-    axes = plt.subplots(figsize=(6, 5), layout="constrained")[1] if ax is None else ax
-    x, y = (known.index(name) for name in chosen)
-    both = points.observed[:, x] & points.observed[:, y]
-    palette = plt.get_cmap(COLOURS)
-    of_row = shares.argmax(axis=1)
-    colours = np.array([palette(component % palette.N) for component in of_row])
-    colours[:, 3] = np.clip(shares.max(axis=1), 0.15, 0.9)
-    axes.scatter(points.values[both, x], points.values[both, y], s=16, c=colours[both], linewidths=0)
+
+def draw_clusters(
+    points: Points,
+    shares: Float[np.ndarray, "row component"],
+    means: Float[np.ndarray, "component dim"],
+    covariances: Float[np.ndarray, "component dim dim"] | None,
+    columns: tuple[Any, Any],
+    axes: "Axes",
+) -> Caption:
+    """What `plot_clusters` draws, and its caption, which is not written."""
+    x, y = (points.columns.index(name) for name in columns)
+    _scatter(points, shares, x, y, axes)
+    palette, of_row = palette_of(axes), shares.argmax(axis=1)
+    plate = {"boxstyle": "circle,pad=0.2", "facecolor": palette.background, "edgecolor": "none", "alpha": 0.85}
     for component in np.unique(of_row).tolist():
         centre = float(means[component, x]), float(means[component, y])
-        axes.annotate(str(component), centre, ha="center", va="center", weight="bold", zorder=4, bbox=PLATE)
+        style = {"ha": "center", "va": "center", "weight": "bold", "color": palette.ink, "zorder": 4}
+        axes.annotate(str(component), centre, bbox=plate, **style)
         if covariances is not None:
-            lengths, directions = np.linalg.eigh(covariances[component][np.ix_([x, y], [x, y])])
-            width, height = 2 * np.sqrt(-2 * np.log(1 - INSIDE) * lengths)
-            angle = np.degrees(np.arctan2(directions[1, 0], directions[0, 0]))
-            colour = palette(component % palette.N)
-            axes.add_patch(Ellipse(centre, width, height, angle=angle, fill=False, edgecolor=colour, linewidth=1.5))
-    axes.set_xlabel(str(chosen[0]))
-    axes.set_ylabel(str(chosen[1]))
+            _ellipse(axes, centre, covariances[component][np.ix_([x, y], [x, y])], palette.of_part(component))
+    axes.set_xlabel(visible(str(columns[0])), parse_math=False)
+    axes.set_ylabel(visible(str(columns[1])), parse_math=False)
     occupied = len(np.unique(of_row))
-    axes.set_title(f"{occupied} component{'s' if occupied != 1 else ''}", loc="left")
-    return axes
+    ellipses = "; ellipses hold 90 % of a component" if covariances is not None else ""
+    return Caption(
+        f"{occupied} component{'s' if occupied != 1 else ''}",
+        f"rows by their most probable component, uncertain ones pale{ellipses}",
+    )
+
+
+def plot_pairs(points: Points, shares: Float[np.ndarray, "row component"], columns: Sequence[Any] | None) -> "Figure":
+    """See `FittedMixture.plot_pairs`."""
+    import matplotlib.pyplot as plt
+
+    chosen = _chosen(points, points.columns[:MOST_COLUMNS] if columns is None else columns, None)
+    n = len(chosen)
+    figure, grid = plt.subplots(n, n, figsize=(2.0 * n, 2.0 * n), squeeze=False, dpi=150, layout="constrained")
+    for row, below in enumerate(chosen):
+        for column, left in enumerate(chosen):
+            axes = dressed(grid[row, column])
+            x, y = points.columns.index(left), points.columns.index(below)
+            if row == column:
+                _histogram(points, shares, x, axes)
+            else:
+                _scatter(points, shares, x, y, axes)
+            axes.tick_params(labelsize=7, labelbottom=row == n - 1, labelleft=column == 0 and row != 0)
+            if row == n - 1:
+                axes.set_xlabel(visible(str(left)), parse_math=False, fontsize=9)
+            if column == 0:
+                axes.set_ylabel(visible(str(below)), parse_math=False, fontsize=9)
+    return figure
+
+
+def _chosen(points: Points, columns: Sequence[Any], wanted: int | None) -> tuple[Any, ...]:
+    chosen, known = tuple(columns), points.columns
+    right = len(chosen) >= 2 if wanted is None else len(chosen) == wanted
+    if not right or any(name not in known for name in chosen):
+        raise ValueError(
+            f"got columns {chosen}, expected {'two' if wanted == 2 else 'two or more'} of {', '.join(map(repr, known))}"
+        )
+    return chosen
+
+
+def _scatter(points: Points, shares: Float[np.ndarray, "row component"], x: int, y: int, axes: "Axes") -> None:
+    palette, of_row = palette_of(axes), shares.argmax(axis=1)
+    both = points.observed[:, x] & points.observed[:, y]
+    for component in np.unique(of_row[both]).tolist():
+        rows = both & (of_row == component)
+        axes.scatter(
+            points.values[rows, x],
+            points.values[rows, y],
+            s=18,
+            color=palette.of_part(component),
+            marker=MARKERS[component % len(MARKERS)],
+            alpha=np.clip(shares[rows].max(axis=1), 0.15, 0.9),
+            linewidths=0,
+            zorder=2,
+        )
+
+
+def _histogram(points: Points, shares: Float[np.ndarray, "row component"], x: int, axes: "Axes") -> None:
+    palette, of_row = palette_of(axes), shares.argmax(axis=1)
+    known = points.observed[:, x]
+    parts = np.unique(of_row[known]).tolist()
+    values = [points.values[known & (of_row == part), x] for part in parts]
+    axes.hist(values, bins=20, stacked=True, color=[palette.of_part(part) for part in parts])
+    axes.set_yticks([])
+
+
+def _ellipse(axes: "Axes", centre: tuple[float, float], covariance: np.ndarray, colour: str) -> None:
+    from matplotlib.patches import Ellipse
+
+    lengths, directions = np.linalg.eigh(covariance)
+    width, height = 2 * np.sqrt(-2 * np.log(1 - INSIDE) * np.maximum(lengths, 0.0))
+    angle = np.degrees(np.arctan2(directions[1, 0], directions[0, 0]))
+    axes.add_patch(Ellipse(centre, width, height, angle=angle, fill=False, edgecolor=colour, linewidth=1.6, zorder=3))

@@ -1,5 +1,6 @@
 """A fitted mixture of rows: its clusters, for people. All in the units of the data."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,17 @@ import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.data.points import Points
-from lvsearch.fitted.cluster_plot import plot_clusters
+from lvsearch.fitted.cluster_plot import draw_clusters, plot_clusters, plot_pairs
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.mixtures import predictive_log_density
 from lvsearch.models.components import BernoulliComponents, MultinomialComponents
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
+from lvsearch.pictures.captions import Caption
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LABEL = "component"
 
@@ -28,10 +31,10 @@ class FittedMixture(FittedModel):
     """A mixture at one size. Rows are named as the data name them, else by number."""
 
     @property
-    def model(self) -> Mixture:
+    def model(self) -> MixtureModel:
         """The model with the hyper-parameters of this fit."""
         model = self.estimate.model
-        assert isinstance(model, Mixture)
+        assert isinstance(model, MixtureModel)
         return model
 
     def weights(self) -> pd.Series:
@@ -102,7 +105,7 @@ class FittedMixture(FittedModel):
         weights = self.weights().to_numpy()
         chosen = rng.choice(len(weights), size=n, p=weights / weights.sum())
         like = self._points(None)
-        totals = like.values[rng.integers(len(like.values), size=n)]
+        totals = like.filled[rng.integers(len(like.filled), size=n)]
         with jax.enable_x64(True):
             statistics = self._statistics()
             each = jax.tree.map(lambda leaf: leaf[chosen], statistics)
@@ -118,12 +121,26 @@ class FittedMixture(FittedModel):
 
         columns: two names; by default the first two. ValueError for fewer than two columns and for unknown names.
         """
-        means, covariances = self._moments()
-        gaussian = not isinstance(self.model.components, BernoulliComponents | MultinomialComponents)
-        shares = self.memberships().to_numpy()
-        return plot_clusters(self._points(None), shares, means, covariances if gaussian else None, columns, ax)
+        return plot_clusters(*self._drawn(), columns, ax)
+
+    def draw_clusters(self, axes: "Axes") -> Caption:
+        """`plot_clusters` of the first two columns on axes as they are; the caption is returned, not written."""
+        points, shares, means, covariances = self._drawn()
+        return draw_clusters(points, shares, means, covariances, (points.columns[0], points.columns[1]), axes)
+
+    def plot_pairs(self, columns: Sequence[Any] | None = None) -> "Figure":
+        """The training rows in every two of several columns, coloured by component, with a histogram of each.
+
+        columns: names, by default the first five. Returns the figure. ValueError as for `plot_clusters`.
+        """
+        return plot_pairs(self._points(None), self.memberships().to_numpy(), columns)
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _drawn(self) -> tuple[Points, np.ndarray, np.ndarray, np.ndarray | None]:
+        means, covariances = self._moments()
+        gaussian = not isinstance(self.model.components, BernoulliComponents | MultinomialComponents)
+        return self._points(None), self.memberships().to_numpy(), means, covariances if gaussian else None
 
     @property
     def _columns(self) -> list[str]:

@@ -5,11 +5,13 @@ from functools import singledispatch
 from lvsearch.data.base import Data
 from lvsearch.fitted.annotation import FittedImages
 from lvsearch.fitted.clusters import FittedMixture
+from lvsearch.fitted.features import FittedFeatures
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Model
-from lvsearch.models.mixture import Mixture
+from lvsearch.models.ibp import IBP
+from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.sizing.fit import Fit
 
@@ -26,13 +28,18 @@ def _(model: TopicModel) -> type[FittedModel]:
 
 
 @fitted_type.register
-def _(model: Mixture) -> type[FittedModel]:
+def _(model: MixtureModel) -> type[FittedModel]:
     return FittedMixture
 
 
 @fitted_type.register
 def _(model: AnnotatedModel) -> type[FittedModel]:
     return FittedImages
+
+
+@fitted_type.register
+def _(model: IBP) -> type[FittedModel]:
+    return FittedFeatures
 
 
 def fitted(fit: Fit, training: Data) -> FittedModel:

@@ -14,13 +14,15 @@ import jax
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from tqdm import tqdm
 
 from lvsearch.data.kinds import data_for
+from lvsearch.inference.compiles import bound_programs
 from lvsearch.inference.diagnostics import bulk_effective_sample_size, rhat
 from lvsearch.inference.mixtures.occupied import OccupiedCounts, occupied_along, occupied_over_chains
 from lvsearch.inference.processes import LogPrior, occupied_chains, occupied_sampler
 from lvsearch.models.contract import Model
+from lvsearch.pictures.style import dressed, palette_of
+from lvsearch.progress import progress_bar
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.posterior import format_probability
 from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 Z_95 = 1.6448536269514722
 """The 5 % and 95 % points of a Gaussian, in standard deviations."""
+SHOWN = 1e-3
+"""Numbers whose 95 % point is lower are left outside a picture."""
 MOST_RHAT, FEWEST_EFFECTIVE = 1.05, 100
 """R̂ above which, and effective draws of all chains below which, chains have not given an answer."""
 
@@ -152,8 +156,9 @@ def occupied(
     if chains < 2 or draws < 4:
         raise ValueError(f"got chains={chains}, draws={draws}; expected at least 2 chains, to compare, and 4 draws")
     seed = checked_seed(seed)
+    bound_programs()
     sampler = occupied_sampler(model, data_for(model, data).dataset())
-    with tqdm(total=chains, desc=f"chains of {2 * draws} sweeps", disable=not progress) as bar:
+    with progress_bar(chains, f"chains of {2 * draws} sweeps", "chain", wanted=progress) as bar:
         counts = occupied_chains(sampler, jax.random.key(seed), chains=chains, sweeps=2 * draws, done=bar.update)
     return OccupiedPosterior(sampler.names, counts, draws, sampler.log_prior(int(counts.max())))
 
@@ -213,19 +218,19 @@ def side_by_side(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 def plot_side_by_side(tables: Mapping[str, pd.DataFrame], ax: "Axes | None" = None) -> "Axes":
     """Bars of probability for each number of components, one colour per table, with the 5 % to 95 % range of each."""
-    import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
 
-    axes = plt.subplots(figsize=(6.0, 3.4))[1] if ax is None else ax
-    width = 0.8 / len(tables)
-    for position, (name, table) in enumerate(tables.items()):
-        shown = table.loc[table["probability_upper"] > 1e-3]
-        at = np.asarray(shown["size"], np.float64) + (position - (len(tables) - 1) / 2) * width
-        axes.bar(at, shown["probability"], width, label=name, alpha=0.75)
-        axes.vlines(at, shown["probability_lower"], shown["probability_upper"], color="black", linewidth=1.0)
+    axes = dressed(ax, 6.0, 3.4)
+    palette, width = palette_of(axes), 0.8 / max(1, len(tables))
+    for place, (name, table) in enumerate(tables.items()):
+        shown = table[table["probability_upper"] > SHOWN]
+        at = shown["size"] + (place - (len(tables) - 1) / 2) * width
+        axes.bar(at, shown["probability"], 0.9 * width, label=name, color=palette.of_part(place), alpha=0.75)
+        ends = shown["probability_lower"], shown["probability_upper"]
+        axes.vlines(at, *ends, color=palette.ink, linewidth=1.2)
     axes.set_xlabel("components (finite: size; process: occupied)")
     axes.set_ylabel("probability")
     axes.set_ylim(0, 1)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, labelcolor=palette.ink)
     return axes

@@ -4,17 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from tqdm import tqdm
 
 from lvsearch.data.kinds import data_for
 from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
 from lvsearch.inference.chains import Sampler
+from lvsearch.inference.compiles import bound_programs
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence import evidence_chain
 from lvsearch.inference.processes import process_sampler
 from lvsearch.inference.sampling import Recorder, Trace, recorder, run
 from lvsearch.models.contract import Model
 from lvsearch.models.families import PointGaussian, PointMean, PointProbability, PointSimplex
+from lvsearch.progress import progress_bar
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.sizes import Size, as_size
 
@@ -69,6 +70,8 @@ def sample(
             f"got size={size} for {type(model).__name__}, expected "
             + ("no size: a process has none" if model.process else f"one: the number of {model.size_names[0]}")
         )
+    if not isinstance(after, Trace | None):
+        raise ValueError(f"got after={after!r}, expected a trace that lv.sample or lv.load_trace gave, or None")
     if chains < 1 or draws < 1 or thin < 1 or (warmup is not None and warmup < 0):
         raise ValueError(
             f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 of the first "
@@ -77,10 +80,11 @@ def sample(
     if warmup is None:
         warmup = draws * thin if after is None else after.warmup
     dataset = data_for(model, data).dataset()
+    bound_programs()
     chain, record = _sampler(model, dataset, size, seed, chains, units)
     sweeps = warmup + draws * thin
     made = 0 if after is None else after.sweep
-    with tqdm(total=sweeps, initial=made, desc=f"{chains} chains", unit="sweep", disable=not progress) as bar:
+    with progress_bar(sweeps, f"{chains} chains", "sweep", wanted=progress, initial=made) as bar:
         return run(
             chain,
             jax.random.key(seed),

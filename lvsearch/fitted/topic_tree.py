@@ -1,42 +1,14 @@
 """A tree of topics for people: as text, JSON, a picture, a graph for networkx or Graphviz."""
 
-import html
 import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lvsearch.files.plain_text import visible
+from lvsearch.fitted.tree_picture import MOST_HEIGHT, TreeNode, count_in_words, tree_svg
 
 if TYPE_CHECKING:
     import networkx
-
-
-@dataclass(frozen=True)
-class TreeNode:
-    """One topic of a tree.
-
-    | field | meaning |
-    |---|---|
-    | `number` | its place in `TopicTree.nodes`; 0 is the root, parents come before their children |
-    | `parent` | number of the parent; None for the root |
-    | `level` | 0 for the root |
-    | `documents` | training documents whose path passes it (expected, for a mean-field fit) |
-    | `tokens` | training tokens drawn from it (likewise) |
-    | `words` | (word, probability) of its most probable words |
-    | `examples` | names of training documents on it, those with the largest part of their tokens there first |
-    """
-
-    number: int
-    parent: int | None
-    level: int
-    documents: float
-    tokens: float
-    words: tuple[tuple[str, float], ...]
-    examples: tuple[str, ...]
-
-    def label(self, n_words: int | None = None) -> str:
-        """Its top words, separated by spaces."""
-        return " ".join(word for word, _ in self.words[:n_words])
 
 
 @dataclass(frozen=True)
@@ -71,7 +43,7 @@ class TopicTree:
         lines = []
 
         def add(node: TreeNode, lead: str, branch: str) -> None:
-            lines.append(f"{lead}{branch}{visible(node.label(n_words))}  ({_count(node.documents)} documents)")
+            lines.append(f"{lead}{branch}{visible(node.label(n_words))}  ({count_in_words(node.documents)})")
             below = self.children(node.number)
             inner = lead + ("   " if branch == "└─ " else "│  " if branch else "")
             for position, child in enumerate(below):
@@ -120,59 +92,18 @@ class TopicTree:
         lines = ["digraph topics {", "  rankdir=LR;", '  node [shape=box, style=rounded, fontname="sans-serif"];']
         for node in self.nodes:
             words = [word for word, _ in node.words[:n_words]]
-            label = "\\n".join([*(_escaped(word) for word in words), f"({_count(node.documents)} documents)"])
+            label = "\\n".join([*(_escaped(word) for word in words), f"({count_in_words(node.documents)})"])
             lines.append(f'  {node.number} [label="{label}"];')
         lines += [f"  {node.parent} -> {node.number};" for node in self.nodes if node.parent is not None]
         return "\n".join([*lines, "}"])
 
-    def to_svg(self, n_words: int = 6) -> str:
-        """A picture, root at the left: top words and documents in each box, example documents on hovering."""
-        row, width, gap, pad = 15, 190, 46, 6
-        heights = {node.number: row * (-(-min(n_words, len(node.words)) // 2) + 1) + 2 * pad for node in self.nodes}
-        top: dict[int, float] = {}
-        at = 10.0
+    def to_svg(self, n_words: int = 6, most_height: int = MOST_HEIGHT) -> str:
+        """A picture, root at the left: top words and documents in each box, example documents on hovering.
 
-        def place(node: TreeNode) -> float:
-            """The middle of a node: of its children, or the next free place."""
-            nonlocal at
-            below = self.children(node.number)
-            if not below:
-                top[node.number], at = at, at + heights[node.number] + 8
-                return top[node.number] + heights[node.number] / 2
-            begin = at
-            middles = [place(child) for child in below]
-            middle = max((middles[0] + middles[-1]) / 2, begin + heights[node.number] / 2)
-            top[node.number] = middle - heights[node.number] / 2
-            at = max(at, top[node.number] + heights[node.number] + 8)
-            return middle
-
-        place(self.nodes[0])
-        total_width = self.depth * (width + gap) - gap + 20
-        out = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{total_width}" height="{at + 4:.0f}" '
-            f'viewBox="0 0 {total_width} {at + 4:.0f}" font-family="sans-serif" font-size="11">'
-        ]
-        for node in self.nodes:
-            x, y, height = 10 + node.level * (width + gap), top[node.number], heights[node.number]
-            if node.parent is not None:
-                x0, y0 = x - gap, top[node.parent] + heights[node.parent] / 2
-                y1, bend = y + height / 2, x - gap / 2
-                curve = f"M{x0},{y0:.1f} C{bend},{y0:.1f} {bend},{y1:.1f} {x},{y1:.1f}"
-                out.append(f'<path d="{curve}" fill="none" stroke="#999"/>')
-            examples = "\n".join(["Example documents:", *map(visible, node.examples)])
-            title = html.escape(examples if node.examples else "no examples")
-            out.append(
-                f'<g><title>{title}</title><rect x="{x}" y="{y:.1f}" width="{width}" height="{height}" rx="6" '
-                f'fill="{_SHADES[min(node.level, len(_SHADES) - 1)]}" stroke="#888"/>'
-            )
-            words = [visible(word) for word, _ in node.words[:n_words]]
-            lines = [" ".join(words[i : i + 2]) for i in range(0, len(words), 2)]
-            for position, line in enumerate([*lines, f"{_count(node.documents)} documents"]):
-                weight = ' fill="#666" font-style="italic"' if position == len(lines) else ""
-                baseline = y + pad + row * (position + 0.8)
-                out.append(f'<text x="{x + 8}" y="{baseline:.1f}"{weight}>{html.escape(line[:32])}</text>')
-            out.append("</g>")
-        return "".join([*out, "</svg>"])
+        most_height: pixels. Where all nodes are taller, those with the fewest documents are left out, and their parents
+        say how many.
+        """
+        return tree_svg(self.nodes, n_words, most_height)
 
     def __str__(self) -> str:
         return self.text()
@@ -181,15 +112,8 @@ class TopicTree:
         return self.to_svg()
 
 
-_SHADES = ("#fdf3d8", "#e3eefa", "#e8f5e4", "#f5e6f0")
-
-
 def _fields(node: TreeNode) -> tuple[Any, ...]:
     return tuple(getattr(node, name) for name in node.__dataclass_fields__)
-
-
-def _count(documents: float) -> str:
-    return f"{documents:,.0f}" if float(documents).is_integer() else f"{documents:,.1f}"
 
 
 def _escaped(text: str) -> str:

@@ -1,16 +1,38 @@
 """A fitted model of documents: its topics, for people."""
 
+import warnings
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.data.corpus import Corpus
+from lvsearch.fitted.coherence import npmi_coherence
+from lvsearch.fitted.coloured_words import ColouredDocument, ColouredWord
+from lvsearch.fitted.distinctive_words import (
+    Namer,
+    TopicSketch,
+    frex_scores,
+    names_of,
+    relevance_scores,
+    top_words,
+)
 from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.prevalence import LEVEL, plot_prevalence, prevalence
+from lvsearch.fitted.pyldavis_inputs import PyLDAvisInputs, pyldavis_inputs
+from lvsearch.fitted.topic_map import draw_topic_map, topic_places
 from lvsearch.models.topic_model import TopicModel
+from lvsearch.pictures.captions import write_caption
+from lvsearch.pictures.style import dressed
 
-TINY = 1e-300
-"""In place of a probability of zero, which has no logarithm."""
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SKETCHED_WORDS, SKETCHED_DOCUMENTS = 20, 5
+"""Of each topic, shown to who names it."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +54,23 @@ class FittedTopics(FittedModel):
             raise ValueError(f"{type(self.model).__name__} has no Dirichlet on document proportions and so no alpha")
         return prior
 
+    def transform(self, data: Any) -> Float[np.ndarray, "docs topic"]:
+        """Expected topic proportions, (docs, K), rows summing to 1; data may be raw texts.
+
+        Warns (UserWarning) of new documents without a known word: their proportions are what documents have before a
+        word of them is read, and no finding.
+        """
+        units = self.training.like_this(data)
+        empty = np.flatnonzero(units.observations_per_unit == 0)
+        if units is not self.training and len(empty):
+            many = f"{len(empty):,} of {units.n_units:,} documents hold" if units.n_units > 1 else "the document holds"
+            warnings.warn(
+                f"{many} no word that the model knows (the first: document {empty[0]}); their proportions are those of "
+                "documents before a word is read, no finding: leave them out, or look at corpus.document_lengths",
+                stacklevel=2,
+            )
+        return super().transform(units)
+
     def topics(self, n_words: int = 10, relevance: float | int = 1.0) -> pd.DataFrame:
         """One row per topic, most prevalent first: share of the training tokens, its words, and the label of the
         documents that use it most out of proportion (where the corpus has labels).
@@ -40,27 +79,48 @@ class FittedTopics(FittedModel):
         is the most probable words, which topics share; about 0.6 those that tell this topic from others (Sievert &
         Shirley 2014, Eq. 1). ValueError unless it is between 0 and 1.
         """
-        if not 0 <= relevance <= 1:
-            raise ValueError(f"got relevance={relevance}, expected a number from 0 (distinctive) to 1 (most probable)")
-        words = self.table(self.model.topic_site)
-        proportions = self.transform(self.training)
-        lengths = self.training.observations_per_unit
-        prevalence = lengths @ proportions / max(lengths.sum(), 1)
-        log_words = np.log(np.maximum(words.to_numpy(), TINY))
-        log_overall = np.log(np.maximum(prevalence @ words.to_numpy(), TINY))
-        top = np.argsort((1 - relevance) * log_overall - log_words, axis=1, kind="stable")[:, :n_words]
-        vocabulary = np.asarray(words.columns, dtype=object)
+        words = self._topic_word
+        top = top_words(relevance_scores(words, self._token_shares, relevance), self._words, n_words)
         frame = pd.DataFrame(
-            {"prevalence": prevalence, "words": [" ".join(vocabulary[row]) for row in top]}, index=words.index
+            {"prevalence": self._token_shares, "words": [" ".join(row) for row in top]},
+            index=pd.RangeIndex(len(words), name="topic"),
         )
         if self.training.unit_labels is not None:
-            frame.insert(1, "label", _labels(self.training.unit_labels, proportions * lengths[:, None]))
+            lengths = self.training.observations_per_unit
+            frame.insert(1, "label", _labels(self.training.unit_labels, self.proportions * lengths[:, None]))
         return frame.sort_values("prevalence", ascending=False, kind="stable")
+
+    @cached_property
+    def proportions(self) -> Float[np.ndarray, "docs topic"]:
+        """Of the training documents, rows summing to 1: `transform(training)`, computed once."""
+        return np.asarray(self.transform(self.training), np.float64)
+
+    def names(self, n_words: int = 3, namer: Namer | None = None) -> pd.Series:
+        """A name for each topic, no two alike: its most distinctive words by FREX, or what `namer` makes of a sketch of
+        it (`TopicSketch`: share, words, distinctive words, documents). ValueError for a name that is no text."""
+        return pd.Series(names_of(self.sketches, namer, n_words), index=pd.RangeIndex(len(self._topic_word)))
+
+    @cached_property
+    def sketches(self) -> tuple[TopicSketch, ...]:
+        """What there is to name each topic by, in the order of their numbers."""
+        probable = top_words(self._topic_word, self._words, SKETCHED_WORDS)
+        distinctive = top_words(frex_scores(self._topic_word), self._words, SKETCHED_WORDS)
+        names = self._document_names
+        return tuple(
+            TopicSketch(
+                topic,
+                float(self._token_shares[topic]),
+                tuple(probable[topic]),
+                tuple(distinctive[topic]),
+                tuple(names[document] for document in self.representative(topic, SKETCHED_DOCUMENTS)["document"]),
+            )
+            for topic in range(len(probable))
+        )
 
     def representative(self, topic: int, n: int = 5) -> pd.DataFrame:
         """The training documents with the largest share of a topic: document (its number), share, tokens, and its label
         where the corpus has labels. ValueError for a topic that there is none of."""
-        proportions = self.transform(self.training)
+        proportions = self.proportions
         if not 0 <= topic < proportions.shape[1]:
             raise ValueError(f"got topic={topic}, expected one of 0 … {proportions.shape[1] - 1}")
         first = np.argsort(-proportions[:, topic], kind="stable")[:n]
@@ -74,6 +134,127 @@ class FittedTopics(FittedModel):
         if self.training.unit_labels is not None:
             frame["label"] = [self.training.unit_labels[row] for row in first]
         return frame
+
+    def document(self, number: int) -> ColouredDocument:
+        """A training document, its words coloured by the topic that they most probably came from, under p(topic | word,
+        document) ∝ share of the topic × p(word | topic). ValueError for a number that there is none of."""
+        corpus = self._corpus
+        if not 0 <= number < corpus.n_documents:
+            raise ValueError(f"got document {number}, expected one of 0 … {corpus.n_documents - 1}")
+        span = slice(corpus.counts.indptr[number], corpus.counts.indptr[number + 1])
+        words, counts = corpus.counts.indices[span], np.asarray(corpus.counts.data[span], np.int64)
+        shares, names = self.proportions[number], self.names()
+        weight = shares[:, None] * self._topic_word[:, words]
+        posterior = weight / np.maximum(weight.sum(axis=0), 1e-300)
+        topic = posterior.argmax(axis=0)
+        order = np.lexsort((-counts, topic, -shares[topic]))
+        coloured = tuple(
+            ColouredWord(self._words[words[i]], int(counts[i]), int(topic[i]), float(posterior[topic[i], i]))
+            for i in order
+        )
+        return ColouredDocument(
+            self._document_names[number], coloured, dict(enumerate(shares.tolist())), dict(enumerate(names))
+        )
+
+    def coherence(self, n_words: int = 10, reference: Any = None) -> pd.Series:
+        """Normalised pointwise mutual information of each topic's most probable words, from −1 to 1: whether they occur
+        in the same documents.
+
+        reference: documents over the same words to count in, by default the training data; others are the better
+        check. ValueError for fewer than two words, and for documents over other words.
+        """
+        corpus = self.training if reference is None else self.training.like_this(reference)
+        assert isinstance(corpus, Corpus)
+        top = np.argsort(-self._topic_word, axis=1, kind="stable")[:, :n_words]
+        return pd.Series(npmi_coherence(top, corpus.counts), index=pd.RangeIndex(len(top), name="topic"), name="npmi")
+
+    def correlations(self) -> pd.DataFrame:
+        """The correlation of each two topics' shares over the training documents: positive for those found together.
+
+        Shares sum to 1, so that unrelated topics are slightly negative, about −1 / (K − 1). NaN for a topic that has
+        the same share everywhere.
+        """
+        centred = self.proportions - self.proportions.mean(axis=0)
+        spread = np.sqrt((centred**2).sum(axis=0))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            table = centred.T @ centred / (spread[:, None] * spread)
+        return pd.DataFrame(table)
+
+    def prevalence(self, by: Any = None, *, bins: int = 5, level: float = LEVEL, seed: int = 0) -> pd.DataFrame:
+        """The mean share of each topic over groups of the training documents, with intervals over documents.
+
+        by: a value for each document, or the name of a column of the corpus' metadata; by default the documents'
+        labels. Columns and errors as `lvsearch.fitted.prevalence.prevalence` says; ValueError where there is nothing to
+        group by.
+        """
+        return prevalence(self.proportions, self._covariate(by), bins=bins, level=level, seed=seed)
+
+    def plot_prevalence(self, by: Any = None, *, bins: int = 5, ax: "Axes | None" = None) -> "Axes":
+        """`prevalence` as a picture, for the topics that differ most between groups."""
+        return plot_prevalence(self.prevalence(by, bins=bins), self.names(), ax)
+
+    def topic_map(self) -> pd.DataFrame:
+        """Places of topics in a plane, near each other where they use the same words: columns x, y, prevalence, name.
+
+        Classical scaling of Jensen–Shannon distances; `.attrs["shown"]` is the share of squared distances it shows.
+        """
+        places, shown = topic_places(self._topic_word)
+        frame = pd.DataFrame(places, columns=["x", "y"], index=pd.RangeIndex(len(places), name="topic"))
+        frame["prevalence"], frame["name"] = self._token_shares, self.names().to_numpy()
+        frame.attrs["shown"] = shown
+        return frame
+
+    def plot_topic_map(self, ax: "Axes | None" = None) -> "Axes":
+        """`topic_map` as a picture: areas are shares of the tokens."""
+        axes, table = dressed(ax), self.topic_map()
+        write_caption(axes, draw_topic_map(table, table.attrs["shown"], axes))
+        return axes
+
+    def to_pyldavis(self) -> PyLDAvisInputs:
+        """What `pyLDAvis.prepare` takes: `pyLDAvis.prepare(**fitted.to_pyldavis()._asdict())`. Empty documents are left
+        out, which it refuses."""
+        return pyldavis_inputs(self._topic_word, self.proportions, self._corpus)
+
+    # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _corpus(self) -> Corpus:
+        assert isinstance(self.training, Corpus)  # what a model of documents is trained on
+        return self.training
+
+    @cached_property
+    def _topic_word(self) -> Float[np.ndarray, "topic word"]:
+        return self.table(self.model.topic_site).to_numpy(np.float64)
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return self._corpus.vocabulary
+
+    @cached_property
+    def _token_shares(self) -> Float[np.ndarray, " topic"]:
+        """Of the training tokens, each topic's."""
+        lengths = self.training.observations_per_unit
+        return lengths @ self.proportions / max(int(lengths.sum()), 1)
+
+    @property
+    def _document_names(self) -> tuple[str, ...]:
+        names = self._corpus.document_names
+        return tuple(f"document {number}" for number in range(len(self._corpus))) if names is None else names
+
+    def _covariate(self, by: Any) -> Any:
+        if by is None:
+            if self.training.unit_labels is None:
+                raise ValueError("got no `by`, and the corpus has no labels: pass a value for each document")
+            return self.training.unit_labels
+        if not isinstance(by, str):
+            return by
+        known = getattr(self.training, "metadata", None)
+        if not isinstance(known, pd.DataFrame) or by not in known:
+            columns = ", ".join(map(repr, known)) if isinstance(known, pd.DataFrame) else "none"
+            raise ValueError(
+                f"got by={by!r}, expected a value for each document or a column of its metadata ({columns})"
+            )
+        return known[by]
 
 
 def _labels(labels: tuple[str, ...], tokens: Float[np.ndarray, "docs topic"]) -> list[str]:

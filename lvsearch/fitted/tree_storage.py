@@ -8,6 +8,7 @@ import numpy as np
 
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.stored import decode_data, encode_data
+from lvsearch.files.declared import as_declared
 from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
 from lvsearch.files.stored_models import decode_model, encode_module
 from lvsearch.files.versions import versions
@@ -71,9 +72,35 @@ def load_parts(folder: str | Path) -> TreeParts:
             )
             for number, settings in enumerate(body["traces"])
         )
-        return TreeParts(model, training, traces, body["burn_in"], body["inferred"])
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        parts = as_declared(TreeParts(model, training, traces, body["burn_in"], body["inferred"]))
+        if not parts.traces or not all(_fits(chain, parts) for chain in parts.traces):
+            raise TypeError("chains that are not of its corpus and depth")
+        return parts
+    except (KeyError, TypeError, AttributeError, RecursionError, IndexError, OverflowError) as error:
         raise CorruptFolderError(f"{folder} is damaged ({error!r}); restore it from a copy") from error
+
+
+def _fits(chain: TreeTrace, parts: TreeParts) -> bool:
+    """Whether every array of a chain has the shape and the kind of numbers that the corpus and the model call for."""
+    depth, scored, sweeps = parts.model.depth, len(chain.log_joint), len(chain.nodes_each)
+    corpus = parts.training.counts
+    shapes = [(chain.sweep, (scored,)), (chain.log_joint, (scored,)), (chain.seconds, (scored,))]
+    shapes += [(chain.nodes, (scored, depth)), (chain.nodes_each, (sweeps, depth))]
+    if chain.nodes.dtype.kind != "i" or chain.nodes_each.dtype.kind != "i":
+        return False
+    for allocation, hyper in ((chain.best, chain.best_hyper), (chain.last, chain.last_hyper)):
+        assert isinstance(hyper.levels, DirichletLevels)  # `_state` makes no others
+        shapes += [(hyper.levels.alpha, (depth,)), (hyper.topics, (depth,))]
+        shapes += [(allocation.paths, (corpus.shape[0], depth)), (allocation.level_counts, (corpus.nnz, depth))]
+        if allocation.paths.dtype.kind != "i" or allocation.level_counts.dtype.kind != "i":
+            return False
+        if np.any(allocation.level_counts < 0) or np.any(allocation.level_counts.sum(1) != corpus.data):
+            return False
+        levels = [set(column.tolist()) for column in allocation.paths.T]
+        if len(set().union(*levels)) < sum(map(len, levels)) or len(levels[0]) != 1:
+            return False
+    numbers = all(array.shape == shape and array.dtype.kind in "if" for array, shape in shapes)
+    return numbers and scored > 0 and 0 <= parts.burn_in < sweeps
 
 
 def _chain_arrays(chain: TreeTrace) -> dict[str, np.ndarray]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 import jax
 import numpy as np
 from jaxtyping import Array, Key
-from tqdm.auto import tqdm
 
 from lvsearch.data import Data
 from lvsearch.inference.data.dataset import Dataset
@@ -18,6 +17,7 @@ from lvsearch.inference.evidence import effort, evidence_chain
 from lvsearch.inference.evidence.simulation import Simulated, packed, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated
 from lvsearch.inference.generators import generator
+from lvsearch.progress import progress_bar
 from lvsearch.results.audit import Audit, AuditRow
 from lvsearch.results.findings import Findings
 from lvsearch.searching.controller import SearchState, Task, step, witness_search
@@ -35,7 +35,7 @@ def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: 
     chosen = _default_sizes(result) if sizes is None else _given_sizes(result, sizes)
     data = training.dataset()
     trials = len(next(visit for visit in result.visits if visit.size == result.best_size).trials)
-    bar = tqdm(disable=not progress, desc="audit", unit="data set", total=len(chosen))
+    bar = progress_bar(len(chosen), "audit", "data set", wanted=progress)
     rows = []
     for size in chosen:
         key_data, key_search, key_bracket = jax.random.split(_key_of(seed, size), 3)

@@ -46,16 +46,18 @@ def summary(result: Findings, held_out: pd.DataFrame | None = None) -> str:
 
 def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact, ...]:
     """Everything worth knowing about a search beside its answer, most important first."""
-    if not _has_answer(result):
+    if not has_answer(result):
         return (*_failures(result), *_search_facts(result))
     found = _probability(result)
     limit = limit_in_words(result)
+    held_out_fact = Fact("held-out", _held_out(result, held_out))
     return (
+        *([held_out_fact] if held_out is not None else []),
         *found,
         *([Fact("limit", limit)] if limit else []),
         *_evidence(result),
         *([Fact("audit", result.audited.describe())] if result.audited is not None else []),
-        Fact("held-out", _held_out(result, held_out)),
+        *([held_out_fact] if held_out is None else []),
         Fact("prior", f"{result.prior.describe()}{_prior_influence(result)}"),
         *_failures(result),
         *_search_facts(result),
@@ -68,7 +70,7 @@ def card(result: Findings, held_out: pd.DataFrame | None = None) -> str:
     It takes its colours from the page around it, light or dark; the picture stands on a white panel of its own.
     """
     parts = [f"<div class='lv-card'>{STYLE}<h3>{html.escape(headline(result))}</h3>"]
-    if _has_answer(result):
+    if has_answer(result):
         table = near_table(result).to_html(index=False, border=0, escape=True, classes="lv-near")
         parts.append(f"<div class='lv-row'><img alt='Probability of each size' src='{_picture(result)}'>{table}</div>")
     rows = "".join(
@@ -106,10 +108,11 @@ def headline(result: Findings) -> str:
     """The answer in one sentence, also where there is none."""
     if not result.visits:
         return "No size was tried yet."
-    return answer(result) if _has_answer(result) else "No fit succeeded: see the failures."
+    return answer(result) if has_answer(result) else "No fit succeeded: see the failures."
 
 
-def _has_answer(result: Findings) -> bool:
+def has_answer(result: Findings) -> bool:
+    """Whether any size that the prior allows has a fit that is a number."""
     return any(not visit.failed and result.prior.log_pmf(visit.size) > -math.inf for visit in result.visits)
 
 
@@ -304,17 +307,19 @@ def _near_estimates(result: Findings) -> pd.DataFrame:
 
 
 def _picture(result: Findings) -> str:
-    """`plot_posterior` as a data URI. A figure of its own, outside pyplot, so that no notebook shows it twice."""
+    """`plot_posterior` without its words, as a data URI. Its figure is outside pyplot: no notebook shows it twice."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from lvsearch.results.plots import plot_posterior
+    from lvsearch.pictures.style import LIGHT, dressed, using
+    from lvsearch.results.posterior_plots import draw_posterior
 
-    figure = Figure(figsize=(6.4, 3.9), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    plot_posterior(result, figure.add_subplot())
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
+    with using(LIGHT):  # on a panel of its own, whatever the notebook's settings
+        figure = Figure(figsize=(6.0, 3.4), dpi=150, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw_posterior(result, dressed(figure.add_subplot()))  # its caption is what the card says
+        figure.savefig(buffer, format="png")
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 

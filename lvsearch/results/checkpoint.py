@@ -10,6 +10,7 @@ import numpy as np
 
 from lvsearch.data.base import Data
 from lvsearch.data.stored import decode_data, encode_data
+from lvsearch.files.declared import as_declared, conforms
 from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
 from lvsearch.files.stored_models import decode_model, encode_module
 from lvsearch.files.versions import versions
@@ -83,7 +84,7 @@ def load_findings(folder: Path) -> Findings:
         model = decode_model(body["model"])
         scale = float(training.n_observations) if settings.per_token else 1.0
         data = training.dataset()
-        chunks = Chunks(**body["chunks"]) if "chunks" in body else None  # older folders know of none
+        chunks = as_declared(Chunks(**body["chunks"])) if "chunks" in body else None  # older folders know of none
         evaluator = ModelEvaluator(
             model, data, evidence=settings.evidence, seed=settings.seed, scale=scale, chunks=chunks
         )
@@ -92,11 +93,17 @@ def load_findings(folder: Path) -> Findings:
         for entry in body["kept"]:
             fit = _decode_fit(entry, arrays.get(f"fit-{_name(tuple(entry['size']))}"))
             kept[fit.size] = fit
-        state = SearchState(visits, kept, body["stopped"])
+        state = as_declared(SearchState(visits, kept, body["stopped"]))
         prior, compiles = sizes.from_json(body["prior"]), body.get("compiles", {})
         audit = body.get("audit")  # older folders know of none
         audited = None if audit is None else Audit.from_json(audit)
         held_out = _held_out(body, arrays, training, folder)
+        limit = set() if settings.max_size is None else {settings.max_size}
+        named = limit | {*kept, *(visit.size for visit in visits)}
+        if any(len(size) != len(model.size_names) or min(size) < 1 for size in named):
+            raise TypeError(f"sizes that are not one positive number for each of {', '.join(model.size_names)}")
+        if not conforms(compiles, dict[str, int]) or not conforms(body["seconds"], float):
+            raise TypeError("'compiles' or 'seconds' are no numbers")
         return Findings(evaluator, prior, settings, state, training, body["seconds"], compiles, audited, held_out)
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError, ArithmeticError) as error:
         raise CorruptFolderError(
@@ -219,4 +226,4 @@ def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | Non
 
 def _decode_settings(entry: Mapping[str, Any]) -> SearchSettings:
     max_size = entry["max_size"]
-    return SearchSettings(**{**entry, "max_size": None if max_size is None else tuple(max_size)})
+    return as_declared(SearchSettings(**{**entry, "max_size": None if max_size is None else tuple(max_size)}))

@@ -2,6 +2,7 @@
 
 | file | what |
 |---|---|
+| `index.html` | everything on one page that needs no network: open it in a browser (`lvsearch.results.page`) |
 | `summary.md` | the answer, the pictures, the topics, everything that decided them |
 | `posterior.png`, `bounds.png`, `held_out.png` | the pictures |
 | `posterior.csv`, `bounds.csv`, `starts.csv` | the result's tables |
@@ -24,8 +25,10 @@ import pandas as pd
 from lvsearch.files.plain_text import markdown, spreadsheet
 from lvsearch.files.storage import write_bytes, write_text
 from lvsearch.fitted.topics import FittedTopics
+from lvsearch.pictures.style import HEIGHT, LIGHT, WIDTH, using
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.findings import Findings
+from lvsearch.results.page import write_page
 from lvsearch.results.wording import size_in_words
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
 TOP_WORDS = 10
 LISTED_WORDS = 30
-WIDTH, HEIGHT, DPI = 7.6, 4.6, 160
+DPI = 160
 
 
 def write_report(
@@ -59,6 +62,7 @@ def write_report(
     _write_picture(folder / "bounds.png", lambda axes: plot_bounds(result, axes))
     if held_out is not None:
         _write_picture(folder / "held_out.png", lambda axes: plot_held_out(held_out, axes))
+    write_page(result, folder, held_out=held_out)
     path = folder / "summary.md"
     write_text(path, _summary(result, held_out))
     return path
@@ -113,7 +117,10 @@ def _topic_words(fitted: "FittedModel", topic_site: str) -> pd.DataFrame:
 
 
 def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
-    lines = [f"# {markdown(headline(result))}", "", "![Probability of each size](posterior.png)", ""]
+    lines = [f"# {markdown(headline(result))}", ""]
+    if held_out is not None:  # what shares neither prior nor evidence with the search comes first
+        lines += [f"![Held-out {held_out.attrs['nouns'].units}](held_out.png)", ""]
+    lines += ["![Probability of each size](posterior.png)", ""]
     lines += [f"- **{fact.name}**: {markdown(fact.text)}" for fact in facts(result, held_out)]
     best = _best(result)
     topics = pd.DataFrame() if best is None else topics_table(best)
@@ -126,10 +133,14 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
         shown = pd.DataFrame(held_out[[*names, f"log_p_per_{per}", f"difference_per_{per}", "standard_error"]])
         shown.columns = [*names, f"nats per {per}", "above the most probable", "± s.e. (paired)"]
         shown = shown.map(lambda value: f"{value:.4f}" if isinstance(value, float) else value)
-        title = f"Held-out {nouns.units}"
-        lines += ["", f"## {title}", "", f"![{title}](held_out.png)", "", *_markdown(shown)]
-    lines += ["", f"Tables: {', '.join(f'`{name}.csv`' for name in _tables(result, held_out))}.", ""]
+        lines += ["", f"## Held-out {nouns.units}", "", *_markdown(shown)]
+    tables = ", ".join(f"`{name}.csv`" for name in _tables(result, held_out))
+    lines += ["", f"On one page, with the {_units(result)}: `index.html`. Tables: {tables}.", ""]
     return "\n".join(lines)
+
+
+def _units(result: Findings) -> str:
+    return "sizes" if result.training is None else result.training.nouns.units
 
 
 def _markdown(table: pd.DataFrame) -> list[str]:
@@ -144,9 +155,10 @@ def _write_picture(path: Path, draw: Any) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    draw(figure.add_subplot())
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": "lvsearch"})
+    with using(LIGHT):
+        figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure.add_subplot())
+        figure.savefig(buffer, format="png", metadata={"Software": "lvsearch"})
     write_bytes(path, buffer.getvalue())

@@ -82,6 +82,16 @@ class SearchResult(Findings):
         """Probability of each size with error bars."""
         return plots.plot_posterior(self, ax)
 
+    def plot_component_map(
+        self, size: Size | int, larger: Size | int | None = None, ax: "Axes | None" = None
+    ) -> "Axes":
+        """`component_map` as a picture: what split and what merged between two sizes. Arguments and errors as there."""
+        return plots.plot_component_map(self, size, larger, ax)
+
+    def plot_progress(self, ax: "Axes | None" = None) -> "Axes":
+        """The evidence against the time spent."""
+        return plots.plot_progress(self, ax)
+
     def summary(self) -> str:
         """The answer in a few lines of text."""
         return cards.summary(self)

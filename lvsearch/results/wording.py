@@ -82,6 +82,21 @@ def _most_probable(result: Findings) -> str:
     return f"{start}{best} {verb(result, found.best)} most probable, apart from every other size tried{hidden}"
 
 
+def short_answer(result: Findings) -> str:
+    """The answer in a few words, for a title: of an estimated posterior."""
+    found, allowed = result.estimated, result.settings.max_size
+    best = size_in_words(result, found.best)
+    unfinished = result.state.stopped not in (None, "finished")
+    largest = max(visit.size for visit in result.visits)
+    if found.best == allowed or (unfinished and found.best == largest and max(largest) > 1):
+        return f"Still rising at {best}"
+    start = "Unfinished: " if unfinished else ""
+    if len(found.indistinguishable) > 1:
+        unit = "" if unit_name(result) == "size" else f" {unit_name(result)}"
+        return f"{start}{sizes_in_words(found.indistinguishable)}{unit} cannot be told apart"
+    return f"{start}{best} {verb(result, found.best)} most probable"
+
+
 def answer(result: Findings) -> str:
     """The answer in one sentence, whatever the evidence."""
     if not result.evaluator.nested:

@@ -16,9 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tqdm.auto import tqdm
-
 from lvsearch.interrupts import pressed
+from lvsearch.progress import progress_bar
 from lvsearch.sizing.fit import Evaluator, Fit
 from lvsearch.sizing.ledger import (
     Trial,
@@ -167,7 +166,7 @@ def run(
     began, made = time.monotonic(), 0
     search = witness_search(evaluator, prior, settings, state)
     state = replace(state, stopped=None)
-    bar = tqdm(disable=not progress, desc="lvsearch", unit="fit", total=_expected_fits(evaluator, settings))
+    bar = progress_bar(_expected_fits(evaluator, settings), "lvsearch", "fit", wanted=progress)
     bar.update(sum(len(visit.trials) for visit in state.visits))
     try:
         while (task := next_task(evaluator, prior, settings, state, search)) is not None:

@@ -284,6 +284,8 @@ def parse(text: str) -> SizePrior:
         "table": lambda *probabilities: Table(probabilities),
         "uniform": lambda largest: Uniform(int(largest)),
     }
+    if not isinstance(text, str):
+        raise ValueError(f"Not a size prior: got {text!r}, expected one of {expected}.")
     name, _, numbers = text.partition(":")
     try:
         parameters = [float(number) for number in numbers.split(",")]

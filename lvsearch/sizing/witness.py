@@ -39,6 +39,8 @@ class WitnessSearch:
         nested: bool = True,
         max_size: int | Size | None = None,
     ) -> None:
+        if not isinstance(prior, SizePrior):
+            raise ValueError(f"got the prior {prior!r}, expected one of lv.sizes, such as lv.sizes.Poisson(10)")
         if math.isnan(ceiling) or ceiling == -math.inf:
             raise ValueError(
                 f"The ceiling bounds log p(data) from above: got {ceiling}, expected nats, or inf for none."

@@ -150,3 +150,10 @@ def words(value: Any) -> str:
     """A hyper-parameter for people: the number, or how many there are."""
     array = np.asarray(value)
     return f"{array.item():g}" if array.size == 1 else f"given for {array.shape[0]} columns"
+
+
+def required_component(given: object) -> Component:
+    """ValueError for anything but a kind of component."""
+    if not isinstance(given, Component):
+        raise ValueError(f"got components={given!r}, expected a kind of component, such as DiagonalComponents()")
+    return given

@@ -55,7 +55,7 @@ class DiagonalComponents(Component):
     def scaled_to(cls, values: Any, pseudo_count: Any = 0.1, shape: Any = 2.0, rate: Any = 0.5) -> "DiagonalComponents":
         """With the columns' means and standard deviations as location and scale.
 
-        values: (rows, columns), NaN where missing (of `Points`: `points.to_frame()`, whose `.values` are 0 there).
+        values: (rows, columns), NaN where missing, as `points.values` has it.
 
         Raises ValueError for a column that does not vary.
         """

@@ -1,0 +1,273 @@
+"""Counts of words with names for their rows and columns: what a corpus is, wherever it came from.
+
+Nothing in it is ever dropped in silence: empty documents and unused terms stay in place, so row 17 is still the user's
+document 17, and `notes` tells what was done to the texts on the way in.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+from scipy.sparse import csr_array
+
+from lvsearch.data.base import Data, Nouns
+from lvsearch.data.document_table import DocumentTable
+from lvsearch.data.readers import canonical_counts
+from lvsearch.data.vocabulary import Analyzer, UnknownWords, as_strings, checked_vocabulary, one_per_document
+from lvsearch.files.string_arrays import holds, packed, unpacked
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import documents
+from lvsearch.models.units import BagOfWords
+
+C = TypeVar("C", bound="DocumentCounts")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DocumentCounts(Data):
+    """What `Corpus` holds, checks, tells and stores; how to make one is said there.
+
+    The constructor trusts nothing: it copies, checks and brings into canonical form what it is given. Equality and hash
+    go by `fingerprint`.
+
+    Attributes:
+        counts: (docs, terms) int32, sorted ids, no stored zeros, read-only.
+        vocabulary: the terms, one per column, distinct.
+        document_names: what a person calls each document (a title, a path), or None.
+        document_labels: a class for each document, shown beside topics and never used in fitting, or None.
+        notes: what was dropped, kept or selected, in the order in which it happened.
+        analyzer: how the texts were cut into words; None for counts that came without texts.
+        unknown: for encoded texts, the words the vocabulary does not hold; None otherwise.
+        document_table: what else is known of each document, which `metadata` shows as a data frame; or None.
+
+    Raises:
+        ValueError: no documents or no terms; negative, fractional, NaN, infinite or too large counts; a vocabulary,
+            names, labels or metadata of the wrong length; a term that occurs twice.
+    """
+
+    unit_type: ClassVar[type] = BagOfWords
+    nouns: ClassVar[Nouns] = Nouns("corpus", "document", "documents", "token", "tokens")
+    accepted: ClassVar[str] = "a Corpus, texts or a matrix of counts"
+
+    counts: csr_array
+    vocabulary: tuple[str, ...]
+    document_names: tuple[str, ...] | None = None
+    document_labels: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+    analyzer: Analyzer | None = None
+    unknown: UnknownWords | None = None
+    document_table: DocumentTable | None = None
+
+    def __post_init__(self) -> None:
+        counts = canonical_counts(self.counts, self.vocabulary)
+        vocabulary = checked_vocabulary(self.vocabulary, counts)
+        names = one_per_document("document_names", self.document_names, counts)
+        labels = one_per_document("document_labels", self.document_labels, counts)
+        if self.document_table is not None and self.document_table.n_rows != counts.shape[0]:
+            raise ValueError(
+                f"got metadata of {self.document_table.n_rows:,} rows for {counts.shape[0]:,} documents; expected one "
+                "for each, in their order"
+            )
+        for field, value in (
+            ("counts", counts),
+            ("vocabulary", vocabulary),
+            ("document_names", names),
+            ("document_labels", labels),
+            ("notes", tuple(self.notes)),
+        ):
+            object.__setattr__(self, field, value)
+
+    @classmethod
+    def from_csr(
+        cls: type[C],
+        data: Int[np.ndarray, " counts"],
+        indices: Int[np.ndarray, " ids"],
+        indptr: Int[np.ndarray, " starts"],
+        vocabulary: Iterable[Any],
+        *,
+        document_names: Iterable[Any] | None = None,
+        document_labels: Iterable[Any] | None = None,
+        notes: Iterable[str] = (),
+        analyzer: Analyzer | None = None,
+        document_table: DocumentTable | None = None,
+    ) -> C:
+        """Rebuild it from the three arrays of `counts` as they were stored, checking all of them.
+
+        Raises:
+            ValueError: arrays that do not describe a matrix with one column per term; see also above.
+        """
+        vocabulary = tuple(vocabulary)
+        try:
+            counts = csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(vocabulary)))
+        except ValueError as error:
+            raise ValueError(
+                f"got {len(data)} counts, {len(indices)} ids and {len(indptr)} row starts that form no matrix with "
+                f"{len(vocabulary)} columns ({error}); expected the arrays of a csr matrix; is the file damaged?"
+            ) from error
+        names = as_strings("document_names", document_names)
+        labels = as_strings("document_labels", document_labels)
+        return cls(counts, vocabulary, names, labels, tuple(notes), analyzer, document_table=document_table)
+
+    # -- sizes --------------------------------------------------------------------------------------------------
+
+    @property
+    def n_documents(self) -> int:
+        return len(self.counts.indptr) - 1
+
+    @property
+    def n_terms(self) -> int:
+        return len(self.vocabulary)
+
+    @property
+    def n_units(self) -> int:
+        """Documents."""
+        return self.n_documents
+
+    @property
+    def n_tokens(self) -> int:
+        return self.n_observations
+
+    @property
+    def observations_per_unit(self) -> Int[np.ndarray, " docs"]:
+        """Tokens in each document: `document_lengths`."""
+        return self.document_lengths
+
+    @property
+    def entries(self) -> Mapping[str, tuple[str, ...]]:
+        """The axis of words is named by the vocabulary."""
+        return {"word": self.vocabulary}
+
+    @property
+    def unit_labels(self) -> tuple[str, ...] | None:
+        """`document_labels`."""
+        return self.document_labels
+
+    @cached_property
+    def document_lengths(self) -> Int[np.ndarray, " docs"]:
+        """Tokens in each document, int64."""
+        return np.asarray(self.counts.astype(np.int64).sum(axis=1))
+
+    @cached_property
+    def term_totals(self) -> Int[np.ndarray, " terms"]:
+        """Tokens of each term, int64."""
+        return np.asarray(self.counts.astype(np.int64).sum(axis=0))
+
+    @property
+    def metadata(self) -> pd.DataFrame | None:
+        """What is known of each document beside its words: a new data frame, a row per document; None where nothing is.
+
+        Its index is that of the frame that it came from, else the documents' names or numbers.
+        """
+        return None if self.document_table is None else self.document_table.to_frame(self.document_names)
+
+    @property
+    def n_empty_documents(self) -> int:
+        return int(np.sum(self.document_lengths == 0))
+
+    @property
+    def n_unused_terms(self) -> int:
+        return int(np.sum(self.term_totals == 0))
+
+    # -- for models -----------------------------------------------------------------------------------------------
+
+    def dataset(self) -> Dataset:
+        """The documents in padded batches, bucketed by their number of distinct words."""
+        return documents(self.counts)
+
+    def part(self: C, rows: Int[np.ndarray, " chosen"], note: str) -> C:
+        """The documents with these numbers, in this order, and a note saying so."""
+
+        def chosen(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+            return None if values is None else tuple(values[row] for row in rows)
+
+        return replace(
+            self,
+            counts=self.counts[rows],
+            document_names=chosen(self.document_names),
+            document_labels=chosen(self.document_labels),
+            notes=(*self.notes, note),
+            unknown=None,
+            document_table=None if self.document_table is None else self.document_table.part(rows),
+        )
+
+    # -- identity, storage and looks ----------------------------------------------------------------------------
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256, in hexadecimal, of the content: counts, vocabulary, names, labels and metadata (not notes or
+        analyzer)."""
+        digest = hashlib.sha256(b"lvsearch corpus 1")
+        for array in (self.counts.indptr, self.counts.indices, self.counts.data):
+            digest.update(np.asarray(array, dtype="<i8").tobytes())
+        words = (self.counts.shape, self.vocabulary, self.document_names, self.document_labels)
+        digest.update(json.dumps(words).encode())
+        if self.document_table is not None:
+            digest.update(self.document_table.digest())
+        return digest.hexdigest()
+
+    def to_frame(self) -> pd.DataFrame:
+        """The counts as a wide sparse table: a row per document (named where it has a name), a column per term."""
+        return pd.DataFrame.sparse.from_spmatrix(self.counts, index=self.document_names, columns=list(self.vocabulary))
+
+    def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The analyzer and the columns of the metadata as settings; counts, vocabulary, notes, names, labels and values
+        as arrays."""
+        counts = csr_array(self.counts)
+        numbers = {"data": counts.data, "indices": counts.indices, "indptr": counts.indptr}
+        some = {"names": self.document_names, "labels": self.document_labels}
+        texts = {"vocabulary": self.vocabulary, "notes": self.notes, **{n: v for n, v in some.items() if v is not None}}
+        for name, values in texts.items():
+            numbers |= packed(name, values)
+        settings: dict[str, Any] = {"analyzer": None if self.analyzer is None else asdict(self.analyzer)}
+        if self.document_table is not None:
+            settings["metadata"], arrays = self.document_table.to_storage()
+            numbers |= arrays
+        return settings, numbers
+
+    @classmethod
+    def from_storage(cls: type[C], settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> C:
+        """The inverse of `to_storage`."""
+        known = [name for name in ("vocabulary", "notes", "names", "labels") if holds(name, arrays)]
+        texts = {name: unpacked(name, arrays) for name in known}
+        table = settings.get("metadata")  # older folders know of none
+        return cls.from_csr(
+            arrays["data"],
+            arrays["indices"],
+            arrays["indptr"],
+            texts["vocabulary"],
+            document_names=texts.get("names"),
+            document_labels=texts.get("labels"),
+            notes=texts["notes"],
+            analyzer=None if settings["analyzer"] is None else Analyzer.from_json(settings["analyzer"]),
+            document_table=None if table is None else DocumentTable.from_storage(table, arrays),
+        )
+
+    def describe(self) -> str:
+        """Such as "2,410 documents (1 empty), 2,961 terms, 124,000 tokens"."""
+        return (
+            f"{self.n_documents:,} documents ({self.n_empty_documents:,} empty), {self.n_terms:,} terms, "
+            f"{self.n_tokens:,} tokens"
+        )
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Documents, terms, tokens and labels, a line each."""
+        labels = "none" if self.document_labels is None else f"{len(set(self.document_labels)):,} distinct"
+        known = () if self.document_table is None else self.document_table.columns
+        metadata = (("metadata", ", ".join(column.name for column in known)),) if known else ()
+        return (
+            ("documents", f"{self.n_documents:,}, of which {self.n_empty_documents:,} empty"),
+            ("terms", f"{self.n_terms:,}, of which {self.n_unused_terms:,} unused"),
+            ("tokens", f"{self.n_tokens:,}, median {np.median(self.document_lengths):,.0f} per document"),
+            ("labels", labels),
+            *metadata,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.n_documents:,} documents, {self.n_terms:,} terms, {self.n_tokens:,} tokens)"
+        )

@@ -1,0 +1,29 @@
+"""Whether the words of a topic occur together: coherence by normalised pointwise mutual information."""
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.sparse import csr_array
+
+
+def npmi_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Float[np.ndarray, " topic"]:
+    """The mean over pairs of a topic's words of log[p(v, w) / (p(v) p(w))] / −log p(v, w), from −1 to 1.
+
+    top: numbers of each topic's words, two or more. counts: (docs, words); p is the share of documents that hold a
+    word, or both. Pairs that never meet count −1, pairs with a word that occurs nowhere 0 (Bouma 2009; Lau, Newman &
+    Baldwin 2014). ValueError for fewer than two words, and for no documents.
+    """
+    if top.shape[1] < 2 or counts.shape[0] == 0:
+        raise ValueError(
+            f"got {top.shape[1]} word(s) of each topic in {counts.shape[0]} documents, expected ≥ 2 and ≥ 1"
+        )
+    used, place = np.unique(top, return_inverse=True)
+    present = (counts[:, used] > 0).astype(np.float64)
+    together = np.asarray((present.T @ present).todense()) / counts.shape[0]
+    single = np.diag(together)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = (np.log(together) - np.log(single) - np.log(single[:, None])) / -np.log(together)
+    scores = np.where(together == 1.0, 1.0, np.where(together == 0.0, -1.0, scores))
+    scores = np.where(np.minimum(single, single[:, None]) == 0.0, 0.0, scores)
+    first, second = np.triu_indices(top.shape[1], 1)
+    place = place.reshape(top.shape)
+    return scores[place[:, first], place[:, second]].mean(axis=1)

@@ -1,0 +1,95 @@
+"""A fitted model of features that rows have or have not: their loadings, for people."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from lvsearch.files.plain_text import visible
+from lvsearch.fitted.model import FittedModel
+from lvsearch.pictures.captions import Caption, write_caption
+from lvsearch.pictures.style import dressed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LABEL = "feature"
+DIVERGING = "PuOr_r"
+"""Told apart without colour vision, and around 0 as light as paper."""
+ON_LIGHT, ON_DARK = "#010101", "#fefefe"
+"""Of numbers on those colours, which are the same on dark pages: none of a palette's."""
+MOST_NUMBERS = 120
+"""Cells of a table of loadings up to which every one shows its number."""
+
+
+@dataclass(frozen=True)
+class FittedFeatures(FittedModel):
+    """Features at one size. Rows are the sum of the loadings of the features that they have, and noise."""
+
+    def loadings(self) -> pd.DataFrame:
+        """What each feature adds to a row that has it: a row per feature, a column per column, in the data's units."""
+        return self.table("loadings")
+
+    def shares(self) -> pd.Series:
+        """The expected share of the training rows that have each feature."""
+        has = np.asarray(self.transform(self.training), np.float64)
+        return pd.Series(has.mean(axis=0), index=pd.RangeIndex(has.shape[1], name=LABEL), name="share")
+
+    def plot_loadings(self, shape: tuple[int, int] | None = None, ax: "Axes | None" = None) -> "Axes":
+        """The loadings as a picture: a row per feature, those that most rows have first.
+
+        shape: (height, width) where columns are the pixels of an image: every feature is an image then.
+        Returns the axes. ValueError for a shape of another number of columns.
+        """
+        axes = dressed(ax)
+        write_caption(axes, draw_loadings(self.loadings(), self.shares(), axes, shape))
+        return axes
+
+
+def draw_loadings(
+    loadings: pd.DataFrame, shares: pd.Series, axes: "Axes", shape: tuple[int, int] | None = None
+) -> Caption:
+    """What `FittedFeatures.plot_loadings` draws, and its caption, which is not written."""
+    order = shares.sort_values(ascending=False, kind="stable").index
+    values = loadings.loc[order].to_numpy(np.float64)
+    if shape is not None and shape[0] * shape[1] != values.shape[1]:
+        raise ValueError(f"got shape={shape}, expected height × width = {values.shape[1]} columns")
+    limit = max(float(np.abs(values).max(initial=0.0)), 1e-12)
+    axes.grid(False)
+    picture = values if shape is None else _mosaic(values, shape)
+    image = axes.imshow(picture, cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto" if shape is None else "equal")
+    axes.figure.colorbar(image, ax=axes, shrink=0.85, label="loading")
+    if shape is None:
+        axes.set_yticks(range(len(order)), [f"{number}: {shares.loc[number]:.0%}" for number in order])
+        axes.set_ylabel("feature: share of the rows that have it")
+        names = [visible(str(name)) for name in loadings.columns]
+        every = max(1, len(names) // 12)
+        axes.set_xticks(range(0, len(names), every), names[::every], rotation=30 if max(map(len, names)) > 6 else 0)
+        for tick in axes.get_xticklabels():
+            tick.set_parse_math(False)
+        if picture.size <= MOST_NUMBERS:
+            _numbers(axes, picture, limit)
+    else:
+        axes.set_axis_off()
+    return Caption(
+        "Loadings of the features", "what a feature adds to each column of a row that has it; most common first"
+    )
+
+
+def _numbers(axes: "Axes", values: np.ndarray, limit: float) -> None:
+    for (row, column), value in np.ndenumerate(values):
+        colour = ON_DARK if abs(value) > 0.6 * limit else ON_LIGHT
+        axes.text(column, row, f"{value:.2g}".replace("-", "−"), ha="center", va="center", fontsize=8, color=colour)
+
+
+def _mosaic(values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Images beside each other, as many rows as columns of them, a blank line between."""
+    n_columns = int(np.ceil(np.sqrt(len(values))))
+    n_rows = -(-len(values) // n_columns)
+    tall, wide = shape[0] + 1, shape[1] + 1
+    out = np.full((n_rows * tall - 1, n_columns * wide - 1), np.nan)
+    for number, value in enumerate(values):
+        row, column = divmod(number, n_columns)
+        out[row * tall : row * tall + shape[0], column * wide : column * wide + shape[1]] = value.reshape(shape)
+    return out

@@ -1,0 +1,106 @@
+"""How much of each topic (cluster, feature) there is in documents of every kind, with intervals."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from lvsearch.files.plain_text import visible
+from lvsearch.pictures.captions import Caption, write_caption
+from lvsearch.pictures.style import MARKERS, dressed, palette_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LEVEL, DRAWS = 0.95, 400
+MOST_LINES = 6
+
+
+def prevalence(
+    proportions: Float[np.ndarray, "docs topic"], by: Any, *, bins: int = 5, level: float = LEVEL, seed: int = 0
+) -> pd.DataFrame:
+    """The mean share of each topic in each group of documents: a row per group and topic.
+
+    proportions: what `transform` gives, rows of documents. by: a value for each document, of any kind; numbers and
+    dates of more than `bins` different values are cut into so many groups of equal size; documents whose value is
+    missing are left out. Columns: group, topic, mean, lower, upper, documents. The interval holds the mean of the
+    documents' population with probability `level`, by resampling documents (percentiles of 400 bootstrap means); it
+    takes each document's proportions as known. A group of one document has no interval (NaN).
+
+    ValueError for values of another number of documents, all missing, or a level outside (0, 1).
+    """
+    values = pd.Series(np.asarray(by) if not isinstance(by, pd.Series) else by.to_numpy())
+    if len(values) != len(proportions):
+        raise ValueError(f"got {len(values)} values for {len(proportions)} documents, expected one for each")
+    if not 0 < level < 1 or bins < 1:
+        raise ValueError(f"got level={level}, bins={bins}; expected a probability inside (0, 1), and 1 group or more")
+    ordered = pd.api.types.is_numeric_dtype(values) or pd.api.types.is_datetime64_any_dtype(values)
+    groups: list[Any] = sorted(values.dropna().unique().tolist())
+    if ordered and not pd.api.types.is_bool_dtype(values) and len(groups) > bins:
+        cut = pd.Series(pd.qcut(values, bins, duplicates="drop"))
+        values, groups = cut, sorted(cut.dropna().unique().tolist())
+    if not groups:
+        raise ValueError("got no document whose value is known, expected one or more")
+    rng, tail, rows = np.random.default_rng(seed), (1 - level) / 2, []
+    for group in groups:
+        shares = proportions[np.asarray(values == group, bool)]
+        mean, (lower, upper) = shares.mean(axis=0), _interval(shares, tail, rng)
+        rows += [
+            (group, topic, mean[topic], lower[topic], upper[topic], len(shares)) for topic in range(shares.shape[1])
+        ]
+    return pd.DataFrame(rows, columns=["group", "topic", "mean", "lower", "upper", "documents"])
+
+
+def _interval(
+    shares: Float[np.ndarray, "docs topic"], tail: float, rng: np.random.Generator
+) -> Float[np.ndarray, "end topic"]:
+    n = len(shares)
+    if n < 2:
+        return np.full((2, shares.shape[1]), np.nan)
+    # A draw at a time: all draws at once are (draws, docs), too much of a large corpus.
+    means = np.stack([rng.multinomial(n, np.full(n, 1 / n)) @ shares / n for _ in range(DRAWS)])
+    return np.quantile(means, [tail, 1 - tail], axis=0)
+
+
+def plot_prevalence(table: pd.DataFrame, names: pd.Series, ax: "Axes | None" = None) -> "Axes":
+    """A line per topic over the groups of `prevalence`, with its intervals; the six topics that differ most between
+    groups. names: of each topic. Returns the axes."""
+    axes = dressed(ax)
+    palette = palette_of(axes)
+    groups = list(dict.fromkeys(table["group"]))
+    wide = table.pivot_table(index="group", columns="topic", values="mean", sort=False, observed=True).loc[groups]
+    topics = list((wide.max() - wide.min()).sort_values(ascending=False, kind="stable").index[:MOST_LINES])
+    for place, topic in enumerate(sorted(topics)):
+        rows = table[table["topic"] == topic]
+        at = np.arange(len(groups)) + (place - (len(topics) - 1) / 2) * 0.6 / max(1, len(topics))
+        mean, lower, upper = (np.asarray(rows[column]) for column in ("mean", "lower", "upper"))
+        colour, marker = palette.of_part(place), MARKERS[place % len(MARKERS)]
+        label = visible(f"{topic}: {names.loc[topic]}").replace("$", r"\$")
+        axes.plot(
+            at,
+            mean,
+            marker=marker,
+            color=colour,
+            linewidth=0 if isinstance(groups[0], str | bool) else 1,
+            label=label,
+            zorder=3,
+        )
+        axes.vlines(at, lower, upper, color=colour, linewidth=2, alpha=0.7, zorder=2)
+    labels = [visible(str(group)) for group in groups]
+    axes.set_xticks(range(len(groups)), labels, rotation=30 if max(map(len, labels)) * len(labels) > 60 else 0)
+    for tick in axes.get_xticklabels():
+        tick.set_parse_math(False)
+    axes.set_ylim(0, None)
+    axes.set_ylabel("mean share of a document")
+    axes.legend(fontsize=8.5, loc="upper left", bbox_to_anchor=(1.0, 1.0), labelcolor=palette.ink)
+    left_out = wide.shape[1] - len(topics)
+    write_caption(
+        axes,
+        Caption(
+            "Prevalence of topics",
+            f"mean share over the documents of a group, 95 % intervals over documents"
+            f"{f'; {left_out} topics that differ less are left out' if left_out else ''}",
+        ),
+    )
+    return axes

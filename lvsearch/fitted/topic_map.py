@@ -1,0 +1,98 @@
+"""Topics as places: near each other where they use the same words."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from lvsearch.files.plain_text import visible
+from lvsearch.pictures.captions import Caption
+from lvsearch.pictures.style import palette_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LARGEST = 500.0
+"""Square points of the largest circle."""
+POINTS_PER_CHARACTER = 4.4
+"""Of the words beside a circle, about."""
+
+
+def topic_places(topic_word: Float[np.ndarray, "topic word"]) -> tuple[Float[np.ndarray, "topic two"], float]:
+    """Coordinates of each topic in two dimensions, and the share of the squared distances that they show.
+
+    Classical scaling (Torgerson 1952) of Jensen–Shannon distances, the square roots of divergences in nats: the two
+    leading eigenvectors of −½ J D² J, the largest coordinate of each positive. One topic is at the origin.
+    """
+    from scipy.spatial.distance import pdist, squareform
+
+    n = len(topic_word)
+    places = np.zeros((n, 2))
+    if n < 2:
+        return places, 1.0
+    squared = squareform(pdist(np.asarray(topic_word, np.float64), "jensenshannon")) ** 2
+    centred = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(-0.5 * centred @ squared @ centred)
+    first = min(2, n - 1)
+    leading = vectors[:, ::-1][:, :first] * np.sqrt(np.maximum(values[::-1][:first], 0.0))
+    signs = np.sign(leading[np.abs(leading).argmax(axis=0), np.arange(first)])
+    places[:, :first] = leading * np.where(signs == 0, 1.0, signs)
+    positive = np.maximum(values, 0.0)
+    return places, float(positive[::-1][:first].sum() / max(positive.sum(), 1e-300))
+
+
+def draw_topic_map(table: pd.DataFrame, shown: float, axes: "Axes") -> Caption:
+    """Circles whose area is the share of tokens, numbers, and words beside those where there is room, the largest
+    first. table: x, y, prevalence, name; a row per topic. shown: the share of squared distances that two dimensions
+    show. Returns the caption."""
+    palette = palette_of(axes)
+    x, y, share = (table[column].to_numpy(np.float64) for column in ("x", "y", "prevalence"))
+    area = LARGEST * share / max(float(share.max()), 1e-12)
+    axes.scatter(x, y, s=area, color=palette.main, alpha=0.25, linewidths=0, zorder=2)
+    axes.scatter(x, y, s=area, facecolors="none", edgecolors=palette.main, linewidths=1, zorder=3)
+    for place, number in enumerate(table.index):
+        style = {"ha": "center", "va": "center", "fontsize": 8, "weight": "bold", "color": palette.ink, "zorder": 5}
+        axes.annotate(str(number), (x[place], y[place]), **style)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.grid(False)
+    axes.spines[:].set_visible(True)
+    for values, limit in ((x, axes.set_xlim), (y, axes.set_ylim)):
+        middle, half = (values.max() + values.min()) / 2, max(np.ptp(values), 1e-3) / 2
+        limit(middle - 1.3 * half, middle + 1.3 * half)
+    _write_words(axes, [" ".join(visible(name).split()[:2]) for name in table["name"]], x, y, area)
+    return Caption(
+        "Map of topics",
+        "topics that use the same words are near each other (Jensen–Shannon distances, of whose squares this plane "
+        f"shows {shown:.0%}); areas are shares of the tokens; words where there is room",
+    )
+
+
+def _write_words(axes: "Axes", words: list[str], x: np.ndarray, y: np.ndarray, area: np.ndarray) -> None:
+    """Words at the right, left, below or above of each circle, in points; none where all four are taken."""
+    box = axes.get_window_extent()
+    width, height = (72 * side / axes.figure.dpi for side in (box.width, box.height))
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    at = np.column_stack([(x - left) / (right - left) * width, (y - bottom) / (top - bottom) * height])
+    radius = np.sqrt(area / np.pi)
+    taken = [(*(centre - r), *(centre + r)) for centre, r in zip(at, radius, strict=True)]
+    for place in np.argsort(-area, kind="stable").tolist():
+        wide, r, (cx, cy) = len(words[place]) * POINTS_PER_CHARACTER, radius[place] + 2, at[place]
+        spots = (("left", r, 0.0), ("right", -r, 0.0), ("center", 0.0, -r - 5), ("center", 0.0, r + 5))
+        for side, dx, dy in spots:
+            begin = cx + dx - {"left": 0.0, "right": wide, "center": wide / 2}[side]
+            spot = (begin, cy + dy - 4.5, begin + wide, cy + dy + 4.5)
+            inside = spot[0] >= 0 and spot[2] <= width and spot[1] >= 0 and spot[3] <= height
+            others = [other for number, other in enumerate(taken) if number != place]
+            if inside and not any(_overlap(spot, other) for other in others):
+                taken.append(spot)
+                style = {"ha": side, "va": "center", "fontsize": 7.5, "color": palette_of(axes).muted, "zorder": 4}
+                axes.annotate(
+                    words[place], (x[place], y[place]), (dx, dy), textcoords="offset points", parse_math=False, **style
+                )
+                break
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return bool(one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3])

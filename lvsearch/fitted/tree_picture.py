@@ -1,0 +1,140 @@
+"""The nodes of a tree of topics, and their picture: boxes from left to right, no taller than can be looked at."""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lvsearch.files.plain_text import visible
+
+MOST_HEIGHT = 1400
+"""Pixels of a picture, unless more are asked for: about two screens."""
+ROW, BOX, ACROSS, PAD, BETWEEN = 15, 190, 46, 6, 8
+"""Pixels: a line of text, the width of a box, the space to the next level, inside a box, between boxes."""
+SHADES = ("#fdf3d8", "#e3eefa", "#e8f5e4", "#f5e6f0")
+INK, MUTED, LINE = "#1c2530", "#4b5563", "#888888"
+"""Set, not inherited: boxes are light on dark pages too."""
+MOST_CHARACTERS = 30
+
+
+@dataclass(frozen=True)
+class TreeNode:
+    """One topic of a tree.
+
+    | field | meaning |
+    |---|---|
+    | `number` | its place in `TopicTree.nodes`; 0 is the root, parents come before their children |
+    | `parent` | number of the parent; None for the root |
+    | `level` | 0 for the root |
+    | `documents` | training documents whose path passes it (expected, for a mean-field fit) |
+    | `tokens` | training tokens drawn from it (likewise) |
+    | `words` | (word, probability) of its most probable words |
+    | `examples` | names of training documents on it, those with the largest part of their tokens there first |
+    """
+
+    number: int
+    parent: int | None
+    level: int
+    documents: float
+    tokens: float
+    words: tuple[tuple[str, float], ...]
+    examples: tuple[str, ...]
+
+    def label(self, n_words: int | None = None) -> str:
+        """Its top words, separated by spaces."""
+        return " ".join(word for word, _ in self.words[:n_words])
+
+
+def tree_svg(nodes: Sequence[TreeNode], n_words: int, most_height: float | int) -> str:
+    """The picture of a tree whose first node is the root, parents before their children; see `TopicTree.to_svg`."""
+    shown = _shown(nodes, n_words, most_height)
+    left_out = {node.number: 0 for node in nodes}
+    for node in nodes:
+        if node.number not in shown and node.parent is not None:
+            left_out[node.parent] += 1
+    kept = [node for node in nodes if node.number in shown]
+    top, height = _places(kept, n_words, left_out)
+    width = (1 + max(node.level for node in kept)) * (BOX + ACROSS) - ACROSS + 20
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" role="img" '
+        f'aria-label="tree of {len(nodes)} topics" viewBox="0 0 {width} {height:.0f}" font-family="sans-serif" '
+        'font-size="11">'
+    ]
+    for node in kept:
+        if node.parent is not None:
+            parent = next(other for other in kept if other.number == node.parent)
+            out.append(_line(node, parent, top, n_words, left_out))
+        out.append(_box(node, top[node.number], n_words, left_out[node.number]))
+    return "".join([*out, "</svg>"])
+
+
+def count_in_words(documents: float) -> str:
+    """Such as "1 document", "3.4 documents"."""
+    number = f"{documents:,.0f}" if float(documents).is_integer() else f"{documents:,.1f}"
+    return f"{number} document{'' if documents == 1 else 's'}"
+
+
+def _shown(nodes: Sequence[TreeNode], n_words: int, most_height: float | int) -> set[int]:
+    """Numbers of the nodes with most documents that fit, each with all above it. The root is always among them."""
+    ranked = sorted(nodes, key=lambda node: (node.level != 0, -node.documents, node.level, node.number))
+    low, high = 1, len(ranked)  # a parent has at least its children's documents, and comes first where they tie
+    none = {node.number: 1 for node in nodes}
+    while low < high:
+        middle = (low + high + 1) // 2
+        taken = {node.number for node in ranked[:middle]}
+        kept = [node for node in nodes if node.number in taken]
+        low, high = (middle, high) if _places(kept, n_words, none)[1] <= most_height else (low, middle - 1)
+    return {node.number for node in ranked[:low]}
+
+
+def _height(node: TreeNode, n_words: int, left_out: int) -> int:
+    lines = -(-min(n_words, len(node.words)) // 2) + 1 + (left_out > 0)
+    return ROW * lines + 2 * PAD
+
+
+def _places(kept: Sequence[TreeNode], n_words: int, left_out: dict[int, int]) -> tuple[dict[int, float], float]:
+    """The upper end of each node, and the height of the picture."""
+    below: dict[int | None, list[TreeNode]] = {}
+    for node in kept:
+        below.setdefault(node.parent, []).append(node)
+    top: dict[int, float] = {}
+
+    def place(node: TreeNode, at: float) -> tuple[float, float]:
+        """Its middle, that of its children, and where the next node may begin."""
+        height, begin = _height(node, n_words, left_out[node.number]), at
+        middles = []
+        for child in below.get(node.number, ()):
+            middle, at = place(child, at)
+            middles.append(middle)
+        if not middles:
+            top[node.number] = at
+            return at + height / 2, at + height + BETWEEN
+        middle = max((middles[0] + middles[-1]) / 2, begin + height / 2)
+        top[node.number] = middle - height / 2
+        return middle, max(at, top[node.number] + height + BETWEEN)
+
+    _, end = place(kept[0], 10.0)
+    return top, end + 4
+
+
+def _line(node: TreeNode, parent: TreeNode, top: dict[int, float], n_words: int, left_out: dict[int, int]) -> str:
+    x = 10 + node.level * (BOX + ACROSS)
+    begin, bend = x - ACROSS, x - ACROSS / 2
+    y0, y1 = (top[each.number] + _height(each, n_words, left_out[each.number]) / 2 for each in (parent, node))
+    return f'<path d="M{begin},{y0:.1f} C{bend},{y0:.1f} {bend},{y1:.1f} {x},{y1:.1f}" fill="none" stroke="{LINE}"/>'
+
+
+def _box(node: TreeNode, y: float, n_words: int, left_out: int) -> str:
+    x, height = 10 + node.level * (BOX + ACROSS), _height(node, n_words, left_out)
+    examples = "\n".join(["Example documents:", *map(visible, node.examples)]) if node.examples else "no examples"
+    words = [visible(word) for word, _ in node.words[:n_words]]
+    lines = [" ".join(words[i : i + 2]) for i in range(0, len(words), 2)]
+    said = [count_in_words(node.documents), *([f"and {left_out} smaller below"] if left_out else [])]
+    out = [
+        f'<g><title>{html.escape(examples)}</title><rect x="{x}" y="{y:.1f}" width="{BOX}" height="{height}" rx="6" '
+        f'fill="{SHADES[min(node.level, len(SHADES) - 1)]}" stroke="{LINE}"/>'
+    ]
+    for position, line in enumerate([*lines, *said]):
+        look = f'fill="{MUTED}" font-style="italic"' if position >= len(lines) else f'fill="{INK}"'
+        cut = line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1]}…"
+        out.append(f'<text x="{x + 8}" y="{y + PAD + ROW * (position + 0.8):.1f}" {look}>{html.escape(cut)}</text>')
+    return "".join([*out, "</g>"])

@@ -1,0 +1,1 @@
+"""The house style of pictures: colours, axes, captions, pictures as part of a page. It knows no model and no search."""

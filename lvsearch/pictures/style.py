@@ -1,0 +1,139 @@
+"""One look for every picture, light and dark, told apart without colour vision.
+
+A picture is drawn in the palette that suits the background of its axes, so that `plt.style.use("dark_background")`,
+`with style.using(style.DARK):` and a notebook's own settings all work:
+
+    from lvsearch.pictures import style
+    plt.rcParams.update(style.LIGHT.settings())   # everything after it in the house style
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH, HEIGHT = 7.6, 4.6
+"""Inches of a picture that stands alone."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+"""Beside the colours of `Palette.series`, for those who cannot tell them apart, and for black and white."""
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours by what they are for, as "#rrggbb", all distinct within a palette.
+
+    `ink` and `muted` are for text, `faint` for what stands behind, `main` for what a picture is about, `accent` for the
+    one thing to look at, `band` for areas. `series` tells parts apart: the colours of Okabe & Ito (2008), darkened or
+    lightened until each stands out from the background at least 3 to 1.
+    """
+
+    background: str
+    ink: str
+    muted: str
+    faint: str
+    grid: str
+    main: str
+    accent: str
+    band: str
+    series: tuple[str, ...]
+
+    def of_part(self, number: int) -> str:
+        """The colour of a topic or a cluster: the series, over and over."""
+        return self.series[number % len(self.series)]
+
+    def settings(self) -> "dict[Any, Any]":
+        """Of matplotlib (`rcParams`)."""
+        from cycler import cycler
+
+        return {
+            "figure.facecolor": self.background,
+            "axes.facecolor": self.background,
+            "savefig.facecolor": self.background,
+            "text.color": self.ink,
+            "axes.labelcolor": self.ink,
+            "axes.titlecolor": self.ink,
+            "axes.edgecolor": self.faint,
+            "xtick.color": self.muted,
+            "ytick.color": self.muted,
+            "grid.color": self.grid,
+            "grid.linewidth": 0.7,
+            "axes.axisbelow": True,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlelocation": "left",
+            "axes.titleweight": "bold",
+            "axes.titlesize": 12,
+            "legend.frameon": False,
+            "font.size": 10,
+            "axes.prop_cycle": cycler(color=self.series),
+            "lines.markersize": 5,
+        }
+
+
+LIGHT = Palette(
+    background="#ffffff",
+    ink="#1c2530",
+    muted="#4b5563",
+    faint="#7a8694",
+    grid="#e3e7ec",
+    main="#1f5a96",
+    accent="#b34700",
+    band="#d6e4f2",
+    series=("#0072b2", "#cc5500", "#008a65", "#b0478f", "#8a6d00", "#4a5560", "#2b8fc4"),
+)
+DARK = Palette(
+    background="#14181d",
+    ink="#e8ecf1",
+    muted="#aab4c0",
+    faint="#7d8896",
+    grid="#2a313a",
+    main="#6fb1ee",
+    accent="#ff9b52",
+    band="#22384f",
+    series=("#4db2f0", "#ff8f40", "#3fcf9f", "#e89ad0", "#e5c04a", "#b8c2cc", "#93d5ff"),
+)
+
+
+@contextmanager
+def using(palette: Palette) -> Iterator[None]:
+    """Pictures made inside have this palette; matplotlib's settings are as before afterwards."""
+    import matplotlib
+
+    with matplotlib.rc_context(palette.settings()):
+        yield
+
+
+def palette_of(axes: "Axes") -> Palette:
+    """The palette for the background of axes: of the figure where the axes themselves are clear."""
+    from matplotlib.colors import to_rgba
+
+    shown = next(
+        (
+            colour[:3]
+            for part in (axes, axes.figure)
+            if (colour := to_rgba(part.get_facecolor()))[3] > 0.5  # pyright: ignore[reportArgumentType]
+        ),
+        (1.0, 1.0, 1.0),
+    )
+    return DARK if sum(weight * part for weight, part in zip((0.21, 0.72, 0.07), shown, strict=True)) < 0.4 else LIGHT
+
+
+def dressed(ax: "Axes | None", width: float = WIDTH, height: float = HEIGHT) -> "Axes":
+    """The given axes, or those of a new figure of so many inches, dressed alike."""
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(figsize=(width, height), dpi=150, layout="constrained")[1]
+    palette = palette_of(ax)
+    ax.spines[["top", "right"]].set_visible(False)
+    for spine in ax.spines.values():
+        spine.set_color(palette.faint)
+    ax.grid(axis="y", color=palette.grid, linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=10, colors=palette.muted)
+    ax.xaxis.label.set_color(palette.ink)
+    ax.yaxis.label.set_color(palette.ink)
+    return ax

@@ -1,0 +1,223 @@
+"""Pictures of the evidence: of each size as an interval curve, against time, as bounds in the order of expansion."""
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from lvsearch.pictures.captions import Caption
+from lvsearch.pictures.size_axis import SizeAxis, short
+from lvsearch.pictures.style import palette_of
+from lvsearch.results.findings import Findings
+from lvsearch.results.posterior_plots import size_label
+from lvsearch.results.wording import bounds_in_words, scale_in_words, unit_name
+from lvsearch.sizing.bounds import OF_FITS
+from lvsearch.sizing.ledger import Visit
+from lvsearch.sizing.words import sizes_in_words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_TICKS = 16
+LONG = 300.0
+"""Seconds from which time is shown in minutes."""
+LEGEND_SIZE = 9
+
+
+class Curve(NamedTuple):
+    """The evidence of every size that has one, by increasing size, relative to the best of all; nats."""
+
+    visits: tuple[Visit, ...]
+    relative: Float[np.ndarray, " sizes"]
+    error: Float[np.ndarray, " sizes"]
+    lower: Float[np.ndarray, " sizes"]
+    upper: Float[np.ndarray, " sizes"]
+    top: float
+
+
+def draw_evidence(result: Findings, axes: "Axes") -> Caption:
+    """What `plots.plot_bounds` draws, and its caption, which is not written."""
+    return _expansions(result, axes) if result.evaluator.nested else _by_size(result, axes)
+
+
+def draw_progress(result: Findings, axes: "Axes") -> Caption:
+    """The evidence against the time that was spent, size by size as they were first visited."""
+    visits = tuple(visit for visit in result.visits if not visit.failed)
+    spent = np.cumsum([visit.seconds for visit in visits])
+    unit, spent = ("minutes", spent / 60) if spent[-1] > LONG else ("seconds", spent)
+    if result.evaluator.nested:
+        caption = _bounds_against(
+            result, axes, np.cumsum([v.seconds for v in result.visits]) / (60 if unit == "minutes" else 1)
+        )
+    else:
+        caption = _estimates_against(result, axes, visits, spent)
+    axes.set_xlabel(f"{unit} spent on fits, one size after the other")
+    return caption
+
+
+# ── of each size ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _curve(result: Findings) -> Curve:
+    visits = tuple(sorted((visit for visit in result.visits if not visit.failed), key=lambda visit: visit.size))
+    scale = result.evaluator.scale
+    estimate = np.array([visit.estimate for visit in visits]) / scale
+    error = np.array([result.standard_errors[visit.size] for visit in visits])
+    annealed = [visit.annealed for visit in visits]
+    lower = np.array(
+        [e - s if a is None else a.lower / scale for e, s, a in zip(estimate, error, annealed, strict=True)]
+    )
+    upper = np.array(
+        [e + s if a is None else a.upper / scale for e, s, a in zip(estimate, error, annealed, strict=True)]
+    )
+    top = float(estimate.max())
+    return Curve(visits, estimate - top, error, lower - top, upper - top, top)
+
+
+def _by_size(result: Findings, axes: "Axes") -> Caption:
+    palette, curve, found = palette_of(axes), _curve(result), result.estimated
+    sizes = [visit.size for visit in curve.visits]
+    where = SizeAxis.of(sizes)
+    at, scale = where.at(sizes), result.evaluator.scale
+    dots = [
+        (float(position), trial.estimate / scale - curve.top)
+        for position, visit in zip(at, curve.visits, strict=True)
+        for trial in visit.trials
+        if trial.failure is None and math.isfinite(trial.estimate)
+    ]
+    axes.plot(*zip(*dots, strict=True), "o", color=palette.faint, alpha=0.6, markersize=3.5, linewidth=0, zorder=2)
+    where.shade(axes, found.indistinguishable)
+    low, high = curve.relative - curve.error, curve.relative + curve.error
+    axes.fill_between(
+        at, np.minimum(low, curve.lower), np.maximum(high, curve.upper), color=palette.main, alpha=0.12, lw=0
+    )
+    axes.fill_between(at, low, high, color=palette.main, alpha=0.3, lw=0, zorder=2)
+    axes.plot(at, curve.relative, color=palette.main, linewidth=1.2, zorder=3)
+    axes.vlines(at, low, high, color=palette.main, linewidth=2.6, zorder=3)
+    axes.plot(at, curve.relative, "o", color=palette.main, markersize=5, zorder=4)
+    best = sizes.index(found.best)
+    axes.plot(at[best], curve.relative[best], "o", color=palette.accent, markersize=7.5, zorder=5)
+    linear = _depth_scale(axes, curve, [size in found.indistinguishable for size in sizes])
+    where.ticks(axes, found.best)
+    axes.set_xlabel(size_label(unit_name(result)), parse_math=False)
+    axes.set_ylabel(f"nats below the best{scale_in_words(result)}")
+    ends = ", light: the ends of annealing" if any(visit.annealed is not None for visit in curve.visits) else ""
+    shaded = f"; shaded: {sizes_in_words(found.indistinguishable)} cannot be told apart"
+    return Caption(
+        "Estimated evidence for each size",
+        f"log p(data | size), {result.settings.evidence} evidence, relative to the best; band ± 1 standard error{ends}"
+        f"; faint dots: every trial{shaded if len(found.indistinguishable) > 1 else ''}"
+        f"{linear}\n{bounds_in_words(result, 'certified')}",
+    )
+
+
+def _depth_scale(axes: "Axes", curve: Curve, close: list[bool]) -> str:
+    """The axis of nats below the best: every size is on it, and near the best single nats can be told.
+
+    Linear down to where the sizes that matter end, logarithmic below; what is said of that.
+    """
+    lowest = float(np.min(curve.relative - curve.error))
+    above = max(float(np.max(curve.relative + curve.error)), 1e-12)
+    matter = max(-float(np.min((curve.relative - curve.error)[np.array(close)])), above, 1e-6)
+    linear = 10.0 ** math.ceil(math.log10(matter))
+    if lowest > -4 * linear:
+        depth = max(-lowest, matter)
+        axes.set_ylim(-1.08 * depth, max(above * 1.3, 0.06 * depth))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}".replace("-", "−"))
+        return ""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    decades = [linear * 10.0**power for power in range(math.ceil(math.log10(-lowest / linear)) + 1)]
+    axes.set_yscale("symlog", linthresh=linear, linscale=1.0)
+    axes.yaxis.set_major_locator(FixedLocator([*(-value for value in reversed(decades)), -linear / 2, 0.0]))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(lambda value, _: f"−{-value:,.6g}" if value else "0")
+    axes.set_ylim(1.5 * lowest, max(1.2 * above, 0.08 * linear))
+    axes.axhline(-linear, color=palette_of(axes).faint, linewidth=0.8, linestyle=":", zorder=1)
+    return f"; the scale is logarithmic below −{linear:,.6g} (dotted)"
+
+
+# ── against time and in order ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _estimates_against(
+    result: Findings, axes: "Axes", visits: tuple[Visit, ...], spent: Float[np.ndarray, " visits"]
+) -> Caption:
+    palette, curve, found = palette_of(axes), _curve(result), result.estimated
+    place = {visit.size: position for position, visit in enumerate(curve.visits)}
+    order = [place[visit.size] for visit in visits]
+    relative, error = curve.relative[order], curve.error[order]
+    axes.step(spent, np.maximum.accumulate(relative), where="post", color=palette.main, linewidth=1.6, zorder=2)
+    axes.vlines(spent, relative - error, relative + error, color=palette.main, linewidth=2, zorder=3)
+    colours = [palette.accent if visit.size == found.best else palette.main for visit in visits]
+    axes.scatter(spent, relative, s=22, c=colours, zorder=4, linewidths=0)
+    linear = _depth_scale(axes, curve, [visit.size in found.indistinguishable for visit in curve.visits])
+    for number, (x, y, visit) in enumerate(zip(spent, relative, visits, strict=True)):
+        if len(visits) <= MOST_TICKS or visit.size == found.best or number % math.ceil(len(visits) / MOST_TICKS) == 0:
+            axes.annotate(
+                short(visit.size),
+                (float(x), float(y)),
+                (-5, 4),
+                textcoords="offset points",
+                ha="right",
+                fontsize=8.5,
+                color=palette.accent if visit.size == found.best else palette.muted,
+            )
+    axes.set_ylabel(f"nats below the best{scale_in_words(result)}")
+    return Caption(
+        "Evidence against time",
+        "log p(data | size) of each size where its fits ended, relative to the best, ± 1 standard error; numbers are "
+        f"sizes, the line is the best so far. A size's later fits are counted where it was first visited{linear}",
+    )
+
+
+def _bounds_against(result: Findings, axes: "Axes", spent: Float[np.ndarray, " visits"]) -> Caption:
+    _bound_curves(result, axes, spent)
+    axes.legend(fontsize=LEGEND_SIZE)
+    return Caption("Bounds against time", f"bounds on log p(data), {OF_FITS}; {bounds_in_words(result, 'certified')}")
+
+
+def _bound_curves(result: Findings, axes: "Axes", at: Float[np.ndarray, " visits"]) -> None:
+    """The lower and the upper bound after every visit, and the area between them."""
+    palette, table = palette_of(axes), result.bounds()
+    lower, upper = table["log_lower"].to_numpy(), table["log_upper"].to_numpy()
+    known = np.isfinite(upper)
+    axes.plot(at, lower, color=palette.main, linewidth=2.0, label="lower bound, proved of these fits", zorder=4)
+    if known.any():
+        axes.plot(
+            at[known],
+            upper[known],
+            color=palette.accent,
+            linewidth=2.0,
+            linestyle=(0, (5, 1)),
+            label="upper bound, proved of these fits",
+            zorder=4,
+        )
+        axes.fill_between(at[known], lower[known], upper[known], color=palette.band, linewidth=0, zorder=0)
+    axes.yaxis.set_major_formatter("{x:,.4g}" if result.settings.per_token else "{x:,.0f}")
+    axes.set_ylabel(f"nats{scale_in_words(result)}")
+
+
+def _expansions(result: Findings, axes: "Axes") -> Caption:
+    palette, visits = palette_of(axes), result.visits
+    steps = np.arange(1, len(visits) + 1)
+    _bound_curves(result, axes, steps.astype(np.float64))
+    ends = np.array([[visit.evidence.lower, visit.evidence.upper] for visit in visits]) / result.evaluator.scale
+    drawn = np.isfinite(ends).all(axis=1)
+    low, high = ends[drawn].T
+    label = "log p(data | size, θ) of the fit: interval"
+    axes.vlines(steps[drawn], low, high, color=palette.faint, linewidth=4.0, label=label, zorder=2)
+    axes.fill_between(steps[drawn], low, high, color=palette.faint, alpha=0.25, linewidth=0, zorder=1)
+    if result.prior.dimension == 1 and not result.diminishing().still_rising:
+        level, label = result.diminishing().log_upper, "upper end if gains diminish (assumed)"
+        axes.axhline(level, color=palette.accent, linestyle=":", linewidth=1.6, label=label, zorder=3)
+    labels = [short(visit.size) for visit in visits]
+    every = max(1, math.ceil(len(steps) / MOST_TICKS))
+    axes.set_xticks(steps[::every], labels[::every])
+    axes.margins(x=0.02)
+    axes.set_xlabel(f"{size_label(unit_name(result))}, in the order of expansion", parse_math=False)
+    axes.legend(fontsize=LEGEND_SIZE, loc="center right", frameon=True, facecolor=palette.background, edgecolor="none")
+    kind = result.default_kind
+    second = "" if kind == "certified" else f"\n{bounds_in_words(result, kind)}"
+    return Caption(f"Bounds on log p(data), {OF_FITS}", bounds_in_words(result, "certified") + second)

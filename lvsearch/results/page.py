@@ -1,0 +1,167 @@
+"""`report/index.html`: everything of a search on one page that needs no network, for people who were not there.
+
+The page is made in two steps: `page_of` says what is on it, as plain data; `render` puts that into the template, which
+escapes every text. It can be read by keyboard, by screen readers, without colour vision, light and dark, on paper, and
+without scripts, which only filter the documents.
+"""
+
+import base64
+import hashlib
+import math
+import platform
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+
+import pandas as pd
+
+from lvsearch.files.plain_text import visible
+from lvsearch.files.storage import write_text
+from lvsearch.files.versions import versions
+from lvsearch.fitted.alignment import component_map
+from lvsearch.fitted.component_map_plot import draw_component_map
+from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.topics import FittedTopics
+from lvsearch.pictures.inline_svg import colour_variables
+from lvsearch.pictures.style import DARK, LIGHT, Palette
+from lvsearch.results.card import facts, headline, near_table
+from lvsearch.results.evidence_plots import draw_evidence, draw_progress
+from lvsearch.results.findings import Findings
+from lvsearch.results.held_out_plot import draw_held_out
+from lvsearch.results.page_content import Drawing, Entry, Page
+from lvsearch.results.page_parts import drawn, grid_of, parts_of
+from lvsearch.results.posterior_plots import draw_posterior
+from lvsearch.results.wording import limit_in_words
+from lvsearch.sizing.sizes import Size
+
+NAME = "index.html"
+FIRST = ("probability", "not tried")
+"""Facts that stand at the top, and held-out data before them where they were looked at."""
+ELSEWHERE = ("limit", "search", "prior", "versions")
+"""Facts that have a place of their own."""
+
+
+def write_page(result: Findings, folder: str | Path, *, held_out: pd.DataFrame | None = None) -> Path:
+    """Write the page of a search into `folder` (made if missing), atomically, and return its path.
+
+    held_out: from `lvsearch.results.heldout.held_out_comparison`, where it is at hand. Raises ValueError for a search
+    without a single fit that is a number.
+    """
+    path = Path(folder) / NAME
+    write_text(path, render(page_of(result, held_out)))
+    return path
+
+
+def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
+    """What is on the page; errors as for `write_page`."""
+    best_size = result.best_size  # raises where there is nothing to report
+    best = None if result.training is None else result.best
+    lead = (
+        [] if held_out is None else [drawn(partial(draw_held_out, held_out), "heldout", "Held-out score of each size")]
+    )
+    lead.append(drawn(partial(draw_posterior, result), "posterior", "Probability of each size"))
+    evidence = (
+        drawn(partial(draw_evidence, result), "evidence", "Evidence of each size"),
+        drawn(partial(draw_progress, result), "progress", "Evidence against the time spent"),
+    )
+    known = [Entry(fact.name, fact.text) for fact in facts(result, held_out)]
+    first = FIRST if held_out is None else ("held-out", *FIRST)
+    numbers = {name: str(value) for name, value in versions().items()} | {"Python": platform.python_version()}
+    return Page(
+        title=visible(headline(result)),
+        answer=headline(result),
+        warning=limit_in_words(result) or "",
+        key_facts=tuple(entry for entry in known if entry.name in first),
+        lead=tuple(lead),
+        sizes=grid_of("Sizes near the answer", near_table(result)),
+        parts=None if best is None else parts_of(best),
+        between=None if best is None else _between(result, best, best_size),
+        evidence=evidence,
+        facts=tuple(entry for entry in known if entry.name not in (*first, *ELSEWHERE)),
+        settings=_settings(result, known),
+        versions=tuple(Entry(name, text) for name, text in numbers.items()),
+        fingerprint="" if result.training is None else result.training.fingerprint,
+    )
+
+
+def render(page: Page) -> str:
+    """The page as HTML. Every text is escaped, what cannot be seen spelled out; the only script allowed is ours."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    def shown(value: object) -> object:
+        return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    templates = files("lvsearch.results") / "template"
+    texts = {name: (templates / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")}
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, finalize=shown, trim_blocks=True, lstrip_blocks=True
+    )
+    script = texts["page.js"]
+    return environment.from_string(texts["page.html"]).render(
+        page=page,
+        svg=Markup,  # pictures are elements of ours, in which matplotlib has escaped every text
+        style=Markup(_colours(LIGHT, DARK) + texts["page.css"]),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        n_colours=len(LIGHT.series),
+        percent=_percent,
+    )
+
+
+def _settings(result: Findings, known: list[Entry]) -> tuple[Entry, ...]:
+    settings = result.settings
+    most = "none" if settings.max_size is None else "×".join(map(str, settings.max_size))
+    return (
+        Entry("evidence", settings.evidence + (", weighed per token" if settings.per_token else "")),
+        *(entry for entry in known if entry.name == "prior"),
+        Entry("largest size allowed", most),
+        Entry("seed", str(settings.seed)),
+        Entry("fits of a size", f"at most {settings.starts}" if result.evaluator.repeatable else "1"),
+        Entry("sizes grown from smaller ones", "yes" if settings.grow else "no"),
+        Entry("every size visited", "yes" if settings.exhaustive else "no: those near the best"),
+        Entry("ended", result.state.stopped or "not finished"),
+        Entry("time", f"{result.seconds:,.0f} seconds"),
+    )
+
+
+def _between(result: Findings, best: FittedModel, size: Size) -> Drawing | None:
+    """The best size's components and those of the most probable other size whose fit was kept; None where there is
+    none, or where units are not shares of components."""
+    log_weight = {v.size: result.prior.log_pmf(v.size) + v.estimate / result.evaluator.scale for v in result.visits}
+    others = [s for s, fit in result.state.kept.items() if fit.state is not None and s != size and s in log_weight]
+    others = [s for s in others if log_weight[s] > -math.inf and fits_apart(s, size)]
+    if result.prior.dimension != 1 or not others:
+        return None
+    other = result.fit(max(others, key=lambda s: (log_weight[s], s)))
+    first, second = sorted((best, other), key=lambda fitted: fitted.size)
+    shares = [_shares(fitted) for fitted in (first, second)]
+    if any(getattr(each, "ndim", 0) != 2 for each in shares):
+        return None
+    names = None
+    if isinstance(first, FittedTopics) and isinstance(second, FittedTopics):
+        names = (list(first.names(2)), list(second.names(2)))
+    draw = partial(draw_component_map, component_map(*shares), names=names)
+    return drawn(draw, "between", "Which components of one size became which of the other", 4.6)
+
+
+def _shares(fitted: FittedModel):
+    return fitted.proportions if isinstance(fitted, FittedTopics) else fitted.transform(fitted.training)
+
+
+def fits_apart(one: Size, other: Size) -> bool:
+    """Whether a map between two sizes says anything: one component holds everything of all."""
+    return min(*one, *other) > 1
+
+
+def _colours(light: Palette, dark: Palette) -> str:
+    """The palettes as variables of the style sheet."""
+
+    def block(palette: Palette) -> str:
+        return "".join(f"{name}:{colour};" for name, colour in colour_variables(palette).items())
+
+    return f":root{{{block(light)}}}\n@media (prefers-color-scheme: dark){{:root{{{block(dark)}}}}}\n"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.001 else "<0.1%"

@@ -1,0 +1,217 @@
+"""What a fitted model shows of itself on a page, by its type: topics, clusters, features; else its tables."""
+
+from functools import partial, singledispatch
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from lvsearch.data.points import Points
+from lvsearch.fitted.clusters import FittedMixture
+from lvsearch.fitted.features import FittedFeatures, draw_loadings
+from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.topic_map import draw_topic_map
+from lvsearch.fitted.topics import FittedTopics
+from lvsearch.pictures.captions import Caption
+from lvsearch.pictures.inline_svg import PAGE_HEIGHT, PAGE_WIDTH, inline_svg
+from lvsearch.pictures.style import dressed
+from lvsearch.results.page_content import Drawing, Explorer, Grid, PartRow, Parts, Piece, Unit
+from lvsearch.sizing.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from matplotlib.axes import Axes
+
+MOST_UNITS, UNITS_OF_A_PART, MOST_PIECES, MOST_SHARES = 150, 5, 60, 4
+"""Of the explorer: units in all, examples of a part, words or cells of a unit, and shares of it."""
+MOST_ROWS, MOST_COLUMNS, MOST_GRIDS = 40, 8, 6
+TOP_WORDS, DISTINCTIVE_WORDS = 10, 5
+
+
+@singledispatch
+def parts_of(fitted: FittedModel) -> Parts | None:
+    """What the page shows of a fit; None for nothing."""
+    grids = tuple(grid_of(name, table.reset_index()) for name, table in fitted.tables().items())
+    return Parts("Parameters", "component", "", grids=grids[:MOST_GRIDS]) if grids else None
+
+
+@parts_of.register
+def _(fitted: FittedTopics) -> Parts:
+    table, sketches = fitted.topics(TOP_WORDS), {sketch.topic: sketch for sketch in fitted.sketches}
+    coherence = fitted.coherence(TOP_WORDS) if len(fitted.training.entries["word"]) > 1 else None
+    with_labels = "label" in table
+    places = fitted.topic_map()
+    representative = _representative(fitted.proportions)
+    rows = tuple(
+        PartRow(
+            topic,
+            " ".join(sketches[topic].distinctive[:3]),
+            sketches[topic].share,
+            (
+                " ".join(sketches[topic].words[:TOP_WORDS]),
+                " ".join(sketches[topic].distinctive[:DISTINCTIVE_WORDS]),
+                "" if coherence is None else f"{coherence.loc[topic]:.2f}".replace("-", "−"),
+                *([str(table["label"].loc[topic])] if with_labels else []),
+            ),
+            representative[topic],
+        )
+        for topic in table.index.tolist()
+    )
+    drawing = drawn(
+        partial(draw_topic_map, places, float(places.attrs["shown"])),
+        "topicmap",
+        "Map of topics by the words they share",
+        4.0,
+    )
+    columns = ("most probable words", "most distinctive words", "coherence (NPMI)", *(["label"] if with_labels else []))
+    chosen, note = _chosen(representative, fitted.training.n_units, "documents", "topic")
+    units = tuple(_document(fitted, number) for number in chosen)
+    explorer = Explorer("document", "documents", units, note)
+    return Parts("Topics", "topic", "of the tokens", columns, rows, (drawing,), explorer=explorer)
+
+
+@parts_of.register
+def _(fitted: FittedMixture) -> Parts:
+    shares, weights, means = fitted.memberships().to_numpy(), fitted.weights(), fitted.means()
+    representative = _representative(shares)
+    rows = tuple(
+        PartRow(
+            k,
+            f"cluster {k}",
+            float(np.asarray(weights)[k]),
+            (", ".join(f"{name} {_number(value)}" for name, value in means.loc[k].iloc[:MOST_COLUMNS].items()),),
+            representative[k],
+        )
+        for k in np.argsort(-weights.to_numpy(), kind="stable").tolist()
+    )
+    points = fitted.training
+    assert isinstance(points, Points)
+    drawings = ()
+    if len(points.columns) > 1:
+        drawings = (drawn(fitted.draw_clusters, "clusters", "Rows in the first two columns, by their component", 4.2),)
+    chosen, note = _chosen(representative, points.n_units, "rows", "cluster")
+    units = tuple(_row(points, number, shares[number], chosen_part=True) for number in chosen)
+    return Parts(
+        "Clusters",
+        "cluster",
+        "expected share",
+        ("mean of each column",),
+        rows,
+        drawings,
+        explorer=Explorer("row", "rows", units, note),
+    )
+
+
+@parts_of.register
+def _(fitted: FittedFeatures) -> Parts:
+    loadings, has = fitted.loadings(), np.asarray(fitted.transform(fitted.training), np.float64)
+    shares = pd.Series(has.mean(axis=0), index=loadings.index)
+    representative = _representative(has)
+    rows = tuple(
+        PartRow(
+            k,
+            f"feature {k}",
+            float(np.asarray(shares)[k]),
+            (", ".join(f"{name} {_number(value)}" for name, value in loadings.loc[k].iloc[:MOST_COLUMNS].items()),),
+            representative[k],
+        )
+        for k in np.argsort(-shares.to_numpy(), kind="stable").tolist()
+    )
+    drawing = drawn(
+        partial(draw_loadings, loadings, shares), "loadings", "Loadings of each feature on each column", 3.6
+    )
+    points = fitted.training
+    assert isinstance(points, Points)
+    chosen, note = _chosen(representative, points.n_units, "rows", "feature")
+    units = tuple(_row(points, number, has[number], chosen_part=False) for number in chosen)
+    return Parts(
+        "Features",
+        "feature",
+        "of the rows",
+        ("what it adds to each column",),
+        rows,
+        (drawing,),
+        explorer=Explorer("row", "rows", units, note),
+    )
+
+
+# ── drawings, tables ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def drawn(draw: "Callable[[Axes], Caption]", name: str, label: str, height: float = PAGE_HEIGHT) -> Drawing:
+    """A picture and its caption, which stands beside it as text. name: its own on the page; label: what is seen."""
+    captions: list[Caption] = []
+
+    def dressed_and_drawn(axes: "Axes") -> None:
+        captions.append(draw(dressed(axes)))
+
+    svg = inline_svg(dressed_and_drawn, name, label, PAGE_WIDTH, height)
+    return Drawing(captions[0].title, tuple(captions[0].text.split("\n")), svg)
+
+
+def grid_of(title: str, table: pd.DataFrame) -> Grid:
+    """The first rows and columns of a table; what was left out is said."""
+    shown = table.iloc[:MOST_ROWS, :MOST_COLUMNS]
+    rows = tuple(tuple(_cell(value) for value in row) for row in shown.itertuples(index=False))
+    whole = shown.shape == table.shape
+    note = (
+        ""
+        if whole
+        else f"the first {len(shown)} of {len(table):,} rows, {shown.shape[1]} of {table.shape[1]:,} columns"
+    )
+    return Grid(title, tuple(map(str, shown.columns)), rows, note)
+
+
+def _cell(value: object) -> str:
+    return _number(value) if isinstance(value, float | np.floating) else str(value)
+
+
+def _number(value: float | np.floating) -> str:
+    return f"{value:,.4g}".replace("-", "−")
+
+
+# ── units ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _representative(shares: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """For each part the units with the largest shares of it."""
+    order = np.argsort(-shares, axis=0, kind="stable")[:UNITS_OF_A_PART]
+    return tuple(tuple(column) for column in order.T.tolist())
+
+
+def _chosen(representative: "Sequence[tuple[int, ...]]", n_units: int, nouns: str, noun: str) -> tuple[list[int], str]:
+    """All units where there are few; else those that show a part best, and others evenly from the rest."""
+    if n_units <= MOST_UNITS:
+        return list(range(n_units)), f"all {n_units:,} {nouns}"
+    first = list(dict.fromkeys(number for numbers in zip(*representative, strict=True) for number in numbers))
+    spread = np.linspace(0, n_units - 1, MOST_UNITS).astype(int).tolist()
+    taken = list(dict.fromkeys([*first[:MOST_UNITS], *spread]))[: max(MOST_UNITS, len(first[:MOST_UNITS]))]
+    return sorted(taken), (
+        f"{len(taken):,} of {n_units:,} {nouns}: those with the largest share of each {noun}, and others evenly spread"
+    )
+
+
+def _shares(values: np.ndarray, at_least: float = 0.01) -> tuple[tuple[int, float], ...]:
+    order = np.argsort(-values, kind="stable")[:MOST_SHARES].tolist()
+    return tuple((part, float(values[part])) for part in order if values[part] >= at_least)
+
+
+def _document(fitted: FittedTopics, number: int) -> Unit:
+    document, labels = fitted.document(number), fitted.training.unit_labels
+    pieces = [Piece(f"{w.text} ×{w.count}" if w.count > 1 else w.text, w.topic) for w in document.words[:MOST_PIECES]]
+    left_out = len(document.words) - len(pieces)
+    if left_out > 0:
+        pieces.append(Piece(f"and {counted(left_out, 'words')} more", None))
+    label = "" if labels is None else labels[number]
+    return Unit(number, document.title, label, _shares(fitted.proportions[number]), tuple(pieces))
+
+
+def _row(points: Points, number: int, shares: np.ndarray, *, chosen_part: bool) -> Unit:
+    cells = [
+        f"{name} {_number(points.values[number, place]) if points.observed[number, place] else 'missing'}"
+        for place, name in enumerate(points.columns[:MOST_PIECES])
+    ]
+    name = f"row {number}" if points.row_names is None else points.row_names[number]
+    part = int(shares.argmax()) if chosen_part else None
+    return Unit(number, name, "", _shares(shares), tuple(Piece(text, part) for text in cells))

@@ -1,0 +1,96 @@
+"""How many clusters, as a scikit-learn estimator."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.base import ClusterMixin
+
+from lvsearch.data.base import Data
+from lvsearch.data.points import Points
+from lvsearch.fitted.clusters import FittedMixture
+from lvsearch.models import FiniteMixture
+from lvsearch.models.components import DiagonalComponents, FullCovarianceComponents
+from lvsearch.models.contract import Model
+from lvsearch.sklearn.searching import SizeSearch
+
+Search = TypeVar("Search", bound="MixtureSearch")
+COMPONENTS = {"full": FullCovarianceComponents, "diag": DiagonalComponents}
+
+
+class MixtureSearch(ClusterMixin, SizeSearch):
+    """How many clusters do rows have?
+
+    X: (rows, columns) finite numbers. `labels_` are the clusters of the rows fitted; `transform` and `predict_proba`
+    the probability of each cluster for each row.
+
+    covariance_type: "full" or "diag", the shape of the default mixture's Gaussians, scaled to X. model: another mixture
+    with a size, such as `lv.models.FiniteMixture(components)`; covariance_type is then not looked at. prior, max_size,
+    evidence, starts, seconds: as for `lv.search`. random_state: the seed. verbose: show progress.
+    """
+
+    part = "component"
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        covariance_type: Any = "full",
+        prior: Any = None,
+        max_size: Any = None,
+        evidence: Any = "marginal",
+        starts: Any = None,
+        seconds: Any = None,
+        random_state: Any = 0,
+        verbose: Any = False,
+    ):
+        self.model = model
+        self.covariance_type = covariance_type
+        self.prior = prior
+        self.max_size = max_size
+        self.evidence = evidence
+        self.starts = starts
+        self.seconds = seconds
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self: Search, X: Any, y: Any = None) -> Search:
+        """Search. y is ignored. Raises ValueError for bad X, for a column that does not vary where the mixture is the
+        default one, and for bad parameters, as `lv.search` does."""
+        super().fit(X)
+        self.labels_ = self.best_.predict()
+        return self
+
+    @property
+    def best_(self) -> FittedMixture:
+        """The fitted mixture of the best size."""
+        best = super().best_
+        assert isinstance(best, FittedMixture)  # what a mixture is fitted to
+        return best
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable cluster of each row: (rows,) int64."""
+        return self.transform(X).argmax(axis=1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each cluster for each row: (rows, components), rows summing to 1; as `transform`."""
+        return self.transform(X)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """log p(row | the rows fitted) at the best size, nats: (rows,). ValueError after plug-in evidence."""
+        return self.best_.log_density(self._new(X)).to_numpy()
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of `score_samples`, nats per row; higher is better. y is ignored."""
+        return float(self.score_samples(X).mean())
+
+    def _data(self, X: Any, *, fitting: bool) -> Data:
+        return Points.from_array(self._rows(X, fitting=fitting), columns=self._names())
+
+    def _model(self, data: Data) -> Model:
+        if self.model is not None:
+            return self.model
+        if self.covariance_type not in COMPONENTS:
+            expected = " or ".join(map(repr, COMPONENTS))
+            raise ValueError(f"got covariance_type={self.covariance_type!r}, expected {expected}")
+        assert isinstance(data, Points)  # made in `_data`
+        return FiniteMixture(COMPONENTS[self.covariance_type].scaled_to(data.values))

@@ -1,0 +1,111 @@
+"""What the three estimators share: one search, and what a fitted one says of it."""
+
+from abc import abstractmethod
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from lvsearch.api import search
+from lvsearch.data.base import Data
+from lvsearch.fitted.model import FittedModel
+from lvsearch.models.contract import Model
+from lvsearch.results.result import SearchResult
+from lvsearch.results.wording import answer
+from lvsearch.sizing.sizes import SizePrior
+
+S = TypeVar("S", bound="SizeSearch")
+Seed = int | np.random.RandomState | None
+"""What scikit-learn takes for `random_state`; None is another seed every time."""
+
+
+class SizeSearch(TransformerMixin, BaseEstimator):
+    """A search over the number of parts (topics, components, features) of a model of the rows of X.
+
+    After `fit`:
+
+    | attribute | meaning |
+    |---|---|
+    | `result_` | the `SearchResult`: posterior over sizes, bounds, pictures, `save` |
+    | `best_size_` | the most probable number |
+    | `sentence_` | the answer in one sentence, with what cannot be told apart |
+    | `n_features_in_`, `feature_names_in_` | as everywhere in scikit-learn |
+
+    Constructors take anything, as scikit-learn wants it, and `fit` refuses what is wrong.
+    """
+
+    part: str
+    """What one column of `transform` is called: "topic"."""
+
+    model: Model | None
+    prior: SizePrior | None
+    max_size: int | None
+    evidence: str
+    starts: int | None
+    seconds: float | None
+    random_state: Seed
+    verbose: bool
+
+    @abstractmethod
+    def _data(self, X: Any, *, fitting: bool) -> Data:
+        """X, validated as scikit-learn does it, as data that the model can be trained on."""
+
+    @abstractmethod
+    def _model(self, data: Data) -> Model:
+        """`model`, or the default for these data."""
+
+    def fit(self: S, X: Any, y: Any = None) -> S:
+        """Search. y is ignored. Raises ValueError for bad X and parameters, as `lv.search` does."""
+        data = self._data(X, fitting=True)
+        self.result_: SearchResult = search(
+            self._model(data),
+            data,
+            prior=self.prior,
+            evidence=self.evidence,
+            max_size=self.max_size,
+            starts=self.starts,
+            seconds=self.seconds,
+            seed=_seed(self.random_state),
+            progress=self.verbose,
+        )
+        self.best_size_ = self.result_.best_size[0]
+        self.sentence_ = answer(self.result_)
+        return self
+
+    @property
+    def best_(self) -> FittedModel:
+        """The fitted model of the best size, with all that it can do: `.table(…)`, `.topics()`, `.means()`…"""
+        check_is_fitted(self)
+        return self.result_.best
+
+    def transform(self, X: Any) -> np.ndarray:
+        """What the best model says of each row of X: (rows, parts) float64."""
+        return np.asarray(self.best_.transform(self._new(X)), np.float64)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names for the columns of `transform`: "topic0", "topic1"…; input_features is ignored."""
+        n_parts = self.best_.estimate.size[0]  # a witness has fewer than the best size
+        return np.asarray([f"{self.part}{number}" for number in range(n_parts)], dtype=object)
+
+    def _new(self, X: Any) -> Data:
+        check_is_fitted(self)
+        return self._data(X, fitting=False)
+
+    def _rows(self, X: Any, *, fitting: bool) -> np.ndarray:
+        """X as (rows, columns) float64, finite; of at least two rows to fit."""
+        checked = validate_data(self, X, reset=fitting, dtype=np.float64, ensure_min_samples=2 if fitting else 1)
+        return np.asarray(checked)
+
+    def _names(self) -> list[str] | None:
+        """The names of the columns of X, where they have names."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
+
+
+def _seed(random_state: Seed) -> int:
+    """A whole number is the seed itself, so that the estimator finds what `lv.search(seed=…)` does."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

@@ -1,0 +1,106 @@
+"""How many topics, as a scikit-learn estimator."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_non_negative, validate_data
+
+from lvsearch.data.base import Data
+from lvsearch.data.corpus import Corpus
+from lvsearch.data.readers import canonical_counts
+from lvsearch.fitted.topics import FittedTopics
+from lvsearch.models import LDA
+from lvsearch.models.contract import Model
+from lvsearch.sklearn.searching import SizeSearch
+
+
+class TopicSearch(SizeSearch):
+    """How many topics do counts of words have?
+
+    X: (documents, words) counts, whole numbers of 0 or more, sparse or dense, such as `CountVectorizer` gives.
+
+    model: a topic model with a size, by default `lv.models.LDA()`; its hyper-parameters are said there. prior,
+    max_size, evidence, starts, seconds: as for `lv.search`. random_state: the seed. verbose: show progress.
+    """
+
+    part = "topic"
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        prior: Any = None,
+        max_size: Any = None,
+        evidence: Any = "marginal",
+        starts: Any = None,
+        seconds: Any = None,
+        random_state: Any = 0,
+        verbose: Any = False,
+    ):
+        self.model = model
+        self.prior = prior
+        self.max_size = max_size
+        self.evidence = evidence
+        self.starts = starts
+        self.seconds = seconds
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        """Counts: sparse or dense, none negative, whole."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.input_tags.categorical = True  # what scikit-learn calls whole numbers
+        return tags
+
+    @property
+    def best_(self) -> FittedTopics:
+        """The fitted topics of the best size."""
+        best = super().best_
+        assert isinstance(best, FittedTopics)  # what a topic model is fitted to
+        return best
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The topic with the largest share of each document: (documents,) int64."""
+        return self.transform(X).argmax(axis=1)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """A lower bound on log p(documents | topics at their posterior means) per token, nats; higher is better.
+
+        y is ignored. Raises ValueError for documents without a single token.
+        """
+        data = self._new(X)
+        if not data.n_observations:
+            raise ValueError(f"got {len(data):,} documents without a single token; expected some to score")
+        return self.best_.score(data) / data.n_observations
+
+    def topics(self, input_features: Iterable[Any] | None = None, n_words: int = 10) -> pd.DataFrame:
+        """A row per topic, most prevalent first: its share of the tokens, and its most probable words.
+
+        input_features: the words, where X had no names: `vectorizer.get_feature_names_out()`. Raises ValueError for
+        another number of them than X had columns.
+        """
+        best = self.best_
+        training = best.training
+        assert isinstance(training, Corpus)  # made in `_data`
+        if input_features is not None:
+            training = replace(training, vocabulary=tuple(str(word) for word in input_features))
+        return replace(best, training=training).topics(n_words)
+
+    def _data(self, X: Any, *, fitting: bool) -> Data:
+        counts = validate_data(self, X, reset=fitting, accept_sparse="csr", ensure_min_samples=2 if fitting else 1)
+        check_non_negative(counts, type(self).__name__)
+        names = self._names()
+        if fitting:
+            return Corpus.from_matrix(counts, names)
+        training = self.best_.training
+        assert isinstance(training, Corpus)
+        return Corpus(canonical_counts(counts, names), training.vocabulary)
+
+    def _model(self, data: Data) -> Model:
+        return LDA() if self.model is None else self.model

@@ -1,0 +1,73 @@
+"""Do the oldest and the newest allowed dependencies both pass the fast tier?
+
+    python tests/benchmarks/dependencies.py oldest    # every lower bound of pyproject.toml, exactly
+    python tests/benchmarks/dependencies.py newest    # whatever the index gives, upgraded
+    python tests/benchmarks/dependencies.py licences  # a table of what is installed and under which licence
+
+The first two make a virtual environment in a temporary folder, install this checkout with its test tools into it, print
+what was installed, and run the fast tier there; the exit status is pytest's. Further arguments go to pytest.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import venv
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def dependencies(root: Path = ROOT) -> list[str]:
+    """The requirements of the library itself, as pyproject.toml states them."""
+    return tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
+
+
+def oldest(requirements: list[str]) -> list[str]:
+    """Every requirement pinned to its lower bound. Raises ValueError for one without."""
+    pins = []
+    for requirement in requirements:
+        bound = re.fullmatch(r"([A-Za-z0-9_.-]+)>=([0-9.]+)(,.*)?", requirement.replace(" ", ""))
+        if bound is None:
+            raise ValueError(f"got the requirement {requirement!r}, expected a lower bound: name>=version")
+        pins.append(f"{bound[1]}=={bound[2]}")
+    return pins
+
+
+def licence_of(name: str) -> str:
+    """What a distribution says of its licence: the expression, else its classifiers, else its first line."""
+    about = metadata.metadata(name)
+    given = about.get_all("Classifier") or []
+    classifiers = [line.rpartition(" :: ")[2] for line in given if line.startswith("License")]
+    text = (about.get("License") or "").strip().splitlines()
+    return about.get("License-Expression") or ", ".join(classifiers) or (text[0] if text else "not stated")
+
+
+def licences() -> str:
+    """A Markdown table of the direct dependencies as installed."""
+    names = [re.split(r"[<>=!~\[ ]", requirement)[0] for requirement in dependencies()]
+    rows = [f"| {name} | {metadata.version(name)} | {licence_of(name)} |" for name in names]
+    return "\n".join(["| package | version | licence |", "|---|---|---|", *rows])
+
+
+def run(which: str, further: list[str]) -> int:
+    with tempfile.TemporaryDirectory(prefix=f"lvsearch-{which}-") as folder:
+        venv.create(folder, with_pip=True)
+        python = str(Path(folder) / "bin" / "python")
+        pins = oldest(dependencies()) if which == "oldest" else []
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
+        subprocess.run([*install, "--editable", f"{ROOT}[test]", *pins], check=True)
+        subprocess.run([python, "-m", "pip", "freeze"], check=True)
+        command = [python, "-m", "pytest", "-q", "-n", "2", *further]
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["licences"]:
+        print(licences())
+    elif sys.argv[1:2] in (["oldest"], ["newest"]):
+        sys.exit(run(sys.argv[1], sys.argv[2:]))
+    else:
+        sys.exit(__doc__)

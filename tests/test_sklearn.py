@@ -1,0 +1,166 @@
+"""Searches as scikit-learn estimators: scikit-learn's own checks, and what they say in a pipeline."""
+
+import pickle
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import lvsearch as lv
+from lvsearch.sklearn import FeatureSearch, MixtureSearch, TopicSearch
+
+QUICK = {"max_size": 3, "evidence": "bound", "starts": 1}
+KINDS = ("apple pear plum cherry", "iron tin zinc copper")
+TEXTS = [" ".join(kind.split()[(i + j) % 4] for j in range(6)) for i in range(12) for kind in KINDS]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* hold no word that the model knows")  # some checks have such documents
+@parametrize_with_checks([TopicSearch(**QUICK), MixtureSearch(**QUICK), FeatureSearch(**QUICK)])
+def test_what_scikit_learn_expects(estimator, check):
+    check(estimator)
+
+
+@cache
+def pipeline() -> Pipeline:
+    return make_pipeline(CountVectorizer(), TopicSearch(random_state=3, **QUICK)).fit(TEXTS)
+
+
+def test_topics_in_a_pipeline():
+    words, search = pipeline()
+    direct = lv.search(
+        lv.models.LDA(), words.transform(TEXTS), **QUICK, seed=3, progress=False
+    )  # what a person would have done
+    assert search.best_size_ == direct.best_size[0] == 2
+    assert (
+        search.result_.posterior()
+        .drop(columns=["seconds"], errors="ignore")
+        .equals(direct.posterior().drop(columns=["seconds"], errors="ignore"))
+    )
+    assert search.sentence_.startswith("2 topics are most probable")
+    shares = pipeline().transform(TEXTS)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
+    assert pipeline().predict(TEXTS).tolist() == shares.argmax(axis=1).tolist()
+    assert len(set(pipeline().predict(TEXTS)[::2])) == 1  # every other document is of one kind
+    assert search.get_feature_names_out().tolist() == ["topic0", "topic1"]
+    found = search.topics(words.get_feature_names_out(), n_words=4)
+    assert sorted(sorted(line.split()) for line in found["words"]) == [sorted(kind.split()) for kind in KINDS]
+    assert search.topics(n_words=1)["words"].str.startswith("term").all()
+    with pytest.raises(ValueError, match="a vocabulary of 2 terms"):
+        search.topics(["one", "two"])
+
+
+def test_the_score_is_per_token():
+    words, search = pipeline()
+    once, twice = (words.transform(TEXTS * times) for times in (1, 2))
+    assert search.score(once) == pytest.approx(search.score(twice), rel=1e-6)
+    assert -np.log(8) < search.score(once) < 0  # better than eight words at random
+    assert search.score(once) * once.sum() == pytest.approx(search.best_.score(once), rel=1e-9)
+    with pytest.raises(ValueError, match="without a single token"):
+        search.score(0 * once[:2])
+
+
+def test_output_in_pandas_and_names_of_columns():
+    counts = CountVectorizer().fit(TEXTS)
+    frame = pd.DataFrame(counts.transform(TEXTS).toarray(), columns=counts.get_feature_names_out())
+    search = TopicSearch(**QUICK).set_output(transform="pandas").fit(frame)
+    assert search.transform(frame).columns.tolist() == ["topic0", "topic1"]
+    assert search.feature_names_in_.tolist() == list(frame.columns)
+    assert set(" ".join(search.topics(n_words=4)["words"]).split()) == set(frame.columns)  # known from the frame
+    with pytest.raises(ValueError, match="feature names should match"):
+        search.transform(frame.iloc[:, ::-1])
+
+
+def test_what_is_no_count_is_refused_and_unfitted_ones_say_so():
+    for X, message in (
+        (np.eye(3) / 2, "whole numbers; TF-IDF weights"),
+        (-np.eye(3), "Negative values in data passed to TopicSearch"),
+        (["apple pear", "iron tin"], "Expected 2D array"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TopicSearch(**QUICK).fit(X)
+    for estimator in (TopicSearch(), MixtureSearch(), FeatureSearch()):
+        with pytest.raises(NotFittedError):
+            estimator.transform(np.eye(3))
+        with pytest.raises(NotFittedError):
+            _ = estimator.best_
+    with pytest.raises(ValueError, match="covariance_type='tied', expected 'full' or 'diag'"):
+        MixtureSearch(covariance_type="tied").fit(np.random.default_rng(0).normal(size=(9, 2)))
+
+
+def test_clones_have_the_parameters_and_no_fit():
+    search = TopicSearch(lv.models.LDA(concentration=2.0), prior=lv.sizes.Poisson(3), random_state=7, **QUICK)
+    again = clone(search)
+    assert again.get_params()["prior"] == lv.sizes.Poisson(3)
+    assert again.get_params()["model"].describe() == search.model.describe()
+    assert set(search.get_params()) == {
+        *("model", "prior", "max_size", "evidence", "starts", "seconds", "random_state", "verbose")
+    }
+    assert not hasattr(clone(pipeline()[-1]), "result_")
+    assert again.set_params(max_size=5).max_size == 5
+
+
+def test_a_fit_survives_pickling():
+    back = pickle.loads(pickle.dumps(pipeline()))
+    np.testing.assert_array_equal(back.transform(TEXTS), pipeline().transform(TEXTS))
+    assert back[-1].sentence_ == pipeline()[-1].sentence_
+
+
+@cache
+def rows() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    centres = np.array([[0, 0], [40, 10], [-30, 30.0]])
+    return centres[np.repeat([0, 1, 2], [10, 15, 20])] + rng.normal(0, 2, (45, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+def test_clusters(covariance_type):
+    search = MixtureSearch(covariance_type=covariance_type, max_size=4, evidence="bound", starts=1)
+    labels = search.fit_predict(rows())
+    assert search.best_size_ == 3
+    assert [len(set(labels[part])) for part in (slice(0, 10), slice(10, 25), slice(25, 45))] == [1, 1, 1]
+    assert len(set(labels)) == 3
+    assert search.labels_.tolist() == search.predict(rows()).tolist() == labels.tolist()
+    np.testing.assert_array_equal(search.predict_proba(rows()), search.transform(rows()))
+    density = search.best_.log_density(rows())
+    np.testing.assert_allclose(search.score_samples(rows()), density)
+    assert search.score(rows()) == pytest.approx(density.mean())
+    assert search.score(rows()) > search.score(rows() + 100)
+    assert search.get_feature_names_out().tolist() == ["component0", "component1", "component2"]
+
+
+@pytest.mark.slow
+def test_features():
+    rng = np.random.default_rng(0)
+    has = rng.integers(0, 2, (60, 3))
+    X = has @ np.array([[3, 0, 0, 2.0], [0, 3, -2, 0], [0, 0, 3, 3]]) + rng.normal(0, 0.3, (60, 4))
+    search = FeatureSearch(prior=lv.sizes.Poisson(2), max_size=5, evidence="bound").fit(X)
+    assert search.best_size_ == 3
+    found = search.predict(X)
+    agreement = [max(np.mean(found[:, k] == has[:, j]) for k in range(3)) for j in range(3)]
+    assert min(agreement) > 0.9
+    assert search.score(X) == pytest.approx(search.best_.score(X) / len(X))
+    assert search.get_feature_names_out().tolist() == ["feature0", "feature1", "feature2"]
+
+
+@pytest.mark.slow
+def test_in_cross_validation_and_grids():
+    scores = cross_val_score(make_pipeline(CountVectorizer(), TopicSearch(**QUICK)), TEXTS, cv=2)
+    assert scores.shape == (2,)
+    assert np.all(np.isfinite(scores))
+    assert np.all(scores < 0)
+    models = [lv.models.LDA(topic_concentration=value) for value in (0.05, 50.0)]  # the second: no peaks at all
+    grid = GridSearchCV(TopicSearch(**QUICK), {"model": models}, cv=2)
+    grid.fit(CountVectorizer().fit_transform(TEXTS))
+    assert grid.best_index_ == 0
+    scaled = make_pipeline(StandardScaler(), MixtureSearch(**QUICK))
+    assert cross_val_score(scaled, rows()[np.random.default_rng(0).permutation(45)], cv=3).shape == (3,)
