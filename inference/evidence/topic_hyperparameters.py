@@ -172,7 +172,7 @@ class HyperTopics(eqx.Module):
         return (state.topics.word_topic + eta) / base
 
     def log_hyper(self, state: HyperTopicState) -> tuple[Array | None, Array | None]:
-        """log A and log η, (particle,); None where given."""
+        """The natural logarithms of A and η, (particle,); None where given."""
         return state.log_total, state.log_eta
 
     def label_scores(self, state: HyperTopicState) -> Float[Array, "particle topic topic"] | None:
