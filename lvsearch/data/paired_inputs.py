@@ -9,7 +9,13 @@ import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
-from lvsearch.data.readers import UnnamedValuesError, canonical_counts, every_value_named, refuse_masked
+from lvsearch.data.readers import (
+    UnnamedValuesError,
+    canonical_counts,
+    every_value_named,
+    refuse_masked,
+    refuse_repeated_names,
+)
 from lvsearch.data.vocabulary import checked_vocabulary
 
 MOST_REGIONS = 100_000_000
@@ -81,6 +87,7 @@ def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) 
 def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
     """Every cell as the text that it is in the file, without white space around it: a name read as a number would lose
     its zeros in one file (007, 7) and its decimals in another (1, 1.0)."""
+    refuse_repeated_names(path)
     try:
         with every_value_named(path):
             frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False)

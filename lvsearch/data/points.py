@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 
 from lvsearch.data.base import Data, Nouns
 from lvsearch.data.magnitudes import refuse_magnitudes
-from lvsearch.data.readers import UnnamedValuesError, every_value_named
+from lvsearch.data.readers import UnnamedValuesError, every_value_named, refuse_repeated_names
 from lvsearch.data.vocabulary import first_repeated
 from lvsearch.files.archives import UNREADABLE, reason
 from lvsearch.files.string_arrays import holds, packed, unpacked
@@ -175,6 +175,8 @@ class Points(Data):
         Raises:
             ValueError: a column of text; a header of numbers; lines of different lengths; see also `from_array`.
         """
+        if header:
+            refuse_repeated_names(path)
         try:
             with every_value_named(path):
                 index = False if row_names is None else row_names

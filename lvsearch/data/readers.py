@@ -1,18 +1,20 @@
 """From anyone's data to checked counts: texts, sparse, dense, pandas and LDA-C input."""
 
+import csv
 import os
 import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, issparse
 
-from lvsearch.data.vocabulary import Analyzer, UnknownWords, read_lines, read_text
+from lvsearch.data.vocabulary import Analyzer, UnknownWords, first_repeated, read_lines, read_text
 
 _LARGEST = int(np.iinfo(np.int32).max)
 _LDAC_LINE = re.compile(r"\d{1,10}(?:[ \t]+\d{1,10}:\d{1,10})*", re.ASCII)
@@ -229,6 +231,15 @@ def every_value_named(path: str | os.PathLike[str]) -> Iterator[None]:
         raise UnnamedValuesError(
             f"{path}: got lines with more values than the header has names; name every column"
         ) from error
+
+
+def refuse_repeated_names(path: str | os.PathLike[str]) -> None:
+    """ValueError where the header of a comma-separated file names a column twice: pandas renames the second."""
+    with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        header = next((row for row in csv.reader(file) if "".join(row).strip()), [])
+    twice = first_repeated(name.strip() for name in header if name.strip())
+    if twice is not None:
+        raise ValueError(f"{path}: got the column name {twice!r} twice; expected distinct names")
 
 
 def read_documents(path: str | os.PathLike[str]) -> list[str]:
