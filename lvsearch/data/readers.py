@@ -236,7 +236,10 @@ def every_value_named(path: str | os.PathLike[str]) -> Iterator[None]:
 def refuse_repeated_names(path: str | os.PathLike[str]) -> None:
     """ValueError where the header of a comma-separated file names a column twice: pandas renames the second."""
     with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        header = next((row for row in csv.reader(file) if "".join(row).strip()), [])
+        try:
+            header = next((row for row in csv.reader(file) if "".join(row).strip()), [])
+        except csv.Error:  # no header that Python can read: pandas says what is wrong
+            return
     twice = first_repeated(name.strip() for name in header if name.strip())
     if twice is not None:
         raise ValueError(f"{path}: got the column name {twice!r} twice; expected distinct names")
