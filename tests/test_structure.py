@@ -34,6 +34,7 @@ TOP_LEVEL = {"pyproject.toml", "README.md", "LICENSE", "CONTRIBUTING.md", "CHANG
     "tests",
     "notebooks",
     "examples",
+    "docs",
 }
 
 
