@@ -90,7 +90,7 @@ class Site(NamedTuple):
 def hyperparameter(value: Any) -> np.ndarray:
     """A hyper-parameter as a NumPy leaf: traced, so a new value never retraces, and allocated on no device.
 
-    float64, of the shape given, () for a number; inside `jit` it takes the session's precision. Raises ValueError for
+    float64, of the axes given: () for a number; inside `jit` it takes the session's precision. Raises ValueError for
     what is not finite.
     """
     array = np.asarray(value, dtype=np.float64)

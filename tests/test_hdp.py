@@ -188,6 +188,7 @@ def model() -> lv.FittedModel:
     return lv.fit(HDP(0.1, tables=4), planted(), size=7, seed=0)
 
 
+@pytest.mark.filterwarnings("ignore:.*no word that the model knows")
 def test_a_fit_has_topics_and_alpha_that_score_documents(model):
     assert model.topics(3).shape == (7, 2)
     topics = model.table("topic_word")
@@ -253,6 +254,7 @@ def test_the_model_can_be_stored():
     assert "corpus concentration ~ Gamma(2, rate 3); document concentration 1.5; 4 tables" in stored.describe()
 
 
+@pytest.mark.filterwarnings("ignore:.*no word that the model knows")
 @pytest.mark.parametrize("counts", [np.array([[0, 1]]), np.array([[5, 0], [0, 0]]), np.tile([[3, 1, 2]], (4, 1))])
 def test_degenerate_data_give_numbers(counts):
     """One word, an empty document, copies of one document; one truncation more than there is anything to tell apart."""

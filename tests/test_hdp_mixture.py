@@ -333,7 +333,7 @@ def test_groups_come_from_arrays_and_frames():
     assert groups.sizes.tolist() == [2, 1]
     assert groups.columns == ("maths", "art")
     assert groups.observations_per_unit.tolist() == [4, 1]
-    np.testing.assert_array_equal(groups.rows.values, [[1, 4], [3, 6], [2, 0]])
+    np.testing.assert_array_equal(groups.rows.values, [[1, 4], [3, 6], [2, np.nan]])
     arrays = [np.array([[1.0, 4], [3, 6]]), np.array([[2.0, np.nan]])]
     same = lv.Groups.from_arrays(arrays, missing="nan", columns=["maths", "art"], names=["b", "a"])
     assert same == groups

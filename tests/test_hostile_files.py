@@ -334,6 +334,14 @@ def test_a_column_without_a_name_is_not_dropped(first: str, tmp_path: Path):
         pairs(tmp_path, f"image,x\n{one},a,1\n{two},b,2\n", "image,word\na,sea\n")
 
 
+def test_a_name_twice_in_a_header_is_refused(tmp_path: Path):
+    (tmp_path / "points.csv").write_text("x,y,x\n1,2,3\n")
+    with pytest.raises(ValueError, match="'x' twice"):
+        lv.Points.from_csv(tmp_path / "points.csv")
+    with pytest.raises(ValueError, match="'x' twice"):
+        pairs(tmp_path, "image,x,x\na,1,2\n", "image,word\na,sea\n")
+
+
 def test_numbers_are_read_to_their_last_bit(tmp_path: Path):
     numbers = np.random.default_rng(0).normal(0, 1e5, 2000)
     (tmp_path / "points.csv").write_text("x\n" + "\n".join(map(repr, numbers.tolist())) + "\n")

@@ -89,7 +89,7 @@ def test_the_command_line_ends_with_130(swallow: bool, tmp_path: Path, monkeypat
     def interrupted(*_: object, **__: object) -> str:
         if swallow:
             swallowed()
-            return ""
+            return str(tmp_path / "summary.md")
         raise KeyboardInterrupt
 
     monkeypatch.setattr("lvsearch.results.report.write_report", interrupted)
@@ -107,7 +107,7 @@ def test_and_says_so_where_nothing_was_written(tmp_path: Path, monkeypatch: pyte
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_corpus", interrupted)
+    monkeypatch.setattr(cli, "read_corpus", interrupted)
     arguments = ["search", "--texts", str(tmp_path / "docs.txt"), "--out", str(tmp_path / "run"), "--no-cache"]
     assert cli.main(arguments) == 130
     assert capsys.readouterr().err == "lvsearch: interrupted; nothing was written\n"

@@ -69,7 +69,7 @@ def test_a_table_says_its_columns(name):
     [
         ("x.csv", "", "x.csv: No columns"),
         ("x.csv", "id,body\n1,apple\n2,pear,more\n", "x.csv: .*line 3.*first line names its columns"),
-        ("x.csv", "id,body\n1,apple,more\n2,pear,more\n", "more values than the first line has names"),
+        ("x.csv", "id,body\n1,apple,more\n2,pear,more\n", "more values than the header has names"),
         ("x.csv", "id,body\n1\n2,\n", "2 texts without a single word"),
         ("x.jsonl", '{"body": "apple"}\nbody\n', "x.jsonl, line 2: .*expected a JSON object on every line"),
         ("x.jsonl", '{"body": "apple"}\n\n["pear"]\n', "x.jsonl, line 3: got a list; expected a JSON object"),

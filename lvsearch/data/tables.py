@@ -1,5 +1,6 @@
 """Tables as people have them: files and data frames with a row per document, or wide ones with a column per term."""
 
+import csv
 import io
 import json
 import os
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.data.readers import checked_texts
-from lvsearch.data.vocabulary import read_text
+from lvsearch.data.vocabulary import first_repeated, read_text
 
 SHOWN = 12
 """Names of columns that a message lists."""
@@ -171,6 +172,18 @@ def every_value_named(path: Any) -> Iterator[None]:
         ) from error
 
 
+def refuse_repeated_names(lines: Iterable[str], name: Any, separator: str = ",") -> None:
+    """ValueError where the header of a table, its first line with anything on it, names a column twice: pandas renames
+    the second."""
+    try:
+        header = next((row for row in csv.reader(lines, delimiter=separator) if "".join(row).strip()), [])
+    except csv.Error:  # no header that Python can read: pandas says what is wrong
+        return
+    twice = first_repeated(column.strip() for column in header if column.strip())
+    if twice is not None:
+        raise ValueError(f"{name}: got the column name {twice!r} twice; expected distinct names")
+
+
 def read_delimited(content: str, name: Any, separator: str, text: Any, id: Any = None) -> pd.DataFrame:
     """A table of comma- or tab-separated values whose first line names the columns.
 
@@ -181,6 +194,7 @@ def read_delimited(content: str, name: Any, separator: str, text: Any, id: Any =
         ValueError: no such columns, naming those that there are; lines with more values than the first.
     """
     plain = {column: str for column in (text, id) if column is not None}
+    refuse_repeated_names(io.StringIO(content), name, separator)
     try:
         columns = pd.read_csv(io.StringIO(content), sep=separator, nrows=0).columns
         _require(columns, name, text, id)
@@ -247,6 +261,9 @@ def read_numbers(
 ) -> pd.DataFrame:
     """A comma-separated file of numbers, as `Points.from_csv` takes it; its errors are said there."""
     content = io.StringIO(read_text(path, encoding))
+    if header:
+        refuse_repeated_names(content, path)
+        content.seek(0)
     try:
         with every_value_named(path):
             index = False if row_names is None else row_names
