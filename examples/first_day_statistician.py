@@ -1,4 +1,4 @@
-"""A first day for a statistician: how many groups of iris petals, with means, doubtful rows and a picture."""
+"""A first day for a statistician: how many groups of iris petals, with means, doubts and a picture."""
 
 from sklearn.datasets import load_iris
 
