@@ -78,7 +78,7 @@ class PLSIEstimator:
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
         """Counts, topics four times, proportions four times."""
         (capacity,) = capacity_of(size)
-        n_docs, n_words = self.counts.shape
+        n_docs, n_words = self.counts.shape[0], self.counts.shape[1]
         return MemoryPlan(
             (
                 Part("counts", 3 * 8 * self.counts.nnz),

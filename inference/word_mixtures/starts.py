@@ -16,7 +16,7 @@ def seeded_counts(
 
     No document is dealt twice before all were; where topics are many, each has fewer of them.
     """
-    n_docs, n_words = counts.shape
+    n_docs, n_words = counts.shape[0], counts.shape[1]
     few = int(np.clip(n_docs // max(n_topics, 1), 1, DOCUMENTS_PER_TOPIC))
     deals = -(-n_topics * few // n_docs)
     dealt = np.concatenate([random.permutation(n_docs) for _ in range(deals)] or [np.zeros(0, int)])

@@ -102,7 +102,7 @@ class FittedTopics(FittedModel):
         """
         words = self.table(self.model.topic_site)
         vocabulary = tuple(str(word) for word in words.columns)
-        top = self.topics().sort_index()["words"]
+        top = self.topics().sort_index()["words"].tolist()
         return coloured(
             text, words.to_numpy(np.float64), self.alpha, vocabulary, top, n_topics=n_topics, threshold=threshold
         )
