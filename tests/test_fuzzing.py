@@ -24,7 +24,7 @@ EXAMPLES = settings(deadline=None, max_examples=25, derandomize=True)
 MANY = settings(deadline=None, max_examples=100, derandomize=True)
 N_DOCUMENTS, N_WORDS, N_ROWS, N_COLUMNS = 6, 5, 7, 2
 CONCENTRATIONS = st.floats(1e-6, 1e6)
-NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False)
+NUMBERS = st.floats(-1e6, 1e6).map(lambda x: x if abs(x) > 1e-12 else 0.0)  # tinier columns are refused
 NAMES = st.lists(st.text(max_size=12), min_size=5, max_size=5, unique=True)
 
 

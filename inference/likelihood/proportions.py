@@ -74,7 +74,7 @@ class Corners:
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
         """log Σ_k π_k Π_n β_{k, w_n}, nats, exactly."""
-        return logsumexp(self._log_joint(topics, counts), axis=1)
+        return np.asarray(logsumexp(self._log_joint(topics, counts), axis=1))
 
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
@@ -122,7 +122,7 @@ class TrainingDocuments:
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
         """log Σ_d p(d) Π_n Σ_k θ_dk β_{k, w_n}, nats, exactly."""
-        return logsumexp(self._log_joint(topics, counts), axis=1)
+        return np.asarray(logsumexp(self._log_joint(topics, counts), axis=1))
 
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array

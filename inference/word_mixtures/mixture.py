@@ -157,7 +157,7 @@ class UnigramMixtureEstimator:
             of_topics = _divergence(topics, log_topics, _eta(self.model))
             divergence = of_topics.sum() + _divergence(weights, log_weights, _weight_concentration(self.model))
         logits = np.asarray(self.counts @ log_topics.T) + log_weights
-        total = logsumexp(logits, axis=1)
+        total = np.asarray(logsumexp(logits, axis=1))
         return softmax(temperature * logits, axis=1), float(total.sum() - divergence)
 
 
@@ -173,7 +173,7 @@ def _describe(model: MixtureOfUnigrams | Unigram, estimate: Estimate, data: Data
     """p(topic | document) at the posterior-mean parameters, and log p(document) there: exact, nothing is bounded."""
     weights, topics = mean_parameters(estimate)
     logits = np.asarray(csr_array(counts_of(data), dtype=np.float64) @ np.log(topics).T) + np.log(weights)
-    total = logsumexp(logits, axis=1)
+    total = np.asarray(logsumexp(logits, axis=1))
     return Described(np.exp(logits - total[:, None]), total)
 
 

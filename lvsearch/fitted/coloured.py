@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,24 +45,21 @@ class ColouredText:
 
     def colours(self) -> list[str | None]:
         """Of each piece; None where it has none."""
-        of_topic = dict(zip(self.topics["topic"], COLOURS, strict=False))
-        rows = iter(self.words.itertuples(index=False))
-        out: list[str | None] = []
-        for piece in self.pieces:
-            row = next(rows) if piece[0].isalnum() or piece[0] == "_" else None
-            sure = row is not None and row.probability >= self.threshold  # pyright: ignore[reportAttributeAccessIssue]
-            out.append(of_topic.get(row.topic) if sure else None)  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
-        return out
+        of_topic = dict(zip(self.topics["topic"].tolist(), COLOURS, strict=False))
+        sure = (self.words["probability"] >= self.threshold).tolist()
+        of_word = iter(
+            [of_topic.get(topic) if clear else None for topic, clear in zip(self.words["topic"], sure, strict=True)]
+        )
+        return [next(of_word) if _is_word(piece) else None for piece in self.pieces]
 
-    def _legend(self) -> list[str]:
-        columns = (self.topics[name] for name in ("topic", "tokens", "words"))
-        return [f"topic {topic} ({tokens:.1f} tokens): {words}" for topic, tokens, words in zip(*columns, strict=True)]
+    def legend(self) -> list[tuple[str, str]]:
+        """(what a topic is, its colour), a line each."""
+        columns = (self.topics[name].tolist() for name in ("topic", "tokens", "words"))
+        told = [f"topic {topic} ({tokens:.1f} tokens): {words}" for topic, tokens, words in zip(*columns, strict=True)]
+        return list(zip(told, COLOURS, strict=False))
 
     def _repr_html_(self) -> str:
-        legend = " ".join(
-            f'<p style="color:{colour}">{html.escape(line)}</p>'
-            for line, colour in zip(self._legend(), COLOURS, strict=False)
-        )
+        legend = "".join(f'<p style="color:{colour}">{html.escape(told)}</p>' for told, colour in self.legend())
         body = "".join(
             html.escape(piece) if colour is None else f'<span style="color:{colour}">{html.escape(piece)}</span>'
             for piece, colour in zip(self.pieces, self.colours(), strict=True)
@@ -75,16 +73,23 @@ class ColouredText:
         axes = plt.subplots(figsize=(11, 4.5))[1] if ax is None else ax
         axes.set_axis_off()
         height, width = 1.0, 1.0 / line
-        for text, colour in zip(self._legend(), COLOURS, strict=False):
-            axes.text(0, height, text, color=colour, family="monospace", fontsize=8, parse_math=False)
+        for told, colour in self.legend():
+            axes.text(0, height, told, color=colour, family="monospace", fontsize=8, parse_math=False)
             height -= LINE
         height, column = height - LINE, 0
         for piece, colour in zip(self.pieces, self.colours(), strict=True):
             if column + len(piece) > line:
                 height, column = height - LINE, 0
-            drawn = axes.text(column * width, height, piece, family="monospace", fontsize=8, parse_math=False)
-            drawn.set_color(PLAIN if colour is None else colour)
-            drawn.set_fontweight("normal" if colour is None else "bold")
+            axes.text(
+                column * width,
+                height,
+                piece,
+                color=PLAIN if colour is None else colour,
+                weight="normal" if colour is None else "bold",
+                family="monospace",
+                fontsize=8,
+                parse_math=False,
+            )
             column += len(piece)
         return axes
 
@@ -94,14 +99,14 @@ def coloured(
     topics: Float64[np.ndarray, "topic word"],
     alpha: Float64[np.ndarray, " topic"],
     vocabulary: tuple[str, ...],
-    top_words: list[str],
+    top_words: Sequence[str],
     *,
     n_topics: int,
     threshold: float,
 ) -> ColouredText:
     """`FittedTopics.coloured`. top_words: of each topic, by its number."""
     pieces = tuple(WORD.findall(text))
-    words = [piece for piece in pieces if piece[0].isalnum() or piece[0] == "_"]
+    words = [piece for piece in pieces if _is_word(piece)]
     number = {word: i for i, word in enumerate(vocabulary)}
     ids = np.array([number.get(word.lower(), -1) for word in words], int)
     if not (ids >= 0).any():
@@ -121,3 +126,7 @@ def coloured(
         {"topic": most, "words": [top_words[topic] for topic in most], "tokens": (gamma - alpha)[most]}
     )
     return ColouredText(table, legend, pieces, threshold)
+
+
+def _is_word(piece: str) -> bool:
+    return piece[0].isalnum() or piece[0] == "_"
