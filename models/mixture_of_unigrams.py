@@ -141,7 +141,10 @@ class MixtureOfUnigrams(TopicModel):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}."""
+        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}.
+
+        Raises ValueError where topics have no prior.
+        """
         if self.topic_concentration is None:
             raise ValueError("cannot draw topics that have no prior: simulate the model before plug_in()")
         key_weights, key_topics, key_z, key_words = jax.random.split(key, 4)

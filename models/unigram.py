@@ -111,7 +111,10 @@ class Unigram(TopicModel):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}."""
+        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}.
+
+        Raises ValueError where topics have no prior.
+        """
         if self.topic_concentration is None:
             raise ValueError("cannot draw a topic that has no prior: simulate the model before plug_in()")
         key_topics, key_words = jax.random.split(key)

@@ -156,14 +156,14 @@ class UnigramMixtureChain(eqx.Module):
         return self.of_labels(jnp.concatenate([pieces[index] for index, _ in order]))  # summed anew: rounding ends here
 
     def log_ratio(self, state: DocumentLabels) -> Float[Array, " particle"]:
-        """log p(words | labels)."""
+        """log p(words | labels), nats."""
         eta, n_words = self._number(self.topic_concentration), self.n_words
         of_words = (gammaln(state.words + eta) - gammaln(eta)).sum(0)
         of_topic = of_words + gammaln(n_words * eta) - gammaln(state.words.sum(0) + n_words * eta)
         return jnp.where(self._exists(), of_topic, 0.0).sum(0)
 
     def log_density(self, state: DocumentLabels) -> Float[Array, " particle"]:
-        """log p(words, labels)."""
+        """log p(words, labels), nats."""
         a = self._number(self.concentration)
         each = jnp.where(self._exists(), gammaln(state.documents + a) - gammaln(a), 0.0).sum(0)
         total, n_documents = self.size * a, state.documents.sum(0)

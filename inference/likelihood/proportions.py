@@ -166,7 +166,7 @@ class FoldedIn:
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """Raises ValueError: there is none."""
+        """Raises ValueError: there is none, in nats or otherwise."""
         raise ValueError(
             "got FoldedIn for a likelihood: proportions that are fitted to the words then scored are no probability of "
             "them. Use TrainingDocuments (marginalised), or document_completion, which folds in on one part of a "
