@@ -36,8 +36,8 @@ class DocumentCompletion:
 def split_documents(docs: Any, observed_fraction: float, seed: int) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Split every document's tokens at random into an observed and a held-out part, (D, V) each.
 
-    ⌊observed_fraction · N⌉ tokens of each document are observed; tokens of one word are split without replacement. Raises ValueError
-    for a fraction that is not between 0 and 1.
+    ⌊observed_fraction · N⌉ tokens of each document are observed; tokens of one word are split without replacement.
+    Raises ValueError for a fraction that is not between 0 and 1.
     """
     if not 0 < observed_fraction < 1:
         raise ValueError(f"got observed_fraction={observed_fraction}; expected a number strictly between 0 and 1")
