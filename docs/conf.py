@@ -44,4 +44,5 @@ html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["lvsearch.css"]
 html_show_sphinx = False
+html_show_copyright = False
 html_copy_source = False

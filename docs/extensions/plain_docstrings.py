@@ -22,11 +22,27 @@ ENUMERATOR = re.compile(r"\(?[A-Za-z]{1,4}[.)] ")
 def setup(app: Sphinx) -> dict[str, bool]:
     """Before Napoleon, whose priority is 500."""
     app.connect("autodoc-process-docstring", _process, priority=100)
+    app.connect("autodoc-process-signature", _short_arrays)
+    app.connect("autodoc-skip-member", _skip_aliases)
     return {"parallel_read_safe": True}
 
 
 def _process(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     lines[:] = restructured(lines, _parameters(value))
+    if what in ("attribute", "data", "property"):
+        lines.insert(0, "")  # else Napoleon takes what stands before a colon in the first line for a type
+
+
+def _short_arrays(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Arrays under the name that people know."""
+    return tuple(text and text.replace("jaxlib._jax.Array", "Array") for text in (signature, returns))  # pyright: ignore
+
+
+def _skip_aliases(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
+    """Fields of a NamedTuple are told in its docstring; what Python writes of them says nothing."""
+    return True if (getattr(value, "__doc__", None) or "").startswith("Alias for field number") else None
 
 
 def _parameters(value: Any) -> tuple[str, ...]:
