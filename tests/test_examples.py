@@ -29,9 +29,8 @@ def test_every_example_is_run():
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {*EXAMPLES, *FIRST_DAYS}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if "numpyro" in name else pytest.mark.slow) for name in FIRST_DAYS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIRST_DAYS)
 def test_a_first_day(name, tmp_path):
     """In a process of its own: they write where they stand, and one sets JAX's precision."""
     path = ROOT / "examples" / f"{name}.py"

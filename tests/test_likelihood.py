@@ -124,7 +124,9 @@ def biased(log_ratios) -> bool:
 
 @pytest.mark.filterwarnings("ignore:.*outside their certified intervals:RuntimeWarning")  # samples are few, runs many
 @pytest.mark.parametrize(("method", "samples"), [("mfi", 200), ("mfi2", 200), ("lr", 40), ("lrs", 40)])
-@pytest.mark.parametrize("scale", [1.0, 0.02], ids=["ordinary", "small"])
+@pytest.mark.parametrize(
+    "scale", [pytest.param(1.0, id="ordinary", marks=pytest.mark.slow), pytest.param(0.02, id="small")]
+)
 def test_estimates_are_unbiased_on_p(small, method, samples, scale):
     topics, counts, _ = small
     errors, _ = scores(topics, ALPHA * scale, counts[:5], method, 100, samples)
@@ -202,7 +204,9 @@ PEAKED, FLAT = (0.05, 1e-4), (1.0, 1e-4)  # Dirichlet parameter of the topics, Î
 
 
 @pytest.mark.parametrize("method", ["mfi", "mfi2", "lr", "lrs"])
-@pytest.mark.parametrize(("sharpness", "alpha"), [PEAKED, FLAT, (1.0, 0.02)], ids=str)
+@pytest.mark.parametrize(
+    ("sharpness", "alpha"), [*(pytest.param(*case, marks=pytest.mark.slow) for case in (PEAKED, FLAT)), (1.0, 0.02)]
+)
 def test_errors_cover_at_small_alpha(method, sharpness, alpha):
     """Documents of several topics under an Î± that calls for one: 9 in 10 within 2 errors, all but a few within 4."""
     rng = np.random.default_rng(7)

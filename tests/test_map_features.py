@@ -58,7 +58,12 @@ def proved_best(name: str) -> tuple[MapFeatures, int]:
     return found, feature_cap(found.log_joint, gaussian_ceiling(X, sigma_x), len(X), alpha)
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = ("random 33", "random 2")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in CASES]
+)
 def test_search_without_a_beam_is_exact(name: str):
     X, alpha, sigma_x, sigma_a = CASES[name]
     found, most = proved_best(name)

@@ -7,6 +7,7 @@ most 30 numbers fails by chance for fewer than 1 of 2,000 keys (doubled for the 
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import product
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -62,7 +63,8 @@ SAMPLERS = (
     Sampler("blocked", run_blocked, blocked_sweep, True, TRUNCATION),
     Sampler("slice", slice_sampler, slice_sweep, False, 32),
 )
-by_sampler = pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
+by_name = attrgetter("name")
+by_sampler = pytest.mark.parametrize("sampler", SAMPLERS, ids=by_name)
 
 
 # ── partition frequencies ───────────────────────────────────────────────────────────────────────────────────────────
@@ -90,7 +92,7 @@ def frequency_z(sampler: Sampler, kind: cases.Kind, concentration: Any, sweeps: 
     return (batches.mean(0) - probability[probability > 0.005]) / (batches.std(0, ddof=1) / np.sqrt(40) + 1e-4)
 
 
-@by_sampler
+@pytest.mark.parametrize("sampler", [*SAMPLERS[:2], pytest.param(SAMPLERS[2], marks=pytest.mark.slow)], ids=by_name)
 def test_partition_frequencies_are_exact(sampler):
     """Five rows, all 52 partitions, diagonal components with missing cells."""
     assert np.abs(frequency_z(sampler, cases.DIAGONAL, 1.3, 6000)).max() < Z_LIMIT
@@ -412,6 +414,7 @@ def test_chains_refuse_what_they_cannot_sample():
         collapsed_gibbs(DPMixture(cases.FULL.component), holed, key=key, sweeps=1)
 
 
+@pytest.mark.slow
 def test_diagnostics_know_a_slow_chain():
     """An autoregressive series of lag-one correlation 0.9, against independent numbers."""
     rng = np.random.default_rng(0)

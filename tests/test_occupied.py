@@ -176,7 +176,9 @@ def test_a_concentration_twice_too_large_is_found(problem):
     assert (np.abs(z) <= 2).mean() < 0.6
 
 
-@pytest.mark.parametrize("problem", [topics, groups, leaves], ids=lambda p: p.__name__)
+@pytest.mark.parametrize(
+    "problem", [topics, groups, pytest.param(leaves, marks=pytest.mark.slow)], ids=lambda p: p.__name__
+)
 def test_every_process_has_the_exact_posterior(problem):
     """As people ask for it, one key; the table's probabilities within their errors, and the chains agree."""
     asked = problem()
