@@ -107,6 +107,7 @@ def largest_z(kind: Any, planted: Any, n_chains: int = 1500, sweeps: int = 12) -
     return float((difference / np.maximum(error, 1e-9)).max())  # words come from absent regions never, in both
 
 
+@pytest.mark.slow
 def test_geweke():
     """Joint draws made forwards and by Corr-LDA's sampler agree, with a ragged image and one without regions."""
     assert largest_z(CorrLDA, CorrLDA) < Z_LIMIT

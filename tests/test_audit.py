@@ -194,6 +194,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, nats: float) -> Audit:
     return searched().audit([1, 3], seed=SEED, progress=False)
 
 
+@pytest.mark.slow
 def test_brackets_hold_the_enumerated_evidence_and_the_estimates_are_right():
     audit, exact = audited()
     assert [row.size for row in audit.rows] == [(1,), (2,), (3,)]
@@ -238,6 +239,7 @@ def test_a_fit_that_failed_is_reported(monkeypatch: pytest.MonkeyPatch):
     assert "at 2 they are not a number" in audit.describe()
 
 
+@pytest.mark.slow
 def test_a_size_is_audited_the_same_again_whatever_the_others_and_otherwise_with_another_seed():
     audit, _ = audited()
     again = searched().audit((2, (2,)), seed=SEED, progress=False)

@@ -324,6 +324,7 @@ def test_a_second_path_begins_where_the_first_one_ended():
     assert lower < np.mean(second.backward) + 3.0  # nothing is contradicted
 
 
+@pytest.mark.slow
 def test_the_second_path_is_about_the_numbers_that_the_best_particle_settled_with(float64):
     tried = evidence_chain(MODEL, documents(separated()), (3,), None)
     state = jax.jit(lambda chain, key: chain.init(key, 4))(tried, jax.random.key(1))
@@ -373,6 +374,7 @@ def test_what_a_concentration_adds_to_the_bound():
     assert sharp.log_integral() == pytest.approx(sharp.log_density(2.0), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_paths_may_begin_at_simulated_latents():
     """Both ends of a bracket that assumes nothing, on data drawn with hyper-parameters from their priors."""
     data = documents(separated(10, 8, 4))
@@ -391,6 +393,7 @@ def test_simulated_hyper_parameters_are_from_their_priors():
         assert kstest(values, gamma(prior.shape, scale=1 / prior.rate).cdf).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_a_search_integrates_them_out_and_is_kept(tmp_path):
     corpus = lv.Corpus.from_matrix(separated(6, 4, 2))
     model = LDA(GammaPrior(2.0, 1.0), GammaPrior(1.0, 4.0))

@@ -56,6 +56,7 @@ def code(state: TopicState) -> np.ndarray:
     return (1 << np.arange(N_TOKENS)[::-1]) @ np.asarray(state.assignment)[:N_TOKENS]
 
 
+@pytest.mark.slow
 def test_densities_are_the_model_s(float64):
     state = every_state("prior")
     of_words = np.asarray(state.word_topic)[:3, :2]

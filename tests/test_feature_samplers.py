@@ -198,6 +198,7 @@ def geweke_z(sampler: Sampler, n_chains: int, sweeps: int, key: int) -> np.ndarr
 FAST_AND_SLOW = [SAMPLERS[0], *(pytest.param(s, marks=pytest.mark.slow) for s in SAMPLERS[1:])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", FAST_AND_SLOW, ids=lambda s: s.name)
 def test_geweke(sampler):
     """All hyper-parameters drawn, by code that the samplers share: 11 functions, |z| < 4.5."""

@@ -180,6 +180,7 @@ def z_against(averages: Any, log_state: Any) -> np.ndarray:
     return np.abs(averages.mean(0) - exact_numbers(log_state)) / error
 
 
+@pytest.mark.slow
 def test_gibbs_equals_enumeration():
     """Paths of two lengths, so that the pseudo-priors of levels do not cancel: a chain that forgets them targets
     another posterior, from which this one is told apart."""

@@ -175,6 +175,7 @@ def geweke_z(model_type: type, key: int) -> np.ndarray:
     return np.abs(marginal.mean(0) - successive.mean(0)) / error
 
 
+@pytest.mark.slow
 def test_geweke():
     """Joint draws made forwards and by the sampler agree: 15 functions, |z| < 4.5, false alarms below 1e-4."""
     assert geweke_z(LDA, 0).max() < Z_LIMIT

@@ -111,6 +111,7 @@ def test_the_chain_of_topics_has_the_exact_posterior(problem):
     assert chain_z(problem, 60).max() < Z_LIMIT
 
 
+@pytest.mark.slow
 def test_the_chain_of_groups_has_the_exact_posterior(float64):
     assert chain_z(groups, 60, 800).max() < Z_LIMIT
 
@@ -185,6 +186,7 @@ def drawn(draws: int, after: Any = None) -> Any:
     return lv.sample(HDP(ETA, GammaPrior(0.5, 0.3), ALPHA), COUNTS, draws=draws, after=after, **settings)
 
 
+@pytest.mark.slow
 def test_draws_of_a_process_of_topics_are_exact():
     """`lv.sample` from starts far apart: how many topics, and how large the largest is; R̂ and effective draws."""
     trace, joint = drawn(1200), topics_of_a_prior()[3]

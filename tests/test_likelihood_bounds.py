@@ -105,6 +105,7 @@ def corpus(seed=0, n_documents=12, n_words=60, n_topics=5):
     return topics, alpha, counts
 
 
+@pytest.mark.slow
 def test_realistic_documents_stay_inside():
     """60 to 200 tokens: the interval holds the sampled estimate; the upper end is well below the ceiling."""
     topics, alpha, counts = corpus()

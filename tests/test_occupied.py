@@ -144,6 +144,7 @@ def z_of(found: Any, truth: np.ndarray) -> np.ndarray:
     return (found.probability[at] - truth[numbers]) / found.standard_error[at]
 
 
+@pytest.mark.slow
 def test_standard_errors_hold_what_they_say():
     """20 keys: within 2 standard errors in 95 % of the cases; expected and allowed as in the campaign below."""
     z = campaign(holed(), 20)

@@ -125,6 +125,7 @@ def test_topics_of_every_document_of_a_tiny_corpus():
     assert "The chains agree" in repr(trace)
 
 
+@pytest.mark.slow
 def test_the_generic_chain_draws_the_same_posterior():
     """The sites of the model by their names: topics, and proportions in the order of the documents."""
     data = lv.Corpus.from_matrix(COUNTS).dataset()

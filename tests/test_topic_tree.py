@@ -101,6 +101,7 @@ BRANCHY = lv.models.HLDA(2, 1.2, (0.8, 1.1), (0.6, 0.5))
 FOUR = ((0, 0), (0, 1), (2, 2), (1,))
 
 
+@pytest.mark.slow
 def test_branches_have_their_probabilities():
     """All states of four documents and seven tokens; z of four chains' frequencies, |z| < 4.5, and the sentence."""
     states, _ = tree_oracles.posterior(FOUR, hyper_of(BRANCHY), 3)

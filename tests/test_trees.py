@@ -312,6 +312,7 @@ def drawn(draws: int, after: Any = None) -> Any:
 FOUR = ((0, 0), (0, 1), (2, 2), (1,))
 
 
+@pytest.mark.slow
 def test_draws_of_trees_are_exact():
     """`lv.sample` from starts far apart: how many branches, against enumeration; R̂ and effective draws are said."""
     trace = drawn(250)
