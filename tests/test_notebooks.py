@@ -54,6 +54,12 @@ REDUCED = {
         pictures=6,
         slow=True,
     ),
+    "perplexity": Reduced(
+        'CORPORA, SIZES = {"ap": 150, "nematode": 150}, {"ap": (2, 4), "nematode": (2, 3)}\n'
+        'HDP, CHOICE_SIZE, SEARCH, EXAMPLE_TOPICS = 5, 3, {"ap": (40, 2, 5)}, 4',
+        pictures=3,
+        slow=True,
+    ),
     "recommendation": Reduced("FOLDS, LEAST, SIZES = 1, (100,), (2, 3)", pictures=2, slow=True),
     "hlda": Reduced(
         "SETS, DOCUMENTS, ORDERS, ABSTRACTS, SWEEPS, INFER_SWEEPS = 2, 15, 1, 60, 5, 2\n"

@@ -211,7 +211,7 @@ def measure(
     documents: int | None = None,
     seed: int = 0,
     choice_size: int = CHOICE_SIZE,
-    hdp_truncation: int = HDP_TRUNCATION,
+    hdp_truncation: int | None = HDP_TRUNCATION,
     store: Path | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -228,7 +228,8 @@ def measure(
     jobs: list[tuple[str, int, Fitter]] = [("unigram", 1, partial(fitted_lv, lv.models.Unigram(chosen["unigram"])))]
     for size in sizes:
         jobs += [(model, size, fitter) for model, fitter in (UNSMOOTHED | smoothed_models(chosen)).items()]
-    jobs.append(("HDP", hdp_truncation, partial(fitted_lv, lv.models.HDP(chosen["LDA"]))))
+    if hdp_truncation is not None:
+        jobs.append(("HDP", hdp_truncation, partial(fitted_lv, lv.models.HDP(chosen["LDA"]))))
     records = []
     for model, size, fitter in jobs:
         made = kept.get(f"{model}-{size}", lambda job=(model, size, fitter): asdict(record(name, *job, split, seed)))
