@@ -194,7 +194,8 @@ def z_of_invariance(chain: Any, moved: Any, temperature: float, backward: bool, 
     return mean / np.sqrt((weight**2 * (difference - mean[:, None]) ** 2).sum(1))
 
 
-@pytest.mark.parametrize("backward", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("backward", [False, True])
 def test_sweeps_leave_the_path_as_it_is(backward):
     """Exact draws of π_t, by weighting draws of the prior; the same test fails on labels drawn without the power."""
     chain, t = chain_of(ROWS, 3), 0.3

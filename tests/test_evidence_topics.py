@@ -110,7 +110,7 @@ def test_a_sweep_for_another_place_does_not(q):
     assert misfit(q, 0.4, 0.8, False) < 1e-6
 
 
-@pytest.mark.parametrize("q", ["prior", "topics", "responsibilities"])
+@pytest.mark.parametrize("q", ["prior", "responsibilities", pytest.param("topics", marks=pytest.mark.slow)])
 def test_first_draws_are_from_q(q):
     with jax.enable_x64(True):
         state = every_state(q)
@@ -134,7 +134,7 @@ def coverage(chain: Any, exact: float, seeds: int) -> float:
     return float(np.mean([abs(b.estimate - exact) <= 2 * b.standard_error + 0.01 for b in found]))
 
 
-@pytest.mark.parametrize("q", ["prior", "topics", "responsibilities"])
+@pytest.mark.parametrize("q", ["prior", "responsibilities", pytest.param("topics", marks=pytest.mark.slow)])
 def test_the_evidence_is_exact_within_its_error(q):
     """From a q of one labelling too: with a symmetric α, states end with what their labelling is worth."""
     found = [bracket(chain(q), seed) for seed in range(4)]

@@ -32,6 +32,7 @@ REDUCED = {
         "FOLDS, MAX_SIZE, RATES = 1, 4, (2.0, 5.0)\n"
         "RESTART_SIZES, RESTARTS, MARGINAL_MAX_SIZE, DOCUMENTS = (3,), 2, 4, 150",
         pictures=5,
+        slow=True,
     ),
     "dp_mixture": Reduced(
         "DIMENSIONS, SETS, ROWS, TRUNCATION, SAMPLES, PILOT = (2, 3), 1, 30, 6, 5, 100\n"
