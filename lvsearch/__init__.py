@@ -5,7 +5,7 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from lvsearch import inference, models
+from lvsearch import functional, inference, models
 from lvsearch.api import fit, load, resume, search
 from lvsearch.data import datasets
 from lvsearch.data.corpus import Corpus
@@ -42,6 +42,7 @@ __all__ = [
     "fit",
     "fit_tree",
     "from_function",
+    "functional",
     "inference",
     "load",
     "load_trace",

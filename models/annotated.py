@@ -24,17 +24,17 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Masks, Model, Site, Statistics, first, hyperparameter
+from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first, hyperparameter, refuted
 from lvsearch.models.emissions import DiagonalGaussian, Emission, Multinomial
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import AnnotatedImage
 
 
-def positive_concentration(value: Any) -> np.ndarray:
+def positive_concentration(value: Any) -> HyperparameterArray:
     """α as a hyper-parameter: a number or one value per factor. ValueError unless positive."""
     array = hyperparameter(value)
-    if array.ndim > 1 or array.size == 0 or np.any(array <= 0):
+    if array.ndim > 1 or array.size == 0 or refuted(array > 0):
         raise ValueError(f"concentration must be a positive number, or one for each factor, got {value!r}")
     return array
 
@@ -63,7 +63,7 @@ class AnnotatedModel(Model):
     regions have no words of their own.
     """
 
-    concentration: np.ndarray = eqx.field(default=1.0, converter=positive_concentration)
+    concentration: HyperparameterArray = eqx.field(default=1.0, converter=positive_concentration)
     words: Multinomial = eqx.field(default=None, converter=caption_words)
     regions: Emission = eqx.field(default=None, converter=region_emission)
 

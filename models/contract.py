@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.families import Family
@@ -87,26 +88,43 @@ class Site(NamedTuple):
         return mask
 
 
-def hyperparameter(value: Any) -> np.ndarray:
+HyperparameterArray = np.ndarray | Array
+"""NumPy's where its values are known; JAX's inside a transformation, where they are not."""
+
+
+def traced(value: Any) -> bool:
+    """Whether a value stands for others under `jit`, `vmap` or `grad`, so that it cannot be looked at."""
+    return isinstance(value, Tracer)
+
+
+def hyperparameter(value: Any) -> HyperparameterArray:
     """A hyper-parameter as a NumPy leaf: traced, so a new value never retraces, and allocated on no device.
 
-    float64, of the axes given: () for a number; inside `jit` it takes the session's precision. Raises ValueError for
-    what is not finite.
+    float64, of the axes given: () for a number; inside `jit` it takes the session's precision. A value that is traced
+    already, under `jit`, `vmap` or `grad`, stays as it is, and is not checked. Raises ValueError for what is not
+    finite.
     """
+    if traced(value):
+        return value
     array = np.asarray(value, dtype=np.float64)
     if not np.all(np.isfinite(array)):
         raise ValueError(f"hyper-parameters must be finite, got {value!r}")
     return array
 
 
+def refuted(condition: Any) -> bool:
+    """Whether a condition on a hyper-parameter is seen not to hold everywhere; not while its values are traced."""
+    return not traced(condition) and not np.all(condition)
+
+
 LARGEST_CONCENTRATION = 1e6
 """Beyond it the log-gammas of a Dirichlet's density are so large that float32 rounds away more than a nat of it."""
 
 
-def concentration_parameter(name: str, value: Any) -> np.ndarray:
+def concentration_parameter(name: str, value: Any) -> HyperparameterArray:
     """As `hyperparameter`, for what a Dirichlet or a process is concentrated by. ValueError beyond 1e6."""
     array = hyperparameter(value)
-    if np.any(array > LARGEST_CONCENTRATION):
+    if refuted(array <= LARGEST_CONCENTRATION):
         raise ValueError(f"got {name}={value!r}, expected at most {LARGEST_CONCENTRATION:g}: float32 ends there")
     return array
 

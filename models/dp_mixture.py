@@ -33,7 +33,7 @@ from jaxtyping import Array, Float
 
 from lvsearch.models.components.component import Component, required_component
 from lvsearch.models.components.diagonal import DiagonalComponents
-from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.families import Beta, BetaStatistics, Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, given_or_prior, in_words
 from lvsearch.models.mixture import MixtureModel
@@ -52,7 +52,7 @@ class DPMixture(MixtureModel):
     """
 
     components: Component
-    concentration: np.ndarray | GammaPrior
+    concentration: HyperparameterArray | GammaPrior
 
     size_names: ClassVar[tuple[str, ...]] = ("truncation",)
     nested: ClassVar[bool] = False

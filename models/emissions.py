@@ -19,7 +19,14 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Site, Statistics, concentration_parameter, hyperparameter
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    Site,
+    Statistics,
+    concentration_parameter,
+    hyperparameter,
+    refuted,
+)
 from lvsearch.models.families import Dirichlet, NormalGamma, NormalGammaStatistics, PointGaussian, PointSimplex
 
 LOG_2PI = float(np.log(2 * np.pi))
@@ -175,7 +182,7 @@ class Multinomial(Emission):
     axis: the name of the vocabulary's axis.
     """
 
-    concentration: np.ndarray | None
+    concentration: HyperparameterArray | None
     axis: str = eqx.field(static=True)
 
     def __init__(self, concentration: Any = 0.1, axis: str = "token"):
@@ -251,10 +258,10 @@ def _require_tokens(things: Any, axes: int) -> None:
         )
 
 
-def _require_positive(name: str, value: np.ndarray) -> None:
-    if value.size == 0 or not np.all(value > 0):
+def _require_positive(name: str, value: HyperparameterArray) -> None:
+    if value.size == 0 or refuted(value > 0):
         raise ValueError(f"{name} must be positive, got {value!r}")
 
 
-def _words(value: np.ndarray) -> str:
+def _words(value: HyperparameterArray) -> str:
     return f"{float(value):g}" if value.ndim == 0 else "one per feature"

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float
 from lvsearch.models.components.component import Component, required_component, words
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.standard import positive_parameter
-from lvsearch.models.contract import Masks, Site, Statistics, concentration_parameter
+from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics, concentration_parameter
 from lvsearch.models.families import Dirichlet, PointSimplex
 from lvsearch.models.mixture import MixtureModel, component_rows
 from lvsearch.models.relabelling import log_relabellings
@@ -46,7 +46,7 @@ class FiniteMixture(MixtureModel):
     """
 
     components: Component
-    concentration: np.ndarray | None
+    concentration: HyperparameterArray | None
 
     size_names: ClassVar[tuple[str, ...]] = ("components",)
     nested: ClassVar[bool] = True

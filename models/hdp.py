@@ -26,7 +26,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from lvsearch.models.contract import Masks, Site, Statistics, concentration_parameter
+from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics, concentration_parameter, refuted
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
 from lvsearch.models.hyperpriors import GammaPrior, given_or_prior, in_words
@@ -49,9 +49,9 @@ class HDP(HierarchicalProcess, TopicModel):
     truncation bounds the same evidence from below: a larger one is only a better bound.
     """
 
-    topic_concentration: np.ndarray
-    corpus_concentration: np.ndarray | GammaPrior
-    document_concentration: np.ndarray | GammaPrior
+    topic_concentration: HyperparameterArray
+    corpus_concentration: HyperparameterArray | GammaPrior
+    document_concentration: HyperparameterArray | GammaPrior
     tables: int = eqx.field(static=True)
 
     unit_type: ClassVar[type] = BagOfWords
@@ -70,7 +70,7 @@ class HDP(HierarchicalProcess, TopicModel):
         tables: int = TABLES,
     ):
         self.topic_concentration = concentration_parameter("topic_concentration", topic_concentration)
-        if self.topic_concentration.ndim or not self.topic_concentration > 0:
+        if self.topic_concentration.ndim or refuted(self.topic_concentration > 0):
             raise ValueError(f"topic_concentration must be one positive number, got {topic_concentration!r}")
         self.corpus_concentration = given_or_prior("corpus_concentration", corpus_concentration)
         self.document_concentration = given_or_prior("document_concentration", document_concentration)

@@ -31,7 +31,7 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.component import Component, log_prior, required_component
 from lvsearch.models.components.diagonal import DiagonalComponents
-from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.exponential.family import inner
 from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, given_or_prior, in_words
@@ -59,8 +59,8 @@ class HDPMixture(HierarchicalProcess):
     """
 
     components: Component
-    shared_concentration: np.ndarray | GammaPrior
-    group_concentration: np.ndarray | GammaPrior
+    shared_concentration: HyperparameterArray | GammaPrior
+    group_concentration: HyperparameterArray | GammaPrior
     tables: int = eqx.field(static=True)
 
     unit_type: ClassVar[type] = GroupOfRows

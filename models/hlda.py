@@ -45,7 +45,17 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Gate, Masks, Model, Site, Statistics, concentration_parameter, first
+from lvsearch.models.contract import (
+    Gate,
+    HyperparameterArray,
+    Masks,
+    Model,
+    Site,
+    Statistics,
+    concentration_parameter,
+    first,
+    refuted,
+)
 from lvsearch.models.families import Beta, BetaStatistics, Categorical, Dirichlet
 from lvsearch.models.units import BagOfWords
 
@@ -65,9 +75,9 @@ class HLDA(Model):
     (`lv.fit_tree`, `lv.occupied`).
     """
 
-    branching: np.ndarray
-    levels: np.ndarray
-    topics: np.ndarray
+    branching: HyperparameterArray
+    levels: HyperparameterArray
+    topics: HyperparameterArray
     depth: int = eqx.field(static=True)
     lengths: tuple[int, ...] = eqx.field(static=True)
     size_names: tuple[str, ...] = eqx.field(static=True)
@@ -89,7 +99,7 @@ class HLDA(Model):
             raise ValueError(f"got depth={depth}, expected 1 level, the root, to {MOST_LEVELS}")
         self.depth = int(depth)
         self.branching = concentration_parameter("branching", branching)
-        if self.branching.ndim or not self.branching > 0:
+        if self.branching.ndim or refuted(self.branching > 0):
             raise ValueError(f"branching must be one positive number, got {branching!r}")
         self.levels, self.topics = _per_level("levels", levels, depth), _per_level("topics", topics, depth)
         self.lengths = (self.depth,) if lengths is None else tuple(sorted({int(n) for n in lengths}))
@@ -100,7 +110,7 @@ class HLDA(Model):
     def describe(self) -> str:
         """Such as "HLDA: 3 levels; branching 1; levels (10, 10, 10); topics (0.1, 0.1, 0.1)"."""
 
-        def values(array: np.ndarray) -> str:
+        def values(array: HyperparameterArray) -> str:
             return f"({', '.join(f'{x:g}' for x in array.tolist())})"
 
         several = "" if len(self.lengths) == 1 else f"; paths of {', '.join(map(str, self.lengths))} levels"
@@ -288,13 +298,13 @@ def _copies(unit: BagOfWords) -> Any:
     return unit.counts[:, None]
 
 
-def _per_level(name: str, value: Any, depth: int) -> np.ndarray:
+def _per_level(name: str, value: Any, depth: int) -> HyperparameterArray:
     array = concentration_parameter(name, value)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != depth):
         raise ValueError(f"got {name} of shape {array.shape}, expected one number or one for each of {depth} levels")
-    if not np.all(array > 0):
+    if refuted(array > 0):
         raise ValueError(f"{name} must be positive, got {value!r}")
-    return np.broadcast_to(array, (depth,)).copy()
+    return array * np.ones(depth)
 
 
 def _xlogx(x: np.ndarray) -> np.ndarray:

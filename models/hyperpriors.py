@@ -2,9 +2,7 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from lvsearch.models.contract import concentration_parameter, hyperparameter
+from lvsearch.models.contract import HyperparameterArray, concentration_parameter, hyperparameter, refuted
 
 
 class GammaPrior(NamedTuple):
@@ -17,22 +15,22 @@ class GammaPrior(NamedTuple):
 UNIT_PRIOR = GammaPrior()
 
 
-def given_or_prior(name: str, value: Any) -> np.ndarray | GammaPrior:
-    """A positive number, or a `GammaPrior` of positive numbers, as NumPy leaves. Raises ValueError otherwise."""
+def given_or_prior(name: str, value: Any) -> HyperparameterArray | GammaPrior:
+    """A positive number, or a `GammaPrior` of positive numbers, as leaves. Raises ValueError otherwise."""
     if isinstance(value, GammaPrior):
         return GammaPrior(_positive(f"the shape of {name}", value.shape), _positive(f"the rate of {name}", value.rate))
     return _positive(name, concentration_parameter(name, value))
 
 
-def in_words(value: np.ndarray | GammaPrior) -> str:
+def in_words(value: HyperparameterArray | GammaPrior) -> str:
     """Such as "2" or "~ Gamma(1, rate 1)"."""
     if isinstance(value, GammaPrior):
         return f"~ Gamma({float(value.shape):g}, rate {float(value.rate):g})"
     return f"{float(value):g}"
 
 
-def _positive(name: str, value: Any) -> np.ndarray:
+def _positive(name: str, value: Any) -> HyperparameterArray:
     array = hyperparameter(value)
-    if array.ndim or not array > 0:
+    if array.ndim or refuted(array > 0):
         raise ValueError(f"{name} must be one positive number, got {value!r}; give a number or a GammaPrior")
     return array

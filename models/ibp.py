@@ -32,7 +32,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Masks, Model, Site, Statistics, first
+from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first
 from lvsearch.models.families import (
     Bernoulli,
     Beta,
@@ -65,9 +65,9 @@ class IBP(Model):
     `nested` is False: Proposition 1 is about plug-in forms, and there is none here (`plug_in` says why).
     """
 
-    concentration: np.ndarray | GammaPrior
-    loading_precision: np.ndarray | GammaPrior
-    noise_precision: np.ndarray | GammaPrior
+    concentration: HyperparameterArray | GammaPrior
+    loading_precision: HyperparameterArray | GammaPrior
+    noise_precision: HyperparameterArray | GammaPrior
 
     size_names: ClassVar[tuple[str, ...]] = ("features",)
     nested: ClassVar[bool] = False
@@ -85,7 +85,7 @@ class IBP(Model):
         self.noise_precision = given_or_prior("noise_precision", noise_precision)
 
     @property
-    def _hyperparameters(self) -> dict[str, np.ndarray | GammaPrior]:
+    def _hyperparameters(self) -> dict[str, HyperparameterArray | GammaPrior]:
         return {
             "concentration": self.concentration,
             "loading_precision": self.loading_precision,

@@ -37,7 +37,7 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.component import words
 from lvsearch.models.components.standard import location_parameter, positive_parameter, standardised
-from lvsearch.models.contract import Masks, Model, Site, Statistics, first
+from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Categorical, Dirichlet, Gamma, GammaStatistics, Gaussian, GaussianStatistics
 from lvsearch.models.mixture import component_rows
@@ -59,13 +59,13 @@ class IndependentNormalMixture(Model):
     `nested` is False: there is no plug-in form, the likelihood of free variances having no maximum.
     """
 
-    location: np.ndarray
-    scale: np.ndarray
-    mean_precision: np.ndarray
-    shape: np.ndarray
-    rate_shape: np.ndarray
-    rate_rate: np.ndarray
-    concentration: np.ndarray
+    location: HyperparameterArray
+    scale: HyperparameterArray
+    mean_precision: HyperparameterArray
+    shape: HyperparameterArray
+    rate_shape: HyperparameterArray
+    rate_rate: HyperparameterArray
+    concentration: HyperparameterArray
 
     size_names: ClassVar[tuple[str, ...]] = ("components",)
     nested: ClassVar[bool] = False

@@ -34,7 +34,16 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Masks, Site, Statistics, concentration_parameter, first, hyperparameter
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    Masks,
+    Site,
+    Statistics,
+    concentration_parameter,
+    first,
+    hyperparameter,
+    refuted,
+)
 from lvsearch.models.families import Categorical, Dirichlet, Family, Gamma, GammaStatistics, PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior, given_or_prior, in_words
 from lvsearch.models.relabelling import log_relabellings
@@ -65,8 +74,8 @@ class LDA(TopicModel):
     the prior then changes with K.
     """
 
-    concentration: np.ndarray | GammaPrior
-    topic_concentration: np.ndarray | GammaPrior | None
+    concentration: HyperparameterArray | GammaPrior
+    topic_concentration: HyperparameterArray | GammaPrior | None
     topics: Family
 
     size_names: ClassVar[tuple[str, ...]] = ("topics",)
@@ -275,11 +284,11 @@ def _spread(concentration: Any, on: Masks) -> Float[Array, " topic"]:
     return jnp.where(topic, jnp.pad(concentration, (0, len(topic) - len(concentration))), 0.0)
 
 
-def _positive_or_prior(name: str, value: Any, estimated: bool = False) -> np.ndarray | GammaPrior:
+def _positive_or_prior(name: str, value: Any, estimated: bool = False) -> HyperparameterArray | GammaPrior:
     if isinstance(value, GammaPrior):
         return given_or_prior(name, value)
     array = hyperparameter(value) if estimated else concentration_parameter(name, value)
-    if array.size == 0 or np.any(array <= 0):
+    if array.size == 0 or refuted(array > 0):
         raise ValueError(f"{name} must be positive, got {value!r}; small values make sparse draws, 0 is not a prior")
     return array
 

@@ -30,7 +30,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.multinomial import MultinomialComponents
-from lvsearch.models.contract import Masks, Site, Statistics, concentration_parameter, first
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    Masks,
+    Site,
+    Statistics,
+    concentration_parameter,
+    first,
+    refuted,
+)
 from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.topic_model import TopicModel, log_symmetric_dirichlet, saturated
@@ -49,8 +57,8 @@ class MixtureOfUnigrams(TopicModel):
     `nested` (Proposition 1 for the plug-in form): `FiniteMixture`'s proof.
     """
 
-    concentration: np.ndarray | None
-    topic_concentration: np.ndarray | None
+    concentration: HyperparameterArray | None
+    topic_concentration: HyperparameterArray | None
     topics: Family
 
     size_names: ClassVar[tuple[str, ...]] = ("topics",)
@@ -157,11 +165,11 @@ class MixtureOfUnigrams(TopicModel):
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
 
 
-def positive(name: str, value: Any) -> np.ndarray | None:
+def positive(name: str, value: Any) -> HyperparameterArray | None:
     """One positive number, or None. Raises ValueError for another."""
     if value is None:
         return None
     array = concentration_parameter(name, value)
-    if array.ndim or not array > 0:
+    if array.ndim or refuted(array > 0):
         raise ValueError(f"got {name}={value!r}, expected one positive number")
     return array

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Masks, Site, Statistics, first
+from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics, first
 from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
 from lvsearch.models.mixture_of_unigrams import positive
 from lvsearch.models.topic_model import TopicModel, log_symmetric_dirichlet, saturated
@@ -36,7 +36,7 @@ class Unigram(TopicModel):
     topics: its family; `plug_in()` puts `PointSimplex` there: the shares of the words in the training data.
     """
 
-    topic_concentration: np.ndarray | None
+    topic_concentration: HyperparameterArray | None
     topics: Family
 
     size_names: ClassVar[tuple[str, ...]] = ("topics",)

@@ -29,9 +29,8 @@ from lvsearch.inference.engine.meanfield import (
     mask_elements,
 )
 from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_locals, blank_unit, scattered_start
-from lvsearch.inference.engine.representation import differs_in_length, existing, gathered
+from lvsearch.inference.engine.representation import differs_in_length, existing, gathered, representing_value
 from lvsearch.models.contract import Model, Statistics
-from lvsearch.models.families import IndicatorFamily
 
 CAPACITIES = (8, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 LARGE_STEP = 64
@@ -305,7 +304,6 @@ def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described
     size = estimate.size
     capacity = capacity_of(size)
     on = model.active(size, capacity)
-    site = model.locals()[model.representation]
     representation, lower = [], []
 
     def point(dtype: Any) -> dict[str, Statistics]:
@@ -318,10 +316,7 @@ def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described
         settled = fit_locals(
             model, g, batch, start, size, capacity=capacity, sweeps=UNIT_SWEEPS, tolerance=UNIT_TOLERANCE
         )
-        described = site.family.point(settled.natural[model.representation], site.event_mask(on))
-        indicator = isinstance(site.family, IndicatorFamily)  # its expected value is a probability, not a choice
-        values = np.asarray(described if indicator else site.family.value(described, site.event_mask(on)))
-        representation.append(existing(model, batch, values, on))
+        representation.append(existing(model, batch, np.asarray(representing_value(model, settled, on)), on))
         with jax.enable_x64(True):
             double = cast(Dataset((batch,), (), {}, 0), np.float64).batches[0]
             wide = jax.tree.map(lambda x: np.asarray(x, np.float64), settled)

@@ -42,7 +42,7 @@ def scattered_start(
 
 
 def blank_globals(
-    model: Model, extents: Mapping[str, int], size: tuple[int, ...], capacity: tuple[int, ...], dtype: Any = np.float32
+    model: Model, extents: Mapping[str, int], size: tuple[Any, ...], capacity: tuple[int, ...], dtype: Any = np.float32
 ) -> Beliefs:
     """Zero statistics of the globals: the value that contributes nothing to a multilinear log-joint."""
     lengths = {**{axis: mask.shape[0] for axis, mask in model.active(size, capacity).items()}, **extents}

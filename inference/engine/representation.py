@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.meanfield import within
+from lvsearch.inference.engine.meanfield import Beliefs, within
 from lvsearch.models.contract import Masks, Model, Unit
+from lvsearch.models.families import IndicatorFamily
 
 
 def differs_in_length(model: Model, units: Unit) -> bool:
@@ -35,6 +37,15 @@ def existing(model: Model, batch: Batch, values: np.ndarray, on: Masks) -> list[
 
     per_axis = [np.asarray(mask) for mask in jax.vmap(masks)(batch.units)]
     return [value[np.ix_(*(mask[row] for mask in per_axis))] for row, value in enumerate(values)]
+
+
+def representing_value(model: Model, local: Beliefs, on: Masks) -> Array:
+    """The expected value of the representing site under q of each unit, (units, …), padding included."""
+    site = model.locals()[model.representation]
+    described = site.family.point(local.natural[model.representation], site.event_mask(on))
+    if isinstance(site.family, IndicatorFamily):  # its expected value is a probability, not a choice
+        return described
+    return site.family.value(described, site.event_mask(on))
 
 
 def gathered(data: Dataset, per_batch: Sequence[list[np.ndarray]]) -> list[np.ndarray]:

@@ -229,7 +229,28 @@ def _advance(
         seen = seen.at[:, index].set(jnp.stack([ratio.mean(), ratio.std(), moved.astype(ratio.dtype)]))
         return Population(state, population.log_weight + chunk[1, index] * ratio, population.log_total), seen
 
-    return jax.lax.fori_loop(0, n, one, (population, jnp.zeros((3, CHUNK))))
+    return jax.lax.fori_loop(0, n, one, (population, jnp.zeros((3, chunk.shape[1]), chunk.dtype)))
+
+
+def traced_both_ways(
+    chain: Chain, key: Key[Array, ""], temperatures: Float[Array, " step"], *, islands: int, particles: int
+) -> tuple[Float[Array, " island"], Float[Array, " island"]]:
+    """`forward` from q and `backward` from where it ended, to be traced by their caller: log p̂ and −log of the
+    estimate of 1/p, nats. For chains whose q knows no labelling."""
+    key_init, key_there, key_end, key_back, key_last = jax.random.split(key, 5)
+    state = chain.init(key_init, islands * particles)
+    blank = jnp.zeros_like(chain.log_ratio(state))
+    begun = Population(state, blank, blank[:islands])
+    steps, always = len(temperatures), np.bool_(False)
+    before = jnp.concatenate([jnp.zeros(1), temperatures])
+    there = jnp.stack([before, jnp.append(jnp.diff(before), 0.0)]).astype(blank.dtype)
+    went, _ = _advance(chain, key_there, begun, there, steps + 1, always, islands=islands, backward=False)
+    ended = _resampled(chain, key_end, went, islands, jnp.inf)
+    back = jnp.stack([temperatures[::-1], jnp.diff(before[::-1])]).astype(blank.dtype)
+    again = Population(ended.state, blank, blank[:islands])
+    came, _ = _advance(chain, key_back, again, back, steps, always, islands=islands, backward=chain.directed)
+    last = _resampled(chain, key_last, came, islands, jnp.inf)
+    return jnp.asarray(ended.log_total), -jnp.asarray(last.log_total)
 
 
 def _resampled(chain: Chain, key: Array, population: Population, islands: int, least: Any) -> Population:

@@ -46,7 +46,7 @@ class GenericChain(eqx.Module):
 
     model: Model
     batches: tuple[Batch, ...]
-    unit_ids: tuple[Int[np.ndarray, " _"], ...]
+    unit_ids: tuple[Int[Array | np.ndarray, " _"], ...]
     size: tuple[Any, ...]
     globals: dict[str, Statistics]
     locals: tuple[dict[str, Statistics], ...]
@@ -206,12 +206,25 @@ def flat_chain(model: Model, data: Dataset, size: tuple[int, ...], capacity: tup
     Globals: mean field on the prior, which is exact where its sites are independent. Indicators: every entry alike.
     Other locals: what `log_unit` says of them with the globals at those means and no indicators.
     """
-    _check(model)
+    batches, sizes = cast(data, np.float64).batches, tuple(np.int32(n) for n in size)
     with jax.enable_x64(True):
-        batches = cast(data, np.float64).batches
-        natural, mean = _flat_globals(model, data.extents, size, capacity)
-        locals_ = tuple(_flat_locals(model, mean, batch, size, capacity=capacity) for batch in batches)
-    return _chain(model, data, size, capacity, natural, locals_, 0.0, None)
+        return chain_from_priors(model, batches, data.unit_ids, data.extents, sizes, capacity)
+
+
+def chain_from_priors(
+    model: Model,
+    batches: tuple[Batch, ...],
+    unit_ids: tuple[Array | np.ndarray, ...],
+    extents: Mapping[str, int],
+    size: tuple[Any, ...],
+    capacity: tuple[int, ...],
+) -> GenericChain:
+    """`flat_chain`, to be traced by its caller, in the precision of the batches' weights; size may be traced."""
+    _check(model)
+    dtype = jnp.asarray(batches[0].weight).dtype
+    natural, mean = _flat_globals(model, extents, size, capacity, dtype)
+    locals_ = tuple(_flat_locals(model, mean, batch, size, capacity=capacity) for batch in batches)
+    return GenericChain(model, batches, unit_ids, size, natural, locals_, np.asarray(0.0), capacity, None)
 
 
 def fitted_chain(
@@ -228,26 +241,10 @@ def fitted_chain(
     size_axis: whose entries are exchangeable under the model's priors; None where they are not. Errors as above.
     """
     _check(model)
-    sharpness = min(1.0, 10.0 * size[0] / max(1, data.n_units))
+    sharpness = np.asarray(min(1.0, 10.0 * size[0] / max(1, data.n_units)))
     g, l = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (dict(globals_), tuple(map(dict, locals_))))
-    return _chain(model, data, size, capacity, g, l, sharpness, size_axis)
-
-
-def _chain(
-    model: Model,
-    data: Dataset,
-    size: tuple[int, ...],
-    capacity: tuple[int, ...],
-    natural: dict[str, Statistics],
-    locals_: tuple[dict[str, Statistics], ...],
-    sharpness: float,
-    size_axis: str | None,
-) -> GenericChain:
-    batches = cast(data, np.float64).batches
-    traced = tuple(np.int32(n) for n in size)
-    return GenericChain(
-        model, batches, data.unit_ids, traced, natural, locals_, np.asarray(sharpness), capacity, size_axis
-    )
+    batches, sizes = cast(data, np.float64).batches, tuple(np.int32(n) for n in size)
+    return GenericChain(model, batches, data.unit_ids, sizes, g, l, sharpness, capacity, size_axis)
 
 
 def _check(model: Model) -> None:
@@ -261,10 +258,10 @@ def _check(model: Model) -> None:
 
 @eqx.filter_jit
 def _flat_globals(
-    model: Model, extents: Mapping[str, int], size: tuple[int, ...], capacity: tuple[int, ...]
+    model: Model, extents: Mapping[str, int], size: tuple[Any, ...], capacity: tuple[int, ...], dtype: Any
 ) -> tuple[dict[str, Statistics], dict[str, Statistics]]:
     on = model.active(size, capacity)
-    natural, mean = blank_globals(model, extents, size, capacity, np.float64)
+    natural, mean = blank_globals(model, extents, size, capacity, dtype)
     natural, mean = dict(natural), dict(mean)
     sites = sorted(model.globals().items(), key=lambda entry: len(entry[1].axes))  # scales before what they scale
     for _ in range(PRIOR_SWEEPS):
@@ -280,18 +277,17 @@ def _flat_locals(
     model: Model,
     g: Mapping[str, Statistics],
     batch: Batch,
-    size: tuple[int, ...],
+    size: tuple[Any, ...],
     *,
     capacity: tuple[int, ...],
 ) -> dict[str, Statistics]:
     on = model.active(size, capacity)
+    dtype = jnp.asarray(batch.weight).dtype
 
     def one(unit: Unit) -> dict[str, Statistics]:
         exists, sites = within(model, unit, on), model.locals()
         lengths = local_lengths(model, unit, on)
-        blank = {
-            n: zero_statistics(s.family, tuple(lengths[axis] for axis in s.axes), np.float64) for n, s in sites.items()
-        }
+        blank = {n: zero_statistics(s.family, tuple(lengths[axis] for axis in s.axes), dtype) for n, s in sites.items()}
         natural = dict(blank)
         for name, site in sites.items():
             if not isinstance(site.family, IndicatorFamily):

@@ -24,7 +24,7 @@ from lvsearch.inference.engine.estimator import Estimate, capacity_of
 from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.components import Component, log_normalisers
-from lvsearch.models.contract import first
+from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.finite_mixture import FiniteMixture
 
 
@@ -58,7 +58,7 @@ class CollapsedMixtureChain(eqx.Module):
     """
 
     component: Component
-    concentration: np.ndarray
+    concentration: HyperparameterArray
     size: Int[Array | np.ndarray, ""]
     increments: Any
     carriers: Float[Array | np.ndarray, " row"]

@@ -24,7 +24,7 @@ from lvsearch.inference.data.documents import counts_of, documents
 from lvsearch.inference.engine.estimator import Estimate, capacity_of
 from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.evidence.rows import check_size
-from lvsearch.models.contract import first
+from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
 
 
@@ -63,8 +63,8 @@ class UnigramMixtureChain(eqx.Module):
     | `parts` | n_dw | documents of one padded length each |
     """
 
-    concentration: np.ndarray
-    topic_concentration: np.ndarray
+    concentration: HyperparameterArray
+    topic_concentration: HyperparameterArray
     size: Int[Array | np.ndarray, ""]
     parts: tuple[PaddedDocuments, ...]
     n_words: int = eqx.field(static=True)

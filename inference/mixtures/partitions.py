@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.special import gammaln, logsumexp
 
+from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.hyperpriors import GammaPrior
 
 
@@ -70,7 +71,7 @@ def log_partition_prior(counts: Any, alpha: float) -> float:
 
 
 def log_block_count_prior(
-    n: int, concentration: float | np.ndarray | GammaPrior, most: int | None = None
+    n: int, concentration: float | HyperparameterArray | GammaPrior, most: int | None = None
 ) -> Float[np.ndarray, " blocks"]:
     """log p(K blocks), K = 1…N, nats: c(N, K) α^K Γ(α) / Γ(α + N), c unsigned Stirling numbers of the first kind.
 

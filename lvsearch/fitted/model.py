@@ -4,12 +4,15 @@ subclasses say (`kinds`)."""
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.data.base import Data
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
+from lvsearch.functional import FittedFunctions
 from lvsearch.inference.engine.estimator import Described, Estimate, bound_units, describe_units
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.contract import Model
@@ -63,6 +66,12 @@ class FittedModel:
     def score(self, data: Any) -> float:
         """The sum of `score_units`, nats: score(A and B) = score(A) + score(B)."""
         return float(self.score_units(data).sum())
+
+    def functional(self) -> FittedFunctions:
+        """This fit as arrays and pure functions `transform`, `log_likelihood` and `score` of a batch of new units, for
+        `jit`, `vmap`, `grad` and `shard_map`: `lv.functional.batch_of(fit.model, data)` makes batches."""
+        natural = jax.tree.map(jnp.asarray, self.estimate.natural)
+        return FittedFunctions(self.model, natural, self.estimate.size)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Every global site that `table` can show: site name -> table."""

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.component import Component, words
 from lvsearch.models.components.standard import positive_parameter
+from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Beta, BetaStatistics, Family, PointProbability
 from lvsearch.models.units import Row
 
@@ -20,8 +21,8 @@ class BernoulliComponents(Component):
     ones, zeros: pseudo-counts, positive.
     """
 
-    ones: np.ndarray
-    zeros: np.ndarray
+    ones: HyperparameterArray
+    zeros: HyperparameterArray
     estimated: bool = eqx.field(static=True)
 
     axes: ClassVar[tuple[str, ...]] = ("dim",)

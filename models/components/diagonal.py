@@ -14,6 +14,7 @@ from lvsearch.models.components.standard import (
     positive_parameter,
     standardised,
 )
+from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, NormalGamma, NormalGammaStatistics
 from lvsearch.models.units import Row
@@ -30,11 +31,11 @@ class DiagonalComponents(Component):
     Missing cells are left out.
     """
 
-    location: np.ndarray
-    scale: np.ndarray
-    pseudo_count: np.ndarray
-    shape: np.ndarray
-    rate: np.ndarray
+    location: HyperparameterArray
+    scale: HyperparameterArray
+    pseudo_count: HyperparameterArray
+    shape: HyperparameterArray
+    rate: HyperparameterArray
 
     estimated: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ("dim",)

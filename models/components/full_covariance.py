@@ -14,6 +14,7 @@ from lvsearch.models.components.standard import (
     positive_parameter,
     standardised,
 )
+from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.matrices import cholesky, solve_lower
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, NormalWishart, NormalWishartStatistics
@@ -32,11 +33,11 @@ class FullCovarianceComponents(Component):
     Rows must be whole.
     """
 
-    location: np.ndarray
-    scale: np.ndarray
-    pseudo_count: np.ndarray
-    excess_degrees: np.ndarray
-    spread: np.ndarray
+    location: HyperparameterArray
+    scale: HyperparameterArray
+    pseudo_count: HyperparameterArray
+    excess_degrees: HyperparameterArray
+    spread: HyperparameterArray
 
     estimated: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ("dim", "dim")

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.component import Component, refuse_partial_rows, words
 from lvsearch.models.components.standard import location_parameter, positive_parameter
-from lvsearch.models.contract import hyperparameter
+from lvsearch.models.contract import HyperparameterArray, hyperparameter, traced
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, Gaussian, GaussianStatistics, PointMean
 from lvsearch.models.units import Row
@@ -28,9 +28,9 @@ class KnownCovarianceComponents(Component):
     costs no more than a diagonal one. With a matrix, rows must be whole; otherwise missing cells are left out.
     """
 
-    covariance: np.ndarray
-    location: np.ndarray
-    pseudo_count: np.ndarray
+    covariance: HyperparameterArray
+    location: HyperparameterArray
+    pseudo_count: HyperparameterArray
     estimated: bool = eqx.field(static=True)
 
     axes: ClassVar[tuple[str, ...]] = ("dim",)
@@ -39,7 +39,7 @@ class KnownCovarianceComponents(Component):
         array = hyperparameter(covariance)
         if array.ndim < 2:
             array = positive_parameter("covariance", covariance, ndim=1)
-        elif not _is_covariance(array):
+        elif not traced(array) and not _is_covariance(np.asarray(array)):
             raise ValueError(
                 f"got a covariance matrix of shape {array.shape} that is not symmetric positive definite, expected one "
                 "(D, D), or one variance per column"

@@ -13,6 +13,7 @@ from scipy.special import xlogy
 
 from lvsearch.models.components.component import Component, refuse_partial_rows, words
 from lvsearch.models.components.standard import positive_parameter
+from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Dirichlet, Family, PointSimplex
 from lvsearch.models.units import Row
 
@@ -23,7 +24,7 @@ class MultinomialComponents(Component):
     concentration: pseudo-counts of every column, positive. Cells are whole numbers ≥ 0 and rows must be whole.
     """
 
-    concentration: np.ndarray
+    concentration: HyperparameterArray
     estimated: bool = eqx.field(static=True)
 
     axes: ClassVar[tuple[str, ...]] = ("dim",)

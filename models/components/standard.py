@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from lvsearch.models.contract import hyperparameter
+from lvsearch.models.contract import HyperparameterArray, hyperparameter, refuted
 from lvsearch.models.units import Row
 
 
-def location_parameter(value: Any) -> np.ndarray:
+def location_parameter(value: Any) -> HyperparameterArray:
     """A number, or one per column."""
     array = hyperparameter(value)
     if array.ndim > 1:
@@ -18,10 +18,10 @@ def location_parameter(value: Any) -> np.ndarray:
     return array
 
 
-def positive_parameter(name: str, value: Any, ndim: int = 0) -> np.ndarray:
+def positive_parameter(name: str, value: Any, ndim: int = 0) -> HyperparameterArray:
     """A positive number; with ndim 1, or one per column."""
     array = hyperparameter(value)
-    if array.ndim > ndim or array.size == 0 or not np.all(array > 0):
+    if array.ndim > ndim or array.size == 0 or refuted(array > 0):
         wanted = "one positive number" + (", or one per column" if ndim else "")
         raise ValueError(f"got {name}={value!r}, expected {wanted}")
     return array

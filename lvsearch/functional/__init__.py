@@ -1,0 +1,42 @@
+"""Pure functions of a model and a batch, for JAX programs of one's own: `jit`, `vmap`, `grad` go through all of them.
+
+| function | gives |
+|---|---|
+| `batch_of` | data as one padded batch, and the lengths of the model's axes (on the host) |
+| `mean_field` | `init`, `update`, `run`, `settle`, `elbo`, `transform` |
+| `gibbs` | `init`, `step`, `log_joint` |
+| `log_density` | the posterior on unconstrained reals, for NUTS of any library |
+| `annealed_evidence` | both ends of log p(data | size) |
+
+The model is an argument of every call: its hyper-parameters may be traced, and models may be made inside a
+transformation, where what is traced is not checked. A fit gives its own functions by `fit.functional()`.
+"""
+
+from lvsearch.functional.batches import Prepared, batch_of
+from lvsearch.functional.density import Density, log_density
+from lvsearch.functional.evidence import EvidenceEnds, annealed_evidence
+from lvsearch.functional.fitted import FittedFunctions
+from lvsearch.functional.sampling import GibbsFunctions, gibbs
+from lvsearch.functional.variational import MeanFieldFunctions, MeanFieldState, mean_field
+from lvsearch.inference.data.dataset import Batch
+from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
+
+__all__ = [
+    "AnnotatedImage",
+    "BagOfWords",
+    "Batch",
+    "Density",
+    "EvidenceEnds",
+    "FittedFunctions",
+    "GibbsFunctions",
+    "GroupOfRows",
+    "MeanFieldFunctions",
+    "MeanFieldState",
+    "Prepared",
+    "Row",
+    "annealed_evidence",
+    "batch_of",
+    "gibbs",
+    "log_density",
+    "mean_field",
+]

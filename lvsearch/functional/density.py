@@ -1,0 +1,67 @@
+"""The posterior as a density on unconstrained reals, indicators summed out: for NUTS of NumPyro, blackjax or any other.
+
+As `lvsearch.inference.engine.reference`, which says how values become statistics.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from lvsearch.functional.sizes import checked_places, require_extents
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.models.contract import Model
+
+Position = dict[str, Array]
+"""Name of a site -> its value on unconstrained reals; locals are called "name/0"."""
+
+
+class Density(NamedTuple):
+    """log p(data, θ | size), Jacobian included, and the way to and from its positions.
+
+    | field | meaning |
+    |---|---|
+    | `log_density` | position -> nats: () |
+    | `init` | key -> a position, uniform on (−2, 2) in each coordinate |
+    | `constrain` | position -> values of the sites as people know them: probabilities, means, precisions |
+    """
+
+    log_density: Callable[[Position], Float[Array, ""]]
+    init: Callable[[Key[Array, ""]], Position]
+    constrain: Callable[[Position], dict[str, Array]]
+
+
+def log_density(model: Model, size: Any, batch: Batch, extents: Mapping[str, int] | None = None) -> Density:
+    """The model's posterior on its continuous sites at `size` (a number, or one for each size variable).
+
+    Units count by their weight. Raises ValueError for point estimates, which have no posterior, for indicators that
+    cannot be summed out, and for axes without a length.
+    """
+    # NumPyro takes most of a second to import, and nothing else here needs it
+    from numpyro import handlers
+    from numpyro.distributions import biject_to
+    from numpyro.infer import init_to_uniform
+    from numpyro.infer.util import constrain_fn, potential_energy
+
+    from lvsearch.inference.engine.reference import reference_model
+
+    places = checked_places(size, extents, None)
+    require_extents(model, places)
+    n_units = len(batch.weight)
+    of_model = reference_model(model, Dataset((batch,), (np.arange(n_units),), places.extents, n_units), places.size)
+
+    def log_density_at(position: Position) -> Float[Array, ""]:
+        return -jnp.asarray(potential_energy(of_model, (), {}, position))
+
+    def init(key: Key[Array, ""]) -> Position:
+        seeded = handlers.substitute(handlers.seed(of_model, key), substitute_fn=init_to_uniform)
+        drawn = handlers.trace(seeded).get_trace()
+        sites = {name: site for name, site in drawn.items() if site["type"] == "sample" and not site["is_observed"]}
+        return {name: biject_to(site["fn"].support).inv(site["value"]) for name, site in sites.items()}
+
+    def constrain(position: Position) -> dict[str, Array]:
+        return constrain_fn(of_model, (), {}, position)
+
+    return Density(log_density_at, init, constrain)

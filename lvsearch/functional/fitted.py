@@ -1,0 +1,73 @@
+"""A fit as arrays and pure functions of new units."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from lvsearch.inference.data.dataset import Batch
+from lvsearch.inference.engine.estimator import point_of
+from lvsearch.inference.engine.meanfield import Beliefs, sweep_units, unit_bounds
+from lvsearch.inference.engine.meanfield_starts import blank_locals
+from lvsearch.inference.engine.representation import representing_value
+from lvsearch.inference.engine.summed_out import log_unit_summed
+from lvsearch.models.contract import Model, Statistics, Unit
+from lvsearch.models.families import IndicatorFamily
+
+SWEEPS = 100
+
+
+class FittedFunctions(eqx.Module):
+    """A fit at its posterior means: a pytree, an argument like any other to `jit` and `shard_map`.
+
+    `natural`: natural parameters of q(globals), by site. Units come as a `Batch` (`batch_of(model, data)`), each on its
+    own: batches may be cut and sharded along their leading axis.
+    """
+
+    model: Model
+    natural: dict[str, Statistics]
+    size: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def exact(self) -> bool:
+        """Whether `log_likelihood` is that, since a unit has nothing but indicators, which are summed out; else it is
+        the variational lower bound."""
+        sites = self.model.locals().values()
+        return all(isinstance(s.family, IndicatorFamily) and not s.slices and not s.gate for s in sites)
+
+    def transform(self, batch: Batch) -> Float[Array, "units ..."]:
+        """The expected value of what describes each unit, padding included: topic proportions, shares of components."""
+        on = self.model.active(self.size, self.size)
+        return representing_value(self.model, self._locals(batch), on)
+
+    def log_likelihood(self, batch: Batch) -> Float[Array, " units"]:
+        """log p(unit | parameters at their posterior means), nats; exact or a lower bound (`exact`)."""
+        on, point = self.model.active(self.size, self.size), self._point()
+        if not self.exact:
+            return unit_bounds(self.model, point, batch, self._locals(batch), on)
+        names = tuple(self.model.locals())
+        blank = blank_locals(self.model, batch, self.size, capacity=self.size).mean
+
+        def one(unit: Unit, l: dict[str, Statistics]) -> Array:
+            return log_unit_summed(self.model, point, l, unit, on, names)[0]
+
+        return jnp.where(batch.weight > 0, jax.vmap(one)(batch.units, blank), 0)
+
+    def score(self, batch: Batch) -> Float[Array, ""]:
+        """The sum of `log_likelihood`, units counted by their weight, nats."""
+        return (batch.weight * self.log_likelihood(batch)).sum()
+
+    def _point(self) -> dict[str, Statistics]:
+        return point_of(self.model, self.natural, self.size, capacity=self.size)
+
+    def _locals(self, batch: Batch) -> Beliefs:
+        on, point = self.model.active(self.size, self.size), self._point()
+
+        def sweep(local: Beliefs, _: None) -> tuple[Beliefs, None]:
+            new: Any = sweep_units(self.model, point, batch, local, on)
+            return jax.tree.map(lambda a, b: a.astype(b.dtype), new, local), None
+
+        blank = blank_locals(self.model, batch, self.size, capacity=self.size)
+        return jax.lax.scan(sweep, blank, None, length=1 if self.exact else SWEEPS)[0]

@@ -1,0 +1,51 @@
+"""Gibbs sampling as pure functions: the generic sampler, one chain at a time; `vmap` over keys and states for more.
+
+Source: Blei (2004), §2.2.1; as in `lvsearch.inference.engine.gibbs`, which says what is drawn.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from lvsearch.functional.sizes import Places, checked_places, require_extents
+from lvsearch.inference.data.dataset import Batch
+from lvsearch.inference.engine.gibbs import GibbsState, swept
+from lvsearch.inference.engine.meanfield import batch_log_joint
+from lvsearch.inference.evidence.generic import chain_from_priors
+from lvsearch.models.contract import Model
+
+
+@dataclass(frozen=True)
+class GibbsFunctions:
+    """Gibbs sampling at one size: size (may be traced), capacity and lengths of axes in `places`. States are sampled
+    statistics (`lvsearch.models.families`), locals by batch, of which there is one."""
+
+    places: Places
+
+    def init(self, model: Model, key: Key[Array, ""], batch: Batch) -> GibbsState:
+        """A draw of independent sites about what the priors alone say. Raises ValueError for axes without a length, and
+        for models with elements that exist only on a chosen path, or point estimates."""
+        require_extents(model, self.places)
+        size, capacity, extents = self.places
+        chain = chain_from_priors(model, (batch,), (jnp.arange(len(batch.weight)),), extents, size, capacity)
+        return jax.tree.map(lambda leaf: leaf[0], chain.init(key, 1))
+
+    def step(self, model: Model, key: Key[Array, ""], state: GibbsState, batch: Batch) -> GibbsState:
+        """One sweep over all locals, then all globals: the posterior stays as it is."""
+        on = model.active(self.places.size, self.places.capacity)
+        new = swept(model, key, state, (batch,), (jnp.arange(len(batch.weight)),), on)
+        return jax.tree.map(lambda a, b: a.astype(b.dtype), new, state)
+
+    def log_joint(self, model: Model, state: GibbsState, batch: Batch) -> Float[Array, ""]:
+        """log p(state, data | size), in nats."""
+        on = model.active(self.places.size, self.places.capacity)
+        return model.log_prior(state.globals, on) + batch_log_joint(model, state.globals, batch, state.locals[0], on)
+
+
+def gibbs(size: Any, extents: Mapping[str, int] | None = None, *, capacity: Any = None) -> GibbsFunctions:
+    """Gibbs sampling of any model at one size. Arguments and errors as those of `mean_field`."""
+    return GibbsFunctions(checked_places(size, extents, capacity))

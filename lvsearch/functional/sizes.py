@@ -1,0 +1,47 @@
+"""At which size, in how many places, on axes of which lengths."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from lvsearch.models.contract import Model, traced
+
+
+class Places(NamedTuple):
+    """`size`: of each size variable, may be traced. `capacity`: the room of arrays. `extents`: axis -> length."""
+
+    size: tuple[Any, ...]
+    capacity: tuple[int, ...]
+    extents: Mapping[str, int]
+
+
+def checked_places(size: Any, extents: Mapping[str, int] | None, capacity: Any) -> Places:
+    """size, capacity: a number, or one for each size variable. Raises ValueError for a traced size without capacity,
+    and for sizes that are not positive or have no room."""
+    sizes = tuple(size) if isinstance(size, tuple | list) else (size,)
+    if capacity is None:
+        if any(traced(n) for n in sizes):
+            raise ValueError("got a traced size without capacity=, expected the largest size that arrays have room for")
+        capacity = sizes
+    capacities = tuple(map(int, capacity)) if isinstance(capacity, tuple | list) else (int(capacity),)
+    fits = len(sizes) == len(capacities) and all(
+        traced(n) or 1 <= n <= room for n, room in zip(sizes, capacities, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"got size={size!r} with capacity={capacity!r}, expected positive sizes, each with its room")
+    return Places(sizes, capacities, dict(extents or {}))
+
+
+def require_extents(model: Model, places: Places) -> None:
+    """ValueError where an axis of the model's globals has no length."""
+    if len(places.size) != len(model.size_names):
+        raise ValueError(
+            f"got size={places.size!r} for {type(model).__name__}, expected {len(model.size_names)} numbers: "
+            f"{', '.join(model.size_names)}"
+        )
+    known = {*places.extents, *model.active(places.size, places.capacity)}
+    missing = {axis for site in model.globals().values() for axis in site.axes} - known
+    if missing:
+        raise ValueError(
+            f"got extents={dict(places.extents)!r} for {type(model).__name__}, expected also the length of "
+            f"{', '.join(sorted(missing))}: batch_of(model, data) gives them"
+        )

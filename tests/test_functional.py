@@ -1,0 +1,311 @@
+"""`lv.functional`: against the host's engine, exact numbers, and finite differences; under jit, vmap and grad."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import betaln, gammaln, logsumexp
+
+import lvsearch as lv
+from lvsearch import functional
+from lvsearch.inference.engine import meanfield
+from lvsearch.models import BernoulliComponents, DiagonalComponents, FiniteMixture
+
+ONES, ZEROS, WEIGHT = 1.5, 0.8, 0.7
+BITS = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1], [1, 1, 0], [0, 0, 1]], float)
+
+
+def bernoulli(concentration=WEIGHT) -> FiniteMixture:
+    return FiniteMixture(BernoulliComponents(ONES, ZEROS), concentration)
+
+
+def enumerated(size: int) -> tuple[float, float]:
+    """(log p(BITS | size), P(the first and the last row share their component | BITS)), over all labellings."""
+    logs, together = [], []
+    for labels in itertools.product(range(size), repeat=len(BITS)):
+        counts = np.bincount(labels, minlength=size)
+        log = gammaln(size * WEIGHT) - gammaln(size * WEIGHT + len(BITS))
+        log += (gammaln(WEIGHT + counts) - gammaln(WEIGHT)).sum()
+        for k in range(size):
+            rows = BITS[np.array(labels) == k]
+            ones = rows.sum(0)
+            log += (betaln(ONES + ones, ZEROS + len(rows) - ones) - betaln(ONES, ZEROS)).sum()
+        logs.append(log)
+        together.append(labels[0] == labels[-1])
+    log_evidence = float(logsumexp(logs))
+    return log_evidence, float(np.exp(logsumexp(np.array(logs)[together]) - log_evidence))
+
+
+@pytest.fixture(scope="module")
+def two_groups() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.concatenate([rng.normal(-1, 1, (11, 2)), rng.normal(1, 1, (8, 2))])
+
+
+COUNTS = np.random.default_rng(1).poisson(1.0, (7, 9))
+LDA = lv.models.LDA(2.0, 0.3)
+
+
+# ── mean field ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "size"),
+    [
+        (LDA, COUNTS, 3),
+        (FiniteMixture(), np.random.default_rng(0).normal(size=(13, 2)), 2),
+        pytest.param(lv.models.HDP(), COUNTS, 3, marks=pytest.mark.slow),
+        pytest.param(lv.models.IBP(), np.random.default_rng(0).normal(size=(9, 3)), 2, marks=pytest.mark.slow),
+        pytest.param(lv.models.HLDA(3), COUNTS, (2, 2), marks=pytest.mark.slow),
+        pytest.param(lv.models.MixtureOfUnigrams(), COUNTS, 2, marks=pytest.mark.slow),
+        pytest.param(lv.models.DPMixture(), np.random.default_rng(0).normal(size=(13, 2)), 3, marks=pytest.mark.slow),
+        pytest.param(
+            lv.models.CorrLDA(),
+            ([np.random.default_rng(i).normal(size=(3, 2)) for i in range(6)], COUNTS[:6]),
+            2,
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, lv.models.Model) else None,
+)
+def test_updates_climb_to_what_the_engine_calls_the_bound(model, data, size):
+    batch, extents = functional.batch_of(model, data)
+    vb = functional.mean_field(size, extents)
+    state = vb.init(model, jax.random.key(0), batch)
+
+    def step(s, _):
+        new = vb.update(model, s, batch)
+        return new, vb.elbo(model, new, batch)
+
+    end, bounds = jax.jit(lambda s: jax.lax.scan(step, s, None, length=12))(state)
+    bounds = np.asarray(bounds)
+    assert np.all(np.diff(bounds) >= -1e-5 * np.abs(bounds[1:])), bounds
+    assert bounds[-1] > bounds[0]
+    sizes = size if isinstance(size, tuple) else (size,)
+    of_engine = meanfield.bound(model, (batch,), end.globals, (end.locals,), sizes, capacity=sizes)
+    np.testing.assert_allclose(bounds[-1], of_engine, rtol=1e-5)
+
+
+def test_derivatives_agree_with_finite_differences(float64, two_groups):
+    """Of the bound, and of a share of q, which knows the way there only through the point where it ends."""
+    batch, extents = functional.batch_of(FiniteMixture(), two_groups)
+    vb = functional.mean_field(2, extents)
+    start = vb.init(FiniteMixture(), jax.random.key(0), batch)
+
+    def both(concentration, rate, settled):
+        model = FiniteMixture(DiagonalComponents(rate=rate), concentration)
+        end = vb.settle(model, start, batch, 400) if settled else vb.run(model, start, batch, 400)
+        return vb.elbo(model, end, batch), end.globals.mean["weights"][0]
+
+    both = jax.jit(both, static_argnums=2)
+    at, step = (1.0, 0.5), 1e-4
+    for which in range(2):
+        ahead, behind = (
+            both(*(value + sign * step * (which == i) for i, value in enumerate(at)), False) for sign in (1, -1)
+        )
+        expected = (np.array(ahead) - np.array(behind)) / (2 * step)
+        for settled in (False, True):
+            slopes = jax.jacrev(both, argnums=which)(*at, settled)
+            np.testing.assert_allclose(np.array(slopes), expected, rtol=1e-5)
+
+
+def test_many_fits_side_by_side_are_those_one_by_one(two_groups):
+    model, vb = FiniteMixture(), functional.mean_field(2, {"dim": 2})
+    sets = jnp.stack([jnp.asarray(two_groups), jnp.asarray(two_groups[::-1] * 1.5)]).astype(jnp.float32)
+    keys = jax.random.split(jax.random.key(0), 3)
+
+    def bound(key, values):
+        batch = functional.Batch(functional.Row(values, jnp.ones(values.shape, bool)), jnp.ones(len(values)))
+        return vb.elbo(model, vb.run(model, vb.init(model, key, batch), batch, 15), batch)
+
+    many = jax.jit(jax.vmap(jax.vmap(bound, (0, None)), (None, 0)))(keys, sets)
+    one = jax.jit(bound)
+    np.testing.assert_allclose(many, [[one(key, values) for key in keys] for values in sets], rtol=1e-5)
+
+
+def test_sizes_side_by_side_in_one_program(two_groups):
+    model = FiniteMixture()
+    batch, extents = functional.batch_of(model, two_groups)
+
+    def bound(size, capacity):
+        vb = functional.mean_field(size, extents, capacity=capacity)
+        # a start that does not depend on the room: every row's first column says which half it leans to
+        lean = jnp.where(jnp.arange(4 if capacity else size) < 1, 1.0, -1.0) * batch.units.value[:, :1]
+        state = vb.init(model, jax.random.key(0), batch)
+        on = model.active((size,), (4,) if capacity else (size,))["component"]
+        share = jnp.where(on, jax.nn.softmax(jnp.where(on, lean, -jnp.inf)), 0.0)
+        local = state.locals._replace(natural={"component": lean}, mean={"component": share})
+        begun = vb._globals(model, state.globals, batch, local)
+        return vb.elbo(model, vb.run(model, functional.MeanFieldState(begun, local), batch, 10), batch)
+
+    together = jax.jit(jax.vmap(lambda size: bound(size, 4)))(jnp.arange(1, 4))
+    np.testing.assert_allclose(together, [bound(size, None) for size in (1, 2, 3)], rtol=1e-5)
+
+
+def test_a_new_model_of_one_shape_is_not_traced_anew(two_groups):
+    batch, extents = functional.batch_of(FiniteMixture(), two_groups)
+    vb = functional.mean_field(2, extents)
+    traces = []
+
+    @jax.jit
+    def bound(model, key):
+        traces.append(key)
+        return vb.elbo(model, vb.run(model, vb.init(model, key, batch), batch, 2), batch)
+
+    values = [float(bound(FiniteMixture(None, c), jax.random.key(0))) for c in (0.5, 1.0, 2.0)]
+    assert len(traces) == 1
+    assert len(set(values)) == 3
+
+
+@pytest.mark.parametrize(("model", "data"), [(LDA, COUNTS), (bernoulli(), BITS)], ids=["LDA", "mixture"])
+def test_no_nan_on_the_way(model, data):
+    """With room for more components than there are, forwards and backwards."""
+    batch, extents = functional.batch_of(model, data)
+    vb = functional.mean_field(2, extents, capacity=3)
+    state = vb.init(model, jax.random.key(0), batch)
+    with jax.debug_nans(True):
+        slopes = jax.jit(jax.grad(lambda m: vb.elbo(m, vb.run(m, state, batch, 3), batch)))(model)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
+
+
+# ── density, samples, evidence ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_density_is_that_of_the_conjugate_posterior():
+    """One component: log p(BITS, θ) and the Jacobian of the logit, written by hand."""
+    model = bernoulli()
+    density = functional.log_density(model, 1, *functional.batch_of(model, BITS))
+    position = jax.jit(density.init)(jax.random.key(3))
+    theta = np.asarray(density.constrain(position)["components"], float)[0]
+    ones = BITS.sum(0)
+    by_hand = (ONES + ones) * np.log(theta) + (ZEROS + len(BITS) - ones) * np.log1p(-theta) - betaln(ONES, ZEROS)
+    np.testing.assert_allclose(jax.jit(density.log_density)(position), by_hand.sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_annealed_evidence_has_the_enumerated_number_between_its_ends(float64, size):
+    model = bernoulli()
+    batch, extents = functional.batch_of(model, BITS)
+    found = jax.jit(
+        lambda m, key: functional.annealed_evidence(
+            m, key, batch, size=size, extents=extents, steps=60, islands=8, particles=32
+        )
+    )(model, jax.random.key(0))
+    exact, _ = enumerated(size)
+    forward, backward = np.asarray(found.forward), np.asarray(found.backward)
+    error = np.hypot(forward.std(), backward.std()) / np.sqrt(8) + 0.01
+    assert forward.mean() - 3 * error < exact < backward.mean() + 3 * error
+    assert backward.mean() - forward.mean() < 0.3
+
+
+def test_gibbs_visits_labellings_as_often_as_their_probability():
+    model = bernoulli()
+    batch, extents = functional.batch_of(model, BITS)
+    chain = functional.gibbs(2, extents)
+
+    @jax.jit
+    @jax.vmap
+    def shares(key):
+        key_first, key_rest = jax.random.split(key)
+
+        def step(state, step_key):
+            new = chain.step(model, step_key, state, batch)
+            labels = new.locals[0]["component"].argmax(-1)
+            return new, labels[0] == labels[-1]
+
+        same = jax.lax.scan(step, chain.init(model, key_first, batch), jax.random.split(key_rest, 600))[1]
+        return same[100:].mean()
+
+    means = np.asarray(shares(jax.random.split(jax.random.key(0), 24)))
+    assert abs(means.mean() - enumerated(2)[1]) < 4 * means.std() / np.sqrt(24)  # false alarm: 1 in 10,000
+
+
+def test_log_joint_of_a_state_is_the_models(two_groups):
+    model = FiniteMixture()
+    batch, extents = functional.batch_of(model, two_groups)
+    chain = functional.gibbs(2, extents)
+    state = chain.init(model, jax.random.key(0), batch)
+    on = model.active((2,), (2,))
+    of_unit = jax.jit(lambda l, unit: model.log_unit(state.globals, l, unit, on))
+    by_unit = [of_unit(*jax.tree.map(lambda leaf, r=row: leaf[r], (state.locals[0], batch.units))) for row in range(19)]
+    expected = float(model.log_prior(state.globals, on)) + float(np.sum(by_unit))
+    np.testing.assert_allclose(chain.log_joint(model, state, batch), expected, rtol=1e-5)
+
+
+# ── fits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "exact"),
+    [(LDA, COUNTS, False), (bernoulli(), BITS, True)],
+    ids=["LDA", "mixture"],
+)
+def test_a_fit_says_the_same_inside_and_outside_of_a_program(model, data, exact):
+    fit = lv.fit(model, data, size=2)
+    inside, (batch, _) = fit.functional(), functional.batch_of(model, data)
+    assert inside.exact is exact
+    np.testing.assert_allclose(jax.jit(lambda f, b: f.transform(b))(inside, batch), fit.transform(data), atol=2e-4)
+    per_unit = jax.jit(lambda f, b: f.log_likelihood(b))(inside, batch)
+    np.testing.assert_allclose(per_unit, fit.score_units(data), rtol=1e-5)
+    np.testing.assert_allclose(inside.score(batch), fit.score(data), rtol=1e-5)
+
+
+def test_a_fits_score_has_a_slope_in_the_data(float64, two_groups):
+    fit = lv.fit(FiniteMixture(), two_groups, size=2)
+    inside, (batch, _) = fit.functional(), functional.batch_of(fit.model, two_groups)
+    score = jax.jit(lambda values: inside.score(batch._replace(units=batch.units._replace(value=values))))
+    slope = jax.grad(score)(batch.units.value)
+    step = np.zeros(two_groups.shape)
+    step[3, 1] = 1e-5
+    there, back = (float(score(batch.units.value + sign * step)) for sign in (1, -1))
+    assert float(slope[3, 1]) == pytest.approx((there - back) / 2e-5, rel=1e-5)
+
+
+# ── what cannot be ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+TRACED_MODELS = [
+    lambda x: lv.models.LDA(x, x),
+    lambda x: lv.models.HDP(x, x, x),
+    lambda x: lv.models.HLDA(3, x, x, x),
+    lambda x: lv.models.CorrLDA(x),
+    lambda x: lv.models.GMLDA(x),
+    lambda x: lv.models.IBP(x, x, x),
+    lambda x: lv.models.MixtureOfUnigrams(x, x),
+    lambda x: lv.models.DPMixture(None, x),
+    lambda x: lv.models.HDPMixture(None, x, x),
+    lambda x: FiniteMixture(DiagonalComponents(x, x, x, x, x), x),
+    lambda x: FiniteMixture(lv.models.FullCovarianceComponents(x, x, x, x, x)),
+    lambda x: FiniteMixture(lv.models.KnownCovarianceComponents(x, x, x)),
+    lambda x: FiniteMixture(lv.models.MultinomialComponents(x)),
+    lambda x: FiniteMixture(BernoulliComponents(x, x)),
+]
+
+
+@pytest.mark.parametrize("make", TRACED_MODELS, ids=range(len(TRACED_MODELS)))
+def test_models_are_made_of_traced_numbers(make):
+    made = jax.eval_shape(make, jnp.asarray(0.5))
+    assert jax.tree.structure(made) == jax.tree.structure(make(0.5))
+
+
+def test_concrete_numbers_are_still_checked():
+    for wrong in (0.0, -1.0, np.nan):
+        with pytest.raises(ValueError, match=r"positive|finite"):
+            lv.models.LDA(2.0, wrong)
+
+
+def test_errors_say_what_to_do():
+    model = LDA
+    batch, extents = functional.batch_of(model, COUNTS)
+    with pytest.raises(ValueError, match="expected also the length of word: batch_of"):
+        functional.mean_field(2).init(model, jax.random.key(0), batch)
+    with pytest.raises(ValueError, match="expected 1 numbers: topics"):
+        functional.mean_field((2, 2), extents).init(model, jax.random.key(0), batch)
+    with pytest.raises(ValueError, match="without capacity="):
+        jax.jit(lambda n: functional.mean_field(n, extents).places.size[0])(2)
+    for size, capacity in ((0, None), (3, 2), ((1, 2), 4)):
+        with pytest.raises(ValueError, match="expected positive sizes, each with its room"):
+            functional.mean_field(size, extents, capacity=capacity)
+    with pytest.raises(ValueError, match="local_sweeps=0"):
+        functional.mean_field(2, extents, local_sweeps=0)
