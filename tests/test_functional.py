@@ -1,6 +1,9 @@
 """`lv.functional`: against the host's engine, exact numbers, and finite differences; under jit, vmap and grad."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -309,3 +312,33 @@ def test_errors_say_what_to_do():
             functional.mean_field(size, extents, capacity=capacity)
     with pytest.raises(ValueError, match="local_sweeps=0"):
         functional.mean_field(2, extents, local_sweeps=0)
+
+
+SHARDED = """
+import jax, numpy as np
+import lvsearch as lv
+from lvsearch import functional
+from jax.sharding import Mesh, PartitionSpec as P
+assert jax.device_count() == 2
+values = np.random.default_rng(0).normal(size=(12, 2))
+fit = lv.fit(lv.models.FiniteMixture(), values, size=2)
+inside, (batch, _) = fit.functional(), functional.batch_of(fit.model, values)
+mesh = Mesh(np.array(jax.devices()), ("rows",))
+for of in (functional.FittedFunctions.transform, functional.FittedFunctions.log_likelihood):
+    split = jax.shard_map(of, mesh=mesh, in_specs=(P(), P("rows")), out_specs=P("rows"))
+    np.testing.assert_allclose(jax.jit(split)(inside, batch), of(inside, batch), atol=1e-5)
+placed = jax.device_put(batch, jax.NamedSharding(mesh, P("rows")))
+vb = functional.mean_field(2, {"dim": 2})
+start = vb.init(fit.model, jax.random.key(0), batch)
+bound = jax.jit(lambda b: vb.elbo(fit.model, vb.run(fit.model, start, b, 10), b))
+np.testing.assert_allclose(bound(placed), bound(batch), rtol=1e-5)
+"""
+
+
+@pytest.mark.slow
+def test_a_fit_goes_over_two_devices():
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    done = subprocess.run(
+        [sys.executable, "-c", SHARDED], env={**os.environ, "XLA_FLAGS": flags}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

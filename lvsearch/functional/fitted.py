@@ -48,7 +48,7 @@ class FittedFunctions(eqx.Module):
         if not self.exact:
             return unit_bounds(self.model, point, batch, self._locals(batch), on)
         names = tuple(self.model.locals())
-        blank = blank_locals(self.model, batch, self.size, capacity=self.size).mean
+        blank = self._blank(batch).mean
 
         def one(unit: Unit, l: dict[str, Statistics]) -> Array:
             return log_unit_summed(self.model, point, l, unit, on, names)[0]
@@ -62,6 +62,13 @@ class FittedFunctions(eqx.Module):
     def _point(self) -> dict[str, Statistics]:
         return point_of(self.model, self.natural, self.size, capacity=self.size)
 
+    def _blank(self, batch: Batch) -> Beliefs:
+        """Zeros for every unit. They are computed from the weights, so that `shard_map` knows that each device has its
+        own: it would sum derivatives with respect to constants over the devices."""
+        zeros = blank_locals(self.model, batch, self.size, capacity=self.size)
+        own = 0 * jnp.asarray(batch.weight)
+        return jax.tree.map(lambda leaf: leaf + own.reshape(-1, *(1,) * (leaf.ndim - 1)), zeros)
+
     def _locals(self, batch: Batch) -> Beliefs:
         on, point = self.model.active(self.size, self.size), self._point()
 
@@ -69,5 +76,4 @@ class FittedFunctions(eqx.Module):
             new: Any = sweep_units(self.model, point, batch, local, on)
             return jax.tree.map(lambda a, b: a.astype(b.dtype), new, local), None
 
-        blank = blank_locals(self.model, batch, self.size, capacity=self.size)
-        return jax.lax.scan(sweep, blank, None, length=1 if self.exact else SWEEPS)[0]
+        return jax.lax.scan(sweep, self._blank(batch), None, length=1 if self.exact else SWEEPS)[0]
