@@ -76,7 +76,7 @@ LDA = lv.models.LDA(2.0, 0.3)
 def test_updates_climb_to_what_the_engine_calls_the_bound(model, data, size):
     batch, extents = functional.batch_of(model, data)
     vb = functional.mean_field(size, extents)
-    state = vb.init(model, jax.random.key(0), batch)
+    state = jax.jit(vb.init)(model, jax.random.key(0), batch)
 
     def step(s, _):
         new = vb.update(model, s, batch)
@@ -95,7 +95,7 @@ def test_derivatives_agree_with_finite_differences(float64, two_groups):
     """Of the bound, and of a share of q, which knows the way there only through the point where it ends."""
     batch, extents = functional.batch_of(FiniteMixture(), two_groups)
     vb = functional.mean_field(2, extents)
-    start = vb.init(FiniteMixture(), jax.random.key(0), batch)
+    start = jax.jit(vb.init)(FiniteMixture(), jax.random.key(0), batch)
 
     def both(concentration, rate, settled):
         model = FiniteMixture(DiagonalComponents(rate=rate), concentration)
@@ -128,6 +128,7 @@ def test_many_fits_side_by_side_are_those_one_by_one(two_groups):
     np.testing.assert_allclose(many, [[one(key, values) for key in keys] for values in sets], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_sizes_side_by_side_in_one_program(two_groups):
     model = FiniteMixture()
     batch, extents = functional.batch_of(model, two_groups)
@@ -136,7 +137,7 @@ def test_sizes_side_by_side_in_one_program(two_groups):
         vb = functional.mean_field(size, extents, capacity=capacity)
         # a start that does not depend on the room: every row's first column says which half it leans to
         lean = jnp.where(jnp.arange(4 if capacity else size) < 1, 1.0, -1.0) * batch.units.value[:, :1]
-        state = vb.init(model, jax.random.key(0), batch)
+        state = jax.jit(vb.init)(model, jax.random.key(0), batch)
         on = model.active((size,), (4,) if capacity else (size,))["component"]
         share = jnp.where(on, jax.nn.softmax(jnp.where(on, lean, -jnp.inf)), 0.0)
         local = state.locals._replace(natural={"component": lean}, mean={"component": share})
@@ -162,12 +163,14 @@ def test_a_new_model_of_one_shape_is_not_traced_anew(two_groups):
     assert len(set(values)) == 3
 
 
-@pytest.mark.parametrize(("model", "data"), [(LDA, COUNTS), (bernoulli(), BITS)], ids=["LDA", "mixture"])
+@pytest.mark.parametrize(
+    ("model", "data"), [pytest.param(LDA, COUNTS, marks=pytest.mark.slow), (bernoulli(), BITS)], ids=["LDA", "mixture"]
+)
 def test_no_nan_on_the_way(model, data):
     """With room for more components than there are, forwards and backwards."""
     batch, extents = functional.batch_of(model, data)
     vb = functional.mean_field(2, extents, capacity=3)
-    state = vb.init(model, jax.random.key(0), batch)
+    state = jax.jit(vb.init)(model, jax.random.key(0), batch)
     with jax.debug_nans(True):
         slopes = jax.jit(jax.grad(lambda m: vb.elbo(m, vb.run(m, state, batch, 3), batch)))(model)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
@@ -225,11 +228,12 @@ def test_gibbs_visits_labellings_as_often_as_their_probability():
     assert abs(means.mean() - enumerated(2)[1]) < 4 * means.std() / np.sqrt(24)  # false alarm: 1 in 10,000
 
 
+@pytest.mark.slow
 def test_log_joint_of_a_state_is_the_models(two_groups):
     model = FiniteMixture()
     batch, extents = functional.batch_of(model, two_groups)
     chain = functional.gibbs(2, extents)
-    state = chain.init(model, jax.random.key(0), batch)
+    state = jax.jit(chain.init)(model, jax.random.key(0), batch)
     on = model.active((2,), (2,))
     of_unit = jax.jit(lambda l, unit: model.log_unit(state.globals, l, unit, on))
     by_unit = [of_unit(*jax.tree.map(lambda leaf, r=row: leaf[r], (state.locals[0], batch.units))) for row in range(19)]
@@ -242,7 +246,7 @@ def test_log_joint_of_a_state_is_the_models(two_groups):
 
 @pytest.mark.parametrize(
     ("model", "data", "exact"),
-    [(LDA, COUNTS, False), (bernoulli(), BITS, True)],
+    [pytest.param(LDA, COUNTS, False, marks=pytest.mark.slow), (bernoulli(), BITS, True)],
     ids=["LDA", "mixture"],
 )
 def test_a_fit_says_the_same_inside_and_outside_of_a_program(model, data, exact):
