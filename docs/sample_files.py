@@ -7,6 +7,7 @@ gaps.csv        the same             with empty cells
 pupils.csv      school, two scores   rows in groups
 regions.csv     image, two features  three regions an image
 captions.csv    image, word          a word an image
+survey.csv      three questions      answers of two kinds of people, some missing
 """
 
 import sys
@@ -39,6 +40,7 @@ def write(folder: Path) -> None:
     scores[["reading", "numbers"]] += rng.normal(0, 0.4, (len(scores), 2))
     scores.round(3).to_csv(folder / "pupils.csv", index=False)
     images(folder, rng)
+    survey(folder, rng)
 
 
 def reviews(folder: Path) -> None:
@@ -51,6 +53,18 @@ def reviews(folder: Path) -> None:
     ]
     table = {"id": [f"r{n}" for n in range(len(texts))], "stars": [1 + n % 5 for n in range(len(texts))], "text": texts}
     pd.DataFrame(table).to_csv(folder / "reviews.csv", index=False)
+
+
+def survey(folder: Path, rng: np.random.Generator) -> None:
+    """Two kinds of people: of one nearly all say the first answer to every question, of the other the last."""
+    questions = {"smokes": ("never", "sometimes", "often"), "drinks": ("no", "yes"), "votes": ("left", "right")}
+    kind = rng.integers(0, 2, 120)
+    said = {
+        name: [answers[-1 if k else 0] if rng.random() < 0.9 else rng.choice(answers) for k in kind]
+        for name, answers in questions.items()
+    }
+    frame = pd.DataFrame(said)
+    frame.mask(rng.random(frame.shape) < 0.05).to_csv(folder / "survey.csv", index=False)
 
 
 def images(folder: Path, rng: np.random.Generator) -> None:

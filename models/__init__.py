@@ -4,6 +4,7 @@ from lvsearch.models import families
 from lvsearch.models.checks import ContractReport, check
 from lvsearch.models.components import (
     BernoulliComponents,
+    CategoricalComponents,
     DiagonalComponents,
     FullCovarianceComponents,
     KnownCovarianceComponents,
@@ -40,6 +41,7 @@ __all__ = [
     "AnnotatedImage",
     "BagOfWords",
     "BernoulliComponents",
+    "CategoricalComponents",
     "Component",
     "ContractReport",
     "CorrLDA",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -31,6 +32,7 @@ class MixtureSettings:
     | `start_rows` | rows that a sequential pass goes over, drawn at random where there are more |
     | `sample_rows` | with more than twice as many rows, so many of them, drawn at random, are fitted first |
     | `sweeps`, `tolerance` | of the ascent |
+    | `settling`, `settled` | plug-in fits in float64: further sweeps to a maximum, and its tolerance |
     | `rounds`, `proposals` | rounds of proposals, and how many of each kind a round tries; 0 rounds for none |
     | `proposal_work` | rows × components × statistics that proposals may go over beyond what the ascent did |
     | `climb_sweeps` | sweeps given to a proposal |
@@ -43,6 +45,8 @@ class MixtureSettings:
     start_sweeps: int = 6
     sweeps: int = 1000
     tolerance: float = 1e-6
+    settling: int = 20_000
+    settled: float = 1e-11
     rounds: int = 20
     proposals: int = 3
     proposal_work: float = 2e9
@@ -141,10 +145,12 @@ class _Run:
 
     def fit(self, key: Array, start: Estimate | None) -> tuple[Standing, int, np.ndarray, tuple[Proposal, ...]]:
         begins = [self._first(key)] if start is None else self._grown(start)
+        if self._to_a_maximum:
+            begins = [*begins, self._blurred(key)]
         climbed = [self._ascend(beliefs, self.settings.sweeps) for beliefs in begins]
         beliefs, bounds = max(climbed, key=lambda each: each[1][-1] if each[1].size else -np.inf)  # none without sweeps
         if not self.settings.rounds:
-            return self._standing(beliefs), self.passes, bounds, ()
+            return self._standing(self._settled(beliefs)), self.passes, bounds, ()
         most = 2 * self.passes + self.settings.proposal_work / self.owner.work(self.size)
         standing, record = improve(
             self._standing(beliefs),
@@ -156,7 +162,37 @@ class _Run:
         )
         if any(proposal.accepted for proposal in record):
             standing = self._standing(self._ascend(standing.beliefs, self.settings.sweeps)[0])
-        return standing, self.passes, bounds, record
+        settled = self._settled(standing.beliefs)
+        return standing if settled is standing.beliefs else self._standing(settled), self.passes, bounds, record
+
+    def _settled(self, beliefs: Beliefs) -> Beliefs:
+        """Where parameters are estimated and rows few: at the maximum. On a plateau EM gains less than any tolerance
+        for a row a sweep and still has tenths of a nat before it."""
+        if not self._to_a_maximum:
+            return beliefs
+        left, tolerance = self.settings.settling, self.settings.settled * self.prepared.n_rows
+        while left > 0:
+            trace = ascend_rows(self.model, beliefs, self.tiles, self.size, tolerance, left, **self.static)
+            beliefs, n = trace.beliefs, int(trace.sweeps)
+            left, self.passes = left - n, self.passes + n
+            bounds = np.asarray(trace.bounds)[:n]
+            if n < 2 or not bounds[-1] - bounds[-2] > tolerance:
+                break
+        return beliefs
+
+    @property
+    def _to_a_maximum(self) -> bool:
+        """Whether the fit is one of few rows at estimated parameters."""
+        return self.model.components.estimated and self.dtype is np.float64
+
+    def _blurred(self, key: Array) -> Beliefs:
+        """From rows that belong a little to every component. Of answers in categories, which have no distances, 85 % of
+        such starts reach the highest maximum known where 20 % of sequential passes do (`latent_classes.py`)."""
+        weight = self.tiles.weight
+        exists = jnp.arange(self.capacity[0]) < self.size[0]
+        lean = jax.random.gumbel(key, (*weight.shape, self.capacity[0]), weight.dtype)
+        shares = weight[..., None] * jax.nn.softmax(jnp.where(exists, lean, -jnp.inf))
+        return beliefs_from(self.model, shares, self.tiles, self.size, **self.static)
 
     @property
     def _tolerance(self) -> float:

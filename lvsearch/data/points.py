@@ -19,6 +19,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from lvsearch.data.base import Data, Nouns
+from lvsearch.data.categories import indicators
 from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.data.tables import read_numbers
 from lvsearch.data.vocabulary import first_repeated
@@ -148,13 +149,29 @@ class Points(Data):
         if text:
             raise ValueError(
                 f"got {len(text)} column(s) without numbers, the first {text[0]!r}; expected numbers throughout: leave "
-                'them out (frame.select_dtypes("number")), make a column of names the index, encode categories'
+                'them out (frame.select_dtypes("number")), make a column of names the index, or use from_categories'
             )
         if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
             raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
         names = None if _is_default(frame.index) else frame.index
         values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
         return cls.from_array(values, observed, missing=missing, columns=frame.columns, row_names=names)
+
+    @classmethod
+    def from_categories(cls, frame: pd.DataFrame, *, missing: str | None = None) -> "Points":
+        """A data frame of answers, one column a question: every category becomes a column of 0 and 1, "name=category".
+
+        For `lv.models.CategoricalComponents.of_columns(points.columns)`: latent classes. Categories are those of a
+        pandas Categorical, in its order, else the values that occur, sorted: new data need a Categorical where they do
+        not hold every one. The index, unless the default one, names the rows. missing: "nan" where an empty cell is an
+        answer that is not known. Raises ValueError for what is no data frame, empty cells without `missing`, columns of
+        one category, and as `from_array`.
+        """
+        if not isinstance(frame, pd.DataFrame) or not len(frame.columns):
+            raise ValueError(f"got {type(frame).__name__}; expected a data frame with a column for each question")
+        values, observed, names = indicators(frame, missing)
+        rows = None if _is_default(frame.index) else frame.index
+        return cls.from_array(values, observed, columns=names, row_names=rows)
 
     @classmethod
     def from_csv(

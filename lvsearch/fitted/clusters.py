@@ -14,7 +14,6 @@ from lvsearch.data.points import Points
 from lvsearch.fitted.cluster_plot import draw_clusters, plot_clusters, plot_pairs
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.mixtures import predictive_log_density
-from lvsearch.models.components import BernoulliComponents, MultinomialComponents
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
 from lvsearch.pictures.captions import Caption
@@ -139,8 +138,12 @@ class FittedMixture(FittedModel):
 
     def _drawn(self) -> tuple[Points, np.ndarray, np.ndarray, np.ndarray | None]:
         means, covariances = self._moments()
-        gaussian = not isinstance(self.model.components, BernoulliComponents | MultinomialComponents)
-        return self._points(None), self.memberships().to_numpy(), means, covariances if gaussian else None
+        return (
+            self._points(None),
+            self.memberships().to_numpy(),
+            means,
+            covariances if self.model.components.elliptical else None,
+        )
 
     @property
     def _columns(self) -> list[str]:

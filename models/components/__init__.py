@@ -1,6 +1,7 @@
 """What the components of a mixture can be; one kind a file, all with the face of `component.Component`."""
 
 from lvsearch.models.components.bernoulli import BernoulliComponents
+from lvsearch.models.components.categorical import CategoricalComponents
 from lvsearch.models.components.component import (
     Component,
     log_likelihood,
@@ -15,6 +16,7 @@ from lvsearch.models.components.multinomial import MultinomialComponents
 
 __all__ = [
     "BernoulliComponents",
+    "CategoricalComponents",
     "Component",
     "DiagonalComponents",
     "FullCovarianceComponents",

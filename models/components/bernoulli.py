@@ -26,6 +26,7 @@ class BernoulliComponents(Component):
     estimated: bool = eqx.field(static=True)
 
     axes: ClassVar[tuple[str, ...]] = ("dim",)
+    elliptical: ClassVar[bool] = False
 
     def __init__(self, ones: Any = 0.5, zeros: Any = 0.5, estimated: bool = False):
         self.ones, self.zeros = positive_parameter("ones", ones), positive_parameter("zeros", zeros)

@@ -13,7 +13,7 @@ Everything that mixtures do is made of these: no engine or sampler knows which k
 
 from abc import abstractmethod
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -34,6 +34,8 @@ class Component(eqx.Module):
     """
 
     axes: eqx.AbstractClassVar[tuple[str, ...]]
+    elliptical: ClassVar[bool] = True
+    """Whether the mean and covariance of a component say where its rows are, as an ellipse does."""
     estimated: eqx.AbstractVar[bool]
     """Parameters are points, with no prior (plug-in evidence), instead of integrated out."""
 

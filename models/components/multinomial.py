@@ -28,6 +28,7 @@ class MultinomialComponents(Component):
     estimated: bool = eqx.field(static=True)
 
     axes: ClassVar[tuple[str, ...]] = ("dim",)
+    elliptical: ClassVar[bool] = False
 
     def __init__(self, concentration: Any = 0.5, estimated: bool = False):
         self.concentration = positive_parameter("concentration", concentration)

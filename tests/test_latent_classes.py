@@ -1,0 +1,159 @@
+"""Columns of categories: against independent blocks, against yes-or-no cells, and published optima."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import gammaln
+
+import lvsearch as lv
+from lvsearch.models import BernoulliComponents, CategoricalComponents, FiniteMixture
+from lvsearch.models.components import log_likelihood, log_predictive, log_prior
+from lvsearch.models.exponential.blocks import SimplexBlocks
+from lvsearch.models.families import Dirichlet, PointSimplex
+from lvsearch.models.units import Row
+
+WIDTHS = (3, 2, 4)
+NATURAL = np.random.default_rng(0).gamma(2.0, size=(2, sum(WIDTHS)))
+ANSWERS = pd.DataFrame(
+    {"smokes": ["no", "yes", "no", None, "no"], "party": pd.Categorical(list("abcab"), ["c", "a", "b", "none"])}
+)
+
+
+def blocks(leaf: np.ndarray) -> list[np.ndarray]:
+    return np.split(np.asarray(leaf), np.cumsum(WIDTHS)[:-1], axis=-1)
+
+
+@pytest.mark.parametrize("base", [Dirichlet(), PointSimplex(smoothing=0.5)], ids=lambda base: type(base).__name__)
+def test_blocks_are_the_base_block_by_block(float64, base):
+    family, apart = SimplexBlocks(base, WIDTHS), blocks(NATURAL)
+    for name in ("mean", "point"):
+        each = [np.asarray(getattr(base, name)(block)) for block in apart]
+        np.testing.assert_allclose(getattr(family, name)(NATURAL), np.concatenate(each, -1), rtol=1e-12)
+    for name in ("log_normaliser", "entropy"):
+        each = [np.asarray(getattr(base, name)(block)) for block in apart]
+        np.testing.assert_allclose(getattr(family, name)(NATURAL), np.sum(each, 0), rtol=1e-12)
+    mean = family.mean(NATURAL)
+    np.testing.assert_allclose(family.mean(family.natural(mean)), mean, rtol=1e-9)
+    for block in blocks(family.value(family.sample(jax.random.key(0), jnp.asarray(NATURAL)))):
+        np.testing.assert_allclose(block.sum(-1), 1, rtol=1e-9)
+
+
+def test_draws_have_the_expected_statistics(float64):
+    family = SimplexBlocks(Dirichlet(), WIDTHS)
+    drawn = np.asarray(family.sample(jax.random.key(1), jnp.broadcast_to(NATURAL[0], (4000, NATURAL.shape[1]))))
+    error = drawn.std(0) / np.sqrt(4000)
+    assert np.all(np.abs(drawn.mean(0) - np.asarray(family.mean(NATURAL[0]))) < 5 * error)
+
+
+def test_numpyro_has_blocks_of_one_width_alone():
+    assert SimplexBlocks(Dirichlet(), (2, 2)).to_numpyro(np.ones((3, 4))).event_shape == (2, 2)
+    with pytest.raises(ValueError, match="got blocks of 2 to 3 entries, expected one width"):
+        SimplexBlocks(Dirichlet(), (2, 3)).to_numpyro(np.ones(5))
+
+
+def test_two_categories_are_yes_or_no(float64):
+    """The same densities of the same rows, and the same bound of the same fit, prior and missing answers included."""
+    bits = np.array([[1, 0], [0, 0], [1, 1], [1, np.nan], [0, 1.0]])
+    observed = ~np.isnan(bits)
+    pairs = np.repeat(np.where(observed, bits, 0), 2, 1)
+    pairs[:, 1::2] = 1 - pairs[:, 1::2]
+    seen = np.repeat(observed, 2, 1)
+    yes_or_no, two = BernoulliComponents(0.7, 0.7), CategoricalComponents((2, 2), 0.7)
+    theta = np.array([[0.2, 0.9], [0.6, 0.3]])
+    of_bits = yes_or_no.family.mean(yes_or_no.family.natural(jax.tree.map(jnp.log, _beta(theta))))
+    of_pairs = jnp.log(np.stack([theta, 1 - theta], -1).reshape(2, 4))
+    np.testing.assert_allclose(log_prior(two, of_pairs), log_prior(yes_or_no, of_bits), rtol=1e-6)
+    prior = jnp.broadcast_to(two.prior(4), (2, 4))
+    prior_bits = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (2, 2)), yes_or_no.prior(2))
+    for row in range(len(bits)):
+        wide, narrow = Row(pairs[row], seen[row]), Row(bits[row], observed[row])
+        np.testing.assert_allclose(
+            log_likelihood(two, of_pairs, wide), log_likelihood(yes_or_no, of_bits, narrow), rtol=1e-6
+        )
+        np.testing.assert_allclose(log_predictive(two, prior, wide), log_predictive(yes_or_no, prior_bits, narrow))
+
+
+def _beta(theta):
+    from lvsearch.models.families import BetaStatistics
+
+    return BetaStatistics(theta, 1 - theta)
+
+
+def test_one_class_has_its_exact_evidence():
+    """K = 1: a Dirichlet-multinomial for each question, over the answers that are known."""
+    points = lv.Points.from_categories(ANSWERS, missing="nan")
+    model = FiniteMixture(CategoricalComponents.of_columns(points.columns, 0.6))
+    exact = 0.0
+    for counts in ([3, 1], [1, 2, 2, 0]):
+        n, k = np.array(counts), len(counts)
+        exact += gammaln(k * 0.6) - gammaln(k * 0.6 + n.sum()) + (gammaln(0.6 + n) - gammaln(0.6)).sum()
+    assert lv.fit(model, points, size=1).evidence.lower == pytest.approx(exact, rel=1e-6)
+
+
+def test_a_frame_of_answers_becomes_indicators():
+    points = lv.Points.from_categories(ANSWERS, missing="nan")
+    assert points.columns == ("smokes=no", "smokes=yes", "party=c", "party=a", "party=b", "party=none")
+    assert CategoricalComponents.of_columns(points.columns).categories == (2, 4)
+    np.testing.assert_array_equal(points.values[1], [0, 1, 0, 0, 1, 0])
+    assert np.isnan(points.values[3, :2]).all()
+    assert points.values[3, 2:].tolist() == [0, 1, 0, 0]
+
+
+def test_draws_of_a_row_are_one_category_a_column():
+    component = CategoricalComponents((3, 2))
+    model = FiniteMixture(component)
+    rows = model.simulate(jax.random.key(0), (2,), Row(np.zeros((50, 5)), np.ones((50, 5), bool)), {"dim": 5})[2]
+    component.check(rows)
+    mean, covariance = component.moments(jnp.log(jnp.array([0.5, 0.3, 0.2, 0.9, 0.1])))
+    np.testing.assert_allclose(mean, [0.5, 0.3, 0.2, 0.9, 0.1], rtol=1e-6)
+    np.testing.assert_allclose(covariance[:3, :3].sum(), 0, atol=1e-6)
+    assert float(covariance[0, 3]) == 0
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(ValueError, match=r'1 empty cells in the column \'smokes\'.*missing="nan"'):
+        lv.Points.from_categories(ANSWERS)
+    with pytest.raises(ValueError, match="column 'q' with 1 categories"):
+        lv.Points.from_categories(pd.DataFrame({"q": ["a", "a"]}))
+    with pytest.raises(ValueError, match=r'expected "name=category"'):
+        CategoricalComponents.of_columns(["a"])
+    with pytest.raises(ValueError, match="at least 2 each"):
+        CategoricalComponents((2, 1))
+    component = CategoricalComponents((2, 2))
+    with pytest.raises(ValueError, match="got rows of 3 cells for 4 categories"):
+        component.check(Row(np.zeros((2, 3)), np.ones((2, 3), bool)))
+    for wrong in ([1, 1, 0, 1], [0, 0, 0, 1], [0.5, 0.5, 1, 0]):
+        with pytest.raises(ValueError, match="row 1 with no single category in column 0"):
+            component.check(Row(np.array([[1, 0, 0, 1], wrong], float), np.ones((2, 4), bool)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "optima"),
+    [
+        ("carcinoma", {2: -317.2568, 3: -293.705, 4: -289.2858}),
+        ("values", {1: -543.6498, 2: -504.4677, 3: -503.3011}),
+        ("gss82", {2: -2783.268, 3: -2754.545, 4: -2746.621}),
+    ],
+)
+def test_published_optima_are_reached(data_folder, name, optima):
+    """Linzer & Lewis (2011), poLCA: the highest likelihoods known, of twelve starts."""
+    points = lv.Points.from_categories(pd.read_csv(data_folder / "latent_class" / f"{name}.csv"))
+    model = FiniteMixture(CategoricalComponents.of_columns(points.columns)).plug_in()
+    for size, published in optima.items():
+        best = max(lv.fit(model, points, size=size, seed=seed).evidence.lower for seed in range(12))
+        assert best == pytest.approx(published, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_planted_classes_are_found():
+    rng = np.random.default_rng(4)
+    of_class = rng.dirichlet([0.2, 0.2, 0.2], (3, 6))
+    classes = rng.integers(0, 3, 200)
+    answers = [[rng.choice(3, p=of_class[c, j]) for j in range(6)] for c in classes]
+    points = lv.Points.from_categories(pd.DataFrame(answers).astype(pd.CategoricalDtype([0, 1, 2])))
+    model = FiniteMixture(CategoricalComponents.of_columns(points.columns, 0.2))
+    result = lv.search(model, points, prior=lv.sizes.Uniform(6), max_size=6, progress=False)
+    assert result.best.size == (3,)
