@@ -134,12 +134,18 @@ def test_errors_say_what_to_do():
     ],
 )
 def test_published_optima_are_reached(data_folder, name, optima):
-    """Linzer & Lewis (2011), poLCA: the highest likelihoods known, of twelve starts."""
+    """Linzer & Lewis (2011), poLCA: the highest likelihoods known, each reached by one of 40 starts (of carcinoma with
+    four classes by one in eight) and passed by none before it."""
     points = lv.Points.from_categories(pd.read_csv(data_folder / "latent_class" / f"{name}.csv"))
     model = FiniteMixture(CategoricalComponents.of_columns(points.columns)).plug_in()
     for size, published in optima.items():
-        best = max(lv.fit(model, points, size=size, seed=seed).evidence.lower for seed in range(12))
-        assert best == pytest.approx(published, abs=1e-3)
+        for seed in range(40):
+            found = lv.fit(model, points, size=size, seed=seed).evidence.lower
+            assert found < published + 1e-3
+            if found > published - 1e-3:
+                break
+        else:
+            pytest.fail(f"{size} classes: {published} was not reached")
 
 
 @pytest.mark.slow
