@@ -65,11 +65,11 @@ def search(
 ) -> SearchResult:
     """How many? A posterior over the model's sizes, with bounds and honest uncertainty.
 
-    model: a model of `lv.models`, or `lv.from_numpyro(f)`, `lv.from_function(f)`, or any `Evaluator`. data: for models of documents a
-    `Corpus`, or counts (documents, words) as a sparse or dense matrix or a data frame; for models of rows `Points`, or
-    a matrix or data frame of numbers (NaN is an error: say what is missing with `Points`); for models of images with
-    captions a `PairedCorpus`, or a pair (regions, captions); for models of groups of rows `Groups`, or a list with a
-    matrix for every group; None for a function.
+    model: a model of `lv.models`, or `lv.from_numpyro(f)`, `lv.from_function(f)`, or any `Evaluator`. data: for models
+    of documents a `Corpus`, or counts (documents, words) as a sparse or dense matrix or a data frame; for models of
+    rows `Points`, or a matrix or data frame of numbers (NaN is an error: say what is missing with `Points`); for models
+    of images with captions a `PairedCorpus`, or a pair (regions, captions); for models of groups of rows `Groups`, or a
+    list with a matrix for every group; for a NumPyro model whatever it takes; None for a function.
     model may be of one's own (`lv.models.Model`): it is looked at by `lv.models.check` before its first search or fit.
     A model of a process (`lv.models.DPMixture`, `HDP`, `HDPMixture`, `HLDA`) has no size: ask `lv.occupied`.
     prior: from `lv.sizes`; by default a weak one, by which every further component is 5 % less probable (`sizes.weak`).

@@ -71,7 +71,6 @@ def _draw(name: str, site: Site, shape: tuple[int, ...]) -> Statistics:
     return site.family.statistics_at(value, natural)
 
 
-
 def _copied(leaf: Any) -> Any:
     """A copy, floats in the session's precision: JAX keeps by identity what a program closes over, and would hand this
     very leaf, as float32, to programs in float64 later (jaxlib 0.10)."""

@@ -9,28 +9,28 @@ that count they depend on the temperature alone.
 """
 
 from collections.abc import Callable
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Float64, Int, Key
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
 
 LEAPS, TRAJECTORIES = 5, 3
 """Leapfrog steps of a trajectory, and trajectories of a sweep."""
 SHORTEST = 0.1
-"""A trajectory's steps are those of the table times a number drawn between this and 1, even on the log scale: components
-without data are as wide as the prior, those with data narrow, and one length does not suit both."""
+"""A trajectory's steps are those of the table times a number drawn between this and 1, even on the log scale:
+components without data are as wide as the prior, those with data narrow, and one length does not suit both."""
 
 
 class StepLengths(NamedTuple):
     """How far a leapfrog step goes along each coordinate, by temperature: log of the lengths, interpolated evenly."""
 
-    temperature: Float64[Array, " node"]
-    log_length: Float64[Array, "node coordinate"]
+    temperature: Float[Array | np.ndarray, " node"]
+    log_length: Float[Array | np.ndarray, "node coordinate"]
 
-    def at(self, temperature: Float[Array, ""]) -> Float[Array, " coordinate"]:
+    def at(self, temperature: Any) -> Float[Array, " coordinate"]:
         """log of the length along each coordinate."""
         return jax.vmap(lambda known: jnp.interp(temperature, self.temperature, known), 1)(self.log_length)
 
@@ -38,8 +38,8 @@ class StepLengths(NamedTuple):
 class DensityState(NamedTuple):
     """All particles: their coordinates, and log p(data | coordinates), nats."""
 
-    position: Float[Array, "particle coordinate"]
-    log_likelihood: Float[Array, " particle"]
+    position: Float[Array | np.ndarray, "particle coordinate"]
+    log_likelihood: Float[Array | np.ndarray, " particle"]
 
 
 class Place(NamedTuple):
@@ -161,8 +161,8 @@ class DensityChain(eqx.Module):
         """Where the particles are after so many trajectories, each with its Metropolis step, and what the rule kept.
 
         rule: (memory, where the particles are, the probability with which each ended its last trajectory) -> (memory,
-        log lengths of the next steps). One loop over all leapfrog steps, in which the gradient stands once: compiling it
-        is what small problems wait for. The first round only evaluates, so that its trajectory of no length is kept.
+        log lengths of the next steps). One loop over all leapfrog steps, in which the gradient stands once: compiling
+        it is what small problems wait for. The first round only evaluates, so that its trajectory of no length is kept.
         """
 
         def turned(key: Array, there: Place, flight: Flight, memory: Any, first: Any) -> tuple[Flight, Any]:

@@ -29,8 +29,8 @@ FEWEST_IN_PILOT = 16
 CAPACITY = "capacity"
 """The parameter by which a model says that it masks."""
 MASK_DRAWS, MASK_CAPACITIES, MASK_LEVEL = 256, (2, 4), 1e-6
-"""Of a model that masks, log p(data | latents) at so many draws of the prior, size 1 in these capacities, may not differ
-more than by chance: two samples of Kolmogorov and Smirnov, whose p-value a right model passes but for one in a million."""
+"""Of a model that masks, log p(data | latents) at so many draws of the prior, size 1 in these capacities, may not
+differ more than by chance: the test of Kolmogorov and Smirnov, which a right model fails once in a million times."""
 CHECK, PILOT = 0xC4EC, 0xF10D
 """What sets the keys of the check and of the pilot apart from those of the annealings."""
 
@@ -125,10 +125,12 @@ class NumpyroEvaluator:
         try:
             return chain_of(model, jnp.asarray(size))
         except (jax.errors.ConcretizationTypeError, jax.errors.NonConcreteBooleanIndexError) as error:
+            why = str(error).splitlines()[0]
             raise ValueError(
-                f"got a model with the argument {CAPACITY}, which uses its size as a number of Python ({error.args[0]}), "
-                f"expected arrays as long as {CAPACITY}, of which the first `size` count: jnp.where(jnp.arange({CAPACITY}"
-                f") < size, …). Or leave {CAPACITY} out, and every size is compiled by itself"
+                f"got a model with the argument {CAPACITY}, which uses its size as a number of Python ({why}), "
+                f"expected arrays as long as {CAPACITY}, of which the first `size` count: "
+                f"jnp.where(jnp.arange({CAPACITY}) < size, …). Or leave {CAPACITY} out: every size is then "
+                "compiled by itself"
             ) from error
 
     def check_masks(self, size: Size) -> None:
@@ -145,9 +147,9 @@ class NumpyroEvaluator:
             medians = " and ".join(f"{np.median(each):,.1f}" for each in worth)
             few, many = MASK_CAPACITIES
             raise ValueError(
-                f"got log p(data | latents) of {medians} nats (medians over draws of the prior) at size {size[0]} with "
-                f"{CAPACITY}={few} and {many}, expected the same: entries beyond the size may have their prior, but may "
-                f"not touch the data. Mask them, as in jnp.where(jnp.arange({CAPACITY}) < size, logits, -1e9)"
+                f"got log p(data | latents) of {medians} nats (medians over draws of the prior) at size {size[0]} "
+                f"with {CAPACITY}={few} and {many}, expected the same: entries beyond the size may have their prior, "
+                f"but may not touch the data. Mask them, as in jnp.where(jnp.arange({CAPACITY}) < size, logits, -1e9)"
             )
 
     def _annealed(self, size: Size, trial: int) -> Fit:

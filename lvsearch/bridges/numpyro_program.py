@@ -37,7 +37,7 @@ class Sites(NamedTuple):
     work: int
 
 
-def chain_of(model: Callable[[Any], Any], size: np.ndarray) -> DensityChain:
+def chain_of(model: Callable[[Any], Any], size: Any) -> DensityChain:
     """The path from the prior of `model(size)` to its posterior, its step lengths not tuned yet.
 
     model: a NumPyro model of the size alone, an array of one whole number per size variable, which may be traced.
@@ -52,8 +52,10 @@ def chain_of(model: Callable[[Any], Any], size: np.ndarray) -> DensityChain:
 
     def coordinates(key: Any, size: Any) -> dict[str, Any]:
         run = numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(size)
-        return {name: numpyro.distributions.biject_to(run[name]["fn"].support).inv(run[name]["value"])
-                for name in sites.continuous}
+        return {
+            name: numpyro.distributions.biject_to(run[name]["fn"].support).inv(run[name]["value"])
+            for name in sites.continuous
+        }
 
     key = jax.random.key(EXAMPLE)
     example, unraveled = ravel_pytree(coordinates(key, size))
@@ -119,7 +121,7 @@ def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
         raise ValueError("got a model without continuous latents, expected at least one numpyro.sample of them")
     if not observed:
         raise ValueError(
-            "got a model that observes nothing, expected numpyro.sample(…, obs=…) or numpyro.factor: is the data passed?"
+            "got a model that observes nothing, expected numpyro.sample(…, obs=…) or numpyro.factor: does it get data?"
         )
     if discrete and loose:
         raise _refused(

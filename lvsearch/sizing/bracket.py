@@ -126,9 +126,10 @@ FLOOR = 1e-3
 
 
 def pooled(brackets: Sequence[Bracket] | Sequence[Repeats]) -> Pooled:
-    """All that is known of one size. Of a noisy function, the mean of all calls; else estimates weighted by 1 / standard_error²; ends averaged as what they are unbiased for, weighted by steps.
+    """All that is known of one size. Of a noisy function the mean of all calls.
 
-    A bracket whose upper end is below another's lower one is left out: its backward paths did not begin in the
+    Of annealings, estimates weighted by 1 / standard_error²; ends averaged as what they are unbiased for, weighted by
+    steps. A bracket whose upper end is below another's lower one is left out: its backward paths did not begin in the
     posterior.
     """
     values = tuple(value for one in brackets if isinstance(one, Repeats) for value in one.values)

@@ -77,7 +77,7 @@ class Evaluator(Protocol):
 
 
 @runtime_checkable
-class Described(Protocol):
+class SelfDescribed(Protocol):
     """An evaluator that says what it is."""
 
     def describe(self) -> str:

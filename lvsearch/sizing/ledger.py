@@ -57,7 +57,7 @@ class Visit:
 
     @property
     def annealed(self) -> Pooled | None:
-        """All its brackets together, or a noisy function's calls; None where its evidence states no error of its own."""
+        """All its brackets together, or a noisy function's calls; None where it has neither."""
         brackets: list = [bracket for trial in self.trials if trial.failure is None for bracket in trial.brackets]
         return pooled(brackets) if brackets else None
 

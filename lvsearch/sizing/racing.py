@@ -192,8 +192,10 @@ def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) ->
     visits = {visit.size: visit for visit in good}
     runs = {size: len(visits[size].trials) for size in found.sizes}
     errors = np.array([standard_error(visits[size], 0.0, 1) / scale for size in found.sizes])
-    sharpens = [visits[size].annealed is not None for size in found.sizes]  # what states an error may be all there is
-    open_ = np.array([runs[size] < trials and errors[row] > 0 and sharpens[row] for row, size in enumerate(found.sizes)])
+    sharpens = np.array([visits[size].annealed is not None for size in found.sizes])  # else what it states is all
+    open_ = np.array(
+        [runs[size] < trials and errors[row] > 0 and sharpens[row] for row, size in enumerate(found.sizes)]
+    )
     contends = (np.maximum(found.probability, found.probability_upper) >= NEGLIGIBLE) & open_
     if not contends.any():
         return None
