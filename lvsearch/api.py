@@ -9,6 +9,7 @@ from typing import Any
 
 from lvsearch.bridges.from_function import FunctionEvaluator
 from lvsearch.bridges.from_numpyro import NumpyroModel
+from lvsearch.bridges.guarded import GuardedEvaluator
 from lvsearch.data.base import Data
 from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.storage import known_folder, new_folder, refuse_existing
@@ -244,7 +245,9 @@ def _evaluator(
         )
     if data is not None or per_token:
         raise ValueError("a search over a function takes no data and no per_token: the function has them already")
-    return model.with_seed(seed) if isinstance(model, FunctionEvaluator) else model, None
+    if isinstance(model, FunctionEvaluator):
+        return model.with_seed(seed), None
+    return GuardedEvaluator.around(model), None
 
 
 def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress: bool) -> SearchResult:

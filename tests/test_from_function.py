@@ -3,9 +3,11 @@
 import math
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_searches import Fake
 
 import lvsearch as lv
 from lvsearch.bridges.from_function import NOISY_CALLS
@@ -200,6 +202,22 @@ def test_ctrl_c_is_no_failure():
     result = lv.search(lv.from_function(pressed), max_size=8, **QUIET)
     assert result.state.stopped == "interrupted"
     assert [visit.size for visit in result.visits] == [(1,), (2,)]
+
+
+def test_evaluators_of_ones_own_may_fail_too():
+    class Fragile(Fake):
+        def evaluate(self, size, start, trial=0):
+            if size == (2,):
+                raise ZeroDivisionError
+            fit = super().evaluate(size, start, trial)
+            return replace(fit, log_symmetry=math.nan) if size == (3,) else fit
+
+    result = lv.search(Fragile(lambda size, trial: curve(size[0]), nested=False), max_size=4, starts=1, **QUIET)
+    told = result.starts().set_index("size")["failure"]
+    assert told[2] == "size 2 raised ZeroDivisionError; it is reported, not ranked"
+    assert told[3] == "size 3 is not a number; it is reported, not ranked"
+    assert not told[4]
+    assert "Fragile, an evaluator of one's own" in str(result)
 
 
 @pytest.mark.parametrize("settings", [{"calls": 0}, {"seconds_per_call": 0.0}, {"seconds_per_call": -1.0}])
