@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from lvsearch.bridges.from_function import FunctionEvaluator
 from lvsearch.bridges.from_numpyro import NumpyroModel
@@ -237,7 +237,7 @@ def _evaluator(
                 f"got evidence={evidence!r}, per_token={per_token} for a NumPyro model, expected evidence="
                 '"marginal": its evidence is annealed, of all the data'
             )
-        return model.evaluator(data, seed), None
+        return cast(Evaluator, model.evaluator(data, seed)), None  # frozen: nobody writes to its attributes
     if not isinstance(model, Evaluator):
         raise ValueError(
             f"got {model!r}, expected a model such as lv.models.LDA() (with its parentheses), lv.from_numpyro(f) or "
@@ -245,9 +245,8 @@ def _evaluator(
         )
     if data is not None or per_token:
         raise ValueError("a search over a function takes no data and no per_token: the function has them already")
-    if isinstance(model, FunctionEvaluator):
-        return model.with_seed(seed), None
-    return GuardedEvaluator.around(model), None
+    own = model.with_seed(seed) if isinstance(model, FunctionEvaluator) else GuardedEvaluator.around(model)
+    return cast(Evaluator, own), None
 
 
 def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress: bool) -> SearchResult:

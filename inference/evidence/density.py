@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
@@ -128,11 +129,11 @@ class DensityChain(eqx.Module):
 
     def log_ratio(self, state: DensityState) -> Float[Array, " particle"]:
         """log p(data | coordinates), nats."""
-        return state.log_likelihood
+        return jnp.asarray(state.log_likelihood)
 
     def log_density(self, state: DensityState) -> Float[Array, " particle"]:
         """log p(coordinates, data), nats."""
-        return self._log_densities(state.position).sum(1)
+        return self._log_densities(jnp.asarray(state.position)).sum(1)
 
     def _log_densities(self, position: Array) -> Float[Array, "particle two"]:
         return jax.vmap(lambda u: self.log_densities(u, self.size))(position)
@@ -193,9 +194,10 @@ class DensityChain(eqx.Module):
             halfway = flight.momentum + 0.5 * flight.length * gradient
             return flight._replace(position=flight.position + flight.length * halfway, momentum=halfway), memory
 
-        still = jnp.zeros_like(state.position)
-        nowhere = Place(*state, state.log_likelihood, still)
-        start = Flight(nowhere, still, state.position, still, still)
+        position, log_likelihood = map(jnp.asarray, state)
+        still = jnp.zeros_like(position)
+        nowhere = Place(position, log_likelihood, log_likelihood, still)
+        start = Flight(nowhere, still, position, still, still)
         flight, memory = jax.lax.fori_loop(0, LEAPS * trajectories + 1, leap, (start, memory))
         return flight.origin, memory
 

@@ -143,7 +143,7 @@ class NumpyroEvaluator:
                 _prior_worth(self.traced(size, (places,) * len(size)), jax.random.fold_in(key, places))
                 for places in MASK_CAPACITIES
             ]
-        if ks_2samp(*worth).pvalue < MASK_LEVEL:
+        if ks_2samp(worth[0], worth[1]).pvalue < MASK_LEVEL:  # pyright: ignore[reportAttributeAccessIssue]
             medians = " and ".join(f"{np.median(each):,.1f}" for each in worth)
             few, many = MASK_CAPACITIES
             raise ValueError(

@@ -136,7 +136,7 @@ def pooled(brackets: Sequence[Bracket] | Sequence[Repeats]) -> Pooled:
     if values:
         calls = Repeats(values)
         return Pooled(calls.estimate, calls.standard_error, calls.lower, calls.upper)
-    return _pooled(brackets)
+    return _pooled([one for one in brackets if isinstance(one, Bracket)])
 
 
 def _pooled(brackets: Sequence[Bracket]) -> Pooled:

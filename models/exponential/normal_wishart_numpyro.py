@@ -32,8 +32,8 @@ mean_over_precision = _MeanOverPrecision()
 class MeanOverPrecisionTransform(Transform):
     """From D + D(D + 1)/2 real numbers: the mean, and the precision's Cholesky factor with the log of its diagonal."""
 
-    domain = constraints.real_vector
-    codomain = mean_over_precision
+    domain = constraints.real_vector  # pyright: ignore[reportAssignmentType]
+    codomain = mean_over_precision  # pyright: ignore[reportAssignmentType]
 
     def __call__(self, x):
         n_dims = _n_dims(x.shape[-1])
