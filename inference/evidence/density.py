@@ -79,7 +79,7 @@ class Traced(eqx.Module):
 def traced(function: Callable[..., Array], *like: Array) -> Traced:
     """The function as traced at arrays of these shapes."""
     closed = jax.make_jaxpr(function)(*like)
-    return Traced(tuple(closed.consts), closed.jaxpr)
+    return Traced(tuple(map(jnp.asarray, closed.consts)), closed.jaxpr)
 
 
 class DensityChain(eqx.Module):
