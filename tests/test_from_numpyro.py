@@ -58,6 +58,7 @@ def test_labels_are_summed_out_exactly():
         np.testing.assert_allclose(densities[:, 1], state.log_likelihood, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_draws_and_density_of_the_prior_belong_together():
     """E[e^(log q − log p)] = 1 over draws of the prior, q a density within it: neither the bijections nor the Jacobian
     may be missing. q is a normal in coordinates, narrower than the prior."""

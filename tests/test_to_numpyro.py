@@ -44,6 +44,7 @@ def test_density_is_evidence_times_posterior(float64):
         assert float(apart(theta)) == pytest.approx(evidence, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_statistics_of_a_normal_wishart_are_those_of_its_density(float64):
     """Written out, against the identity by which every other family finds them."""
     family, eta = NormalWishart(), exact_posterior()
