@@ -20,8 +20,8 @@ def to_numpyro(model: Model, data: Any, size: int | Size) -> Callable[[], None]:
     Each site has the support of its family and no prior of its own: priors are in the factor "log_joint", one number
     with the likelihood. So draws of the prior cannot be had from it, and `lv.from_numpyro` refuses it.
 
-    Raises ValueError for bad data and sizes, for a plug-in form, whose estimates have no posterior, and for models
-    whose indicators interact and cannot be summed out (`IBP`, `HLDA`).
+    Raises ValueError for bad data and sizes. The NumPyro model raises it, when it is run, for a plug-in form, whose
+    estimates have no posterior, and where indicators interact and cannot be summed out (`IBP`, `HLDA`).
     """
     require_model(model)
     size = as_size(size, len(model.size_names))
