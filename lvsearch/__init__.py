@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from lvsearch import functional, inference, models
 from lvsearch.api import fit, load, resume, search
+from lvsearch.bridges.from_function import from_function
+from lvsearch.bridges.from_numpyro import from_numpyro
+from lvsearch.bridges.to_numpyro import to_numpyro
 from lvsearch.data import datasets
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.groups import Groups
@@ -18,7 +21,6 @@ from lvsearch.fitted.sampling import load_trace, sample, save_trace
 from lvsearch.fitted.topic_tree import TopicTree
 from lvsearch.fitted.tree_fits import FittedTree, fit_tree, load_tree, mean_field_tree
 from lvsearch.results.result import SearchResult
-from lvsearch.searching.evaluators import from_function
 from lvsearch.sizing import sizes
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.witness import WitnessSearch
@@ -42,6 +44,7 @@ __all__ = [
     "fit",
     "fit_tree",
     "from_function",
+    "from_numpyro",
     "functional",
     "inference",
     "load",
@@ -56,6 +59,7 @@ __all__ = [
     "search",
     "sizes",
     "sklearn",
+    "to_numpyro",
 ]
 
 __version__ = version("lvsearch")

@@ -5,8 +5,11 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from lvsearch.bridges.from_function import FunctionEvaluator
+from lvsearch.bridges.from_numpyro import NumpyroModel
+from lvsearch.bridges.guarded import GuardedEvaluator
 from lvsearch.data.base import Data
 from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.storage import known_folder, new_folder, refuse_existing
@@ -42,7 +45,7 @@ USUAL_SIZE = 64
 
 
 def search(
-    model: Model | Evaluator,
+    model: Model | NumpyroModel | Evaluator,
     data: Any = None,
     *,
     prior: SizePrior | None = None,
@@ -63,11 +66,11 @@ def search(
 ) -> SearchResult:
     """How many? A posterior over the model's sizes, with bounds and honest uncertainty.
 
-    model: a model of `lv.models`, or `lv.from_function(f)`, or any `Evaluator`. data: for models of documents a
-    `Corpus`, or counts (documents, words) as a sparse or dense matrix or a data frame; for models of rows `Points`, or
-    a matrix or data frame of numbers (NaN is an error: say what is missing with `Points`); for models of images with
-    captions a `PairedCorpus`, or a pair (regions, captions); for models of groups of rows `Groups`, or a list with a
-    matrix for every group; None for a function.
+    model: a model of `lv.models`, or `lv.from_numpyro(f)`, `lv.from_function(f)`, or any `Evaluator`. data: for models
+    of documents a `Corpus`, or counts (documents, words) as a sparse or dense matrix or a data frame; for models of
+    rows `Points`, or a matrix or data frame of numbers (NaN is an error: say what is missing with `Points`); for models
+    of images with captions a `PairedCorpus`, or a pair (regions, captions); for models of groups of rows `Groups`, or a
+    list with a matrix for every group; for a NumPyro model whatever it takes; None for a function.
     model may be of one's own (`lv.models.Model`): it is looked at by `lv.models.check` before its first search or fit.
     A model of a process (`lv.models.DPMixture`, `HDP`, `HDPMixture`, `HLDA`) has no size: ask `lv.occupied`.
     prior: from `lv.sizes`; by default a weak one, by which every further component is 5 % less probable (`sizes.weak`).
@@ -210,7 +213,7 @@ def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
 
 
 def _evaluator(
-    model: Model | Evaluator, data: Any, evidence: str, seed: int, per_token: bool
+    model: Model | NumpyroModel | Evaluator, data: Any, evidence: str, seed: int, per_token: bool
 ) -> tuple[Evaluator, Data | None]:
     if isinstance(model, Model):
         if model.process:
@@ -228,13 +231,22 @@ def _evaluator(
         training = data_for(model, data)
         scale = float(training.n_observations) if per_token else 1.0
         return ModelEvaluator(model, training.dataset(), evidence=evidence, seed=seed, scale=scale), training
+    if isinstance(model, NumpyroModel):
+        if evidence != "marginal" or per_token:
+            raise ValueError(
+                f"got evidence={evidence!r}, per_token={per_token} for a NumPyro model, expected evidence="
+                '"marginal": its evidence is annealed, of all the data'
+            )
+        return cast(Evaluator, model.evaluator(data, seed)), None  # frozen: nobody writes to its attributes
     if not isinstance(model, Evaluator):
         raise ValueError(
-            f"got {model!r}, expected a model such as lv.models.LDA() (with its parentheses) or lv.from_function(f)"
+            f"got {model!r}, expected a model such as lv.models.LDA() (with its parentheses), lv.from_numpyro(f) or "
+            "lv.from_function(f)"
         )
     if data is not None or per_token:
         raise ValueError("a search over a function takes no data and no per_token: the function has them already")
-    return model, None
+    own = model.with_seed(seed) if isinstance(model, FunctionEvaluator) else GuardedEvaluator.around(model)
+    return cast(Evaluator, own), None
 
 
 def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress: bool) -> SearchResult:

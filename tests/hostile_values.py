@@ -156,6 +156,7 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
     ),
     "function's value": function_search,
     "from_function": lv.from_function,
+    "from_numpyro": lv.from_numpyro,
     "WitnessSearch": lv.WitnessSearch,
     "Evidence": lambda value: lv.Evidence(value),
     "load": lv.load,

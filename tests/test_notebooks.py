@@ -28,6 +28,9 @@ REDUCED = {
     "classification": Reduced(
         "DOCUMENTS, TOPICS, FRACTIONS, REPEATS, CLASS_TOPICS = 900, 5, (0.2, 0.4), 2, (1, 2)", pictures=1, slow=True
     ),
+    "bring_your_own_model": Reduced(
+        "ROWS, MAX_SIZE, TRIALS, GAUSSIAN_SIZES, WARMUP, DRAWS = 40, 2, 1, 4, 20, 20", pictures=2, slow=True
+    ),
     "cora": Reduced(
         "FOLDS, MAX_SIZE, RATES = 1, 4, (2.0, 5.0)\n"
         "RESTART_SIZES, RESTARTS, MARGINAL_MAX_SIZE, DOCUMENTS = (3,), 2, 4, 150",

@@ -1,9 +1,7 @@
 """A reference posterior: the model as a NumPyro model on its continuous sites, its indicators summed out.
 
-For checking the engines against NUTS on small data; slow, and exact as the chain grows. The density of a value x of a
-site is that of its statistic, and the statistic is found from the site's family alone (Blei 2004, Eq. 2.1 and 2.3):
-
-    log p(x | η) = log h(x) + ⟨η, t(x)⟩ − A(η),  so  t(x) = ∂ log p(x | η) / ∂η + E_η[t],   at any legal η.
+For checking the engines against NUTS on small data, and for people (`lv.to_numpyro`); slow, and exact as the chain
+grows. The density of a value x of a site is that of its statistic, which the site's family finds (`statistics_at`).
 """
 
 from collections.abc import Callable
@@ -11,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions import ImproperUniform
@@ -19,27 +18,28 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.meanfield import local_lengths
 from lvsearch.inference.engine.summed_out import log_unit_summed
 from lvsearch.models.contract import Model, Site, Statistics
-from lvsearch.models.families import Family, IndicatorFamily, zero_statistics
+from lvsearch.models.families import IndicatorFamily, zero_statistics
 
 
-def reference_model(model: Model, data: Dataset, size: tuple[int, ...]) -> Callable[[], None]:
+def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Callable[[], None]:
     """A function for `numpyro.infer.NUTS`, its joint density p(data, globals, continuous locals | size).
 
     Sites are named as in the model; locals of batch b are "name/b", units leading. Values are x, not statistics.
     Raises ValueError for a model with point estimates (they have no posterior), and as `log_unit_summed` does.
     """
-    on = model.active(size, size)
+    on = given.active(size, size)
     lengths = {**{axis: len(mask) for axis, mask in on.items()}, **data.extents}
-    local_sites = model.locals()
+    local_sites = given.locals()
     summed = tuple(name for name, site in local_sites.items() if isinstance(site.family, IndicatorFamily))
 
     def numpyro_model() -> None:
+        model, batches = jax.tree.map(_copied, (given, data.batches))
         g = {
             name: _draw(name, site, tuple(lengths[axis] for axis in site.axes))
             for name, site in model.globals().items()
         }
         total = model.log_prior(g, on)
-        for position, batch in enumerate(data.batches):
+        for position, batch in enumerate(batches):
             n_units = len(batch.weight)
             unit = jax.tree.map(lambda leaf: leaf[0], batch.units)
             extents = {**lengths, **local_lengths(model, unit, on)}
@@ -63,15 +63,16 @@ def reference_model(model: Model, data: Dataset, size: tuple[int, ...]) -> Calla
 
 def _draw(name: str, site: Site, shape: tuple[int, ...]) -> Statistics:
     """Statistics of a value with the support of the site's family and no density of its own."""
-    ones = jax.tree.map(jnp.ones_like, zero_statistics(site.family, shape, float))  # η = 1 is legal in every family
-    like = site.family.to_numpyro(ones)
+    natural = site.family.legal(shape, float)
+    like = site.family.to_numpyro(natural)
     if isinstance(like, dist.Delta):
         raise ValueError(f"site {name!r} is a point estimate and has no posterior; give the model a prior on it")
     value = numpyro.sample(name, ImproperUniform(like.support, like.batch_shape, like.event_shape))
-    return statistics_of(site.family, value, ones)
+    return site.family.statistics_at(value, natural)
 
 
-def statistics_of(family: Family, value: Any, natural: Statistics) -> Statistics:
-    """t(value), by the identity above at the legal natural parameters `natural`."""
-    score = jax.grad(lambda eta: jnp.sum(family.to_numpyro(eta).log_prob(value)))(natural)
-    return jax.tree.map(jnp.add, score, family.mean(natural))
+def _copied(leaf: Any) -> Any:
+    """A copy, floats in the session's precision: JAX keeps by identity what a program closes over, and would hand this
+    very leaf, as float32, to programs in float64 later (jaxlib 0.10)."""
+    array = np.asarray(leaf)
+    return jnp.asarray(np.array(array, jnp.result_type(float) if array.dtype.kind == "f" else array.dtype))

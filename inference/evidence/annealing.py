@@ -94,7 +94,7 @@ def forward(
     """From draws of q to the posterior. temperatures: 0 < t_1 < … ≤ 1, the last one 1. particles: in each island."""
     key_init, key_path, key_end = jax.random.split(key, 3)
     with jax.enable_x64(True):
-        population = _started(_init(chain, key_init, particles=islands * particles), islands, particles)
+        population = _started(drawn(chain, key_init, particles=islands * particles), islands, particles)
         before = np.concatenate([[0.0], temperatures])
         population, profile, moved = _along(
             chain, key_path, population, before, np.append(np.diff(before), 0.0), islands=islands, backward=False
@@ -139,12 +139,12 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
     """
     key_init, key_path = jax.random.split(key)
     with jax.enable_x64(True):
-        population = _started(_init(chain, key_init, particles=islands * particles), islands, particles)
+        population = _started(drawn(chain, key_init, particles=islands * particles), islands, particles)
         ratio = np.asarray(_log_ratio(chain, population.state))
         t, visited = 0.0, []
         while t < 1.0 and len(visited) < most:
             visited.append((t, ratio.mean(), ratio.std()))
-            after = 1.0 if len(visited) == most else _next_temperature(ratio, t)
+            after = 1.0 if len(visited) == most else next_temperature(ratio, t)
             population, *_ = _along(
                 chain,
                 jax.random.fold_in(key_path, len(visited)),
@@ -285,7 +285,8 @@ def _ended(
 
 
 @partial(jax.jit, static_argnames=("particles",))
-def _init(chain: Chain, key: Array, *, particles: int) -> State:
+def drawn(chain: Chain, key: Array, *, particles: int) -> State:
+    """Draws of q, compiled."""
     return chain.init(key, particles)
 
 
@@ -298,7 +299,7 @@ def _n_particles(chain: Chain, state: State) -> int:
     return jax.eval_shape(chain.log_ratio, state).shape[0]
 
 
-def _next_temperature(ratio: np.ndarray, t: float) -> float:
+def next_temperature(ratio: np.ndarray, t: float) -> float:
     """The temperature at which one step leaves `CONDITIONAL_ESS` of equally weighted particles; at most 1."""
 
     def left(step: float) -> float:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from lvsearch.bridges.from_function import FunctionEvaluator
 from lvsearch.files.plain_text import visible
 from lvsearch.files.versions import versions
 from lvsearch.results.findings import Findings
@@ -21,6 +22,7 @@ from lvsearch.results.wording import (
     probability_in_words,
 )
 from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.sizing.fit import SelfDescribed
 from lvsearch.sizing.posterior import format_probability, posterior
 from lvsearch.sizing.words import sizes_in_words
 
@@ -132,6 +134,12 @@ def _evidence(result: Findings) -> tuple[Fact, ...]:
         if result.settings.per_token
         else ""
     )
+    if not result.evaluator.nested and isinstance(result.evaluator, FunctionEvaluator):
+        return (
+            Fact("evidence", _of_function(result)),
+            Fact("not tried", _unvisited(result)),
+            Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
+        )
     if not result.evaluator.nested:
         error = float(np.median(list(result.standard_errors.values())))
         if any(visit.annealed is not None for visit in result.visits):
@@ -174,6 +182,25 @@ def _optimiser(result: Findings) -> str:
     )
 
 
+def _of_function(result: Findings) -> str:
+    """Where the errors of a function's values come from, in words."""
+    best = next(visit for visit in result.visits if visit.size == result.best_size)
+    noisy = [visit for visit in result.visits if visit.annealed is not None]
+    if noisy:
+        calls = [sum(bracket.steps for trial in visit.trials for bracket in trial.brackets) for visit in noisy]
+        rest = "" if len(noisy) == len(result.visits) else ", the other sizes' calls agreed"
+        often = f"{min(calls)} to {max(calls)}" if min(calls) < max(calls) else calls[0]
+        return (
+            f"the function is noisy: means of {often} calls of a size{rest}; standard error (Student's) of the best "
+            f"size {result.standard_errors[best.size]:,.2g} nats. The probabilities are estimates under these errors"
+        )
+    stated = best.evidence.standard_error
+    if any(visit.evidence.standard_error > 0 for visit in result.visits):
+        return f"as the function states it, standard error of the best size {stated:,.2g} nats"
+    checked = "every size's two calls agreed" if result.evaluator.anneals else "not checked by a second call"
+    return f"values of the function, taken as exact: {checked}"
+
+
 def _annealed_error(result: Findings) -> str:
     """Standard error and ends of the best size, in words."""
     best = next(visit for visit in result.visits if visit.size == result.best_size)
@@ -200,7 +227,7 @@ def _held_out(result: Findings, held_out: pd.DataFrame | None) -> str:
 
         return agreement(held_out)
     if result.training is None:
-        return "no data to hold out: the search was over a function"
+        return "no data to hold out: the evaluator has them"
     nouns = result.training.nouns
     return (
         f"not looked at. {nouns.units.capitalize()} that the search did not see are the best check: train, test = "
@@ -257,9 +284,11 @@ def _memory(result: Findings) -> tuple[Fact, ...]:
 
 def _model(result: Findings) -> tuple[Fact, ...]:
     evaluator = result.evaluator
-    if not isinstance(evaluator, ModelEvaluator):
-        return (Fact("model", "a function of the size"),)
-    return (Fact("model", evaluator.model.describe()),)
+    if isinstance(evaluator, ModelEvaluator):
+        return (Fact("model", evaluator.model.describe()),)
+    return (
+        Fact("model", evaluator.describe() if isinstance(evaluator, SelfDescribed) else "an evaluator of one's own"),
+    )
 
 
 def _data(result: Findings) -> tuple[Fact, ...]:

@@ -113,7 +113,7 @@ class Findings:
     def standard_errors(self) -> Mapping[Size, float]:
         """How far each size's estimate may be off, on the scale of the search: of annealed evidence its own standard
         error, of bounds the spread of repeated fits."""
-        repeatable, scale = self.evaluator.repeatable, self.evaluator.scale
+        repeatable, scale = self.evaluator.repeatable and not self.evaluator.anneals, self.evaluator.scale
         spread = pooled_spread(self._good) if repeatable else 0.0
         starts = self.settings.starts if repeatable else 1
         return {visit.size: standard_error(visit, spread, starts) / scale for visit in self._good}

@@ -304,7 +304,8 @@ def _expected_fits(evaluator: Evaluator, settings: SearchSettings) -> int | None
 def _status(
     prior: SizePrior, settings: SearchSettings, evaluator: Evaluator, state: SearchState, search: WitnessSearch
 ) -> str:
-    near = near_mode(state.visits, prior, settings.starts, evaluator.scale, evaluator.repeatable)
+    differ = evaluator.repeatable and not evaluator.anneals
+    near = near_mode(state.visits, prior, settings.starts, evaluator.scale, differ)
     best = "×".join(map(str, near[0].size)) if near else "none yet"
     gap = f", bounds {search.bounds().width:,.3g} nats apart" if evaluator.nested else f", {len(near)} sizes near it"
     return f"best {best}{gap}"

@@ -1,11 +1,9 @@
-"""Evaluators: a model with data, or a plain function of the size."""
+"""The evaluator of a model with data."""
 
 import math
 import time
-from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -16,9 +14,9 @@ from lvsearch.inference.chains import Chain
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import Chunks, MemoryPlan, out_of_memory
 from lvsearch.inference.engine.estimator import Estimate, Estimator, estimator
-from lvsearch.inference.evidence import Effort, Profile, TwoSided, anneal, effort, evidence_chain, pace, path_needs_fit
+from lvsearch.inference.evidence import Effort, Profile, anneal, effort, evidence_chain, pace, path_needs_fit
 from lvsearch.models.contract import Model
-from lvsearch.sizing.bracket import Bracket
+from lvsearch.searching.annealed import annealing_failure, brackets_of
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.sizes import Size
@@ -109,18 +107,9 @@ class ModelEvaluator:
         work = effort(chain, trial)
         key = jax.random.fold_in(self._key_of(fit.size, trial), ANNEALING)
         found = anneal(chain, key, work, self._pace(chain, fit.size, trial, work))
-        brackets = tuple(
-            Bracket(
-                tuple(ends.forward.tolist()),
-                tuple(ends.backward.tolist()),
-                work.steps,
-                work.islands * work.particles,
-                ends.anchor_error,
-            )
-            for ends in found
-        )
+        brackets = brackets_of(found, work)
         seconds = fit.info.seconds + time.perf_counter() - began
-        failure = _annealing_failure(fit.size, found, brackets)
+        failure = annealing_failure(fit.size, found, brackets)
         if failure is not None:
             return replace(fit, info=replace(fit.info, seconds=seconds, failure=failure))
         return replace(fit, info=replace(fit.info, seconds=seconds), brackets=brackets, log_symmetry=0.0)
@@ -170,18 +159,6 @@ class ModelEvaluator:
         return 0.0 if self.plug_in else estimate.model.log_symmetry(estimate.size, estimate.natural)
 
 
-def _annealing_failure(size: Size, found: tuple[TwoSided, ...], brackets: tuple[Bracket, ...]) -> str | None:
-    """Why an annealing says nothing; None where it says something."""
-    if not all(bracket.finite for bracket in brackets):
-        return f"the annealed evidence of size {size} is not a number; it is reported, not ranked"
-    if not all(ends.moved for ends in found):
-        return (
-            f"the chain of size {size} never moved: its two ends would agree far below the evidence; it is reported, "
-            "not ranked"
-        )
-    return None
-
-
 def _origin(size: Size, start: Fit | None) -> str:
     if start is None:
         return "scratch"
@@ -193,47 +170,3 @@ def data_ceiling(model: Model, data: Dataset) -> float:
     """The model's ceiling over all batches, nats, rounded outwards."""
     total = math.fsum(model.ceiling(batch.units) for batch in data.batches)
     return total + CEILING_SLACK * abs(total) if math.isfinite(total) else total
-
-
-@dataclass(frozen=True)
-class FunctionEvaluator:
-    """A plain function of the size: `function(size)` -> nats, or `Evidence`."""
-
-    function: Callable[[Size], Any]
-    size_names: tuple[str, ...]
-    ceiling: float
-    nested: bool
-    repeatable: bool = False
-    anneals: bool = False
-    shrinks: bool = False
-    scale: float = 1.0
-
-    def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """Call the function; it knows nothing of starts and trials."""
-        began = time.perf_counter()
-        value = self.function(size)
-        failure = None
-        if isinstance(value, Evidence):
-            evidence = value
-        elif not isinstance(value, str) and np.ndim(value) == 0 and np.isreal(value) and value is not None:
-            evidence = Evidence(-math.inf, self.ceiling) if math.isnan(value) else Evidence(float(value))
-            failure = f"size {size} is not a number; it is reported, not ranked" if math.isnan(value) else None
-        else:
-            raise ValueError(f"got {value!r} for size {size}, expected log p(data | size) in nats, or an lv.Evidence")
-        return Fit(size, evidence, 0.0, None, FitInfo("function", time.perf_counter() - began, 0, failure))
-
-
-def from_function(
-    function: Callable[[Size], Any],
-    *,
-    size_names: tuple[str, ...] = ("size",),
-    ceiling: float = math.inf,
-    nested: bool = False,
-) -> FunctionEvaluator:
-    """Search over any function of the size.
-
-    function: takes a tuple of sizes, also for a single size variable, and returns log p(data | size) in nats, taken as
-    exact, or an `Evidence(lower, upper, standard_error)`. ceiling: a proved upper end of what it can return (0 for
-    discrete data). nested: it never falls when a size grows.
-    """
-    return FunctionEvaluator(function, size_names, float(ceiling), nested)

@@ -1,4 +1,5 @@
-"""Annealed evidence: what paths from both sides say of log p(data | size), and how far that may be off."""
+"""Estimated evidence: what paths from both sides, or repeated calls, say of log p(data | size), and how far that may be
+off."""
 
 import math
 from collections.abc import Sequence
@@ -77,6 +78,40 @@ class Bracket:
 
 
 @dataclass(frozen=True)
+class Repeats:
+    """What a noisy function returned at one size, call after call, nats. Their mean is the estimate.
+
+    The standard error is Student's: s / √n, widened for a spread that is known from few calls, by the 97.5 % points.
+    """
+
+    values: tuple[float, ...]
+
+    @property
+    def steps(self) -> int:
+        """Calls: what the estimate cost."""
+        return len(self.values)
+
+    @property
+    def estimate(self) -> float:
+        return float(np.mean(self.values))
+
+    @property
+    def standard_error(self) -> float:
+        n = len(self.values)
+        if n < 2:
+            return math.inf
+        return float(np.std(self.values, ddof=1) / math.sqrt(n) * stdtrit(n - 1, 0.975) / ndtri(0.975))
+
+    @property
+    def lower(self) -> float:
+        return self.estimate - self.standard_error
+
+    @property
+    def upper(self) -> float:
+        return self.estimate + self.standard_error
+
+
+@dataclass(frozen=True)
 class Pooled:
     """Several brackets of one size together: estimate and its standard error, stochastic ends; nats."""
 
@@ -90,12 +125,21 @@ FLOOR = 1e-3
 """Nats below which a standard error is rounding, not knowledge."""
 
 
-def pooled(brackets: Sequence[Bracket]) -> Pooled:
-    """Estimates weighted by 1 / standard_error²; ends averaged as what they are unbiased for, weighted by steps.
+def pooled(brackets: Sequence[Bracket] | Sequence[Repeats]) -> Pooled:
+    """All that is known of one size. Of a noisy function the mean of all calls.
 
-    A bracket whose upper end is below another's lower one is left out: its backward paths did not begin in the
+    Of annealings, estimates weighted by 1 / standard_error²; ends averaged as what they are unbiased for, weighted by
+    steps. A bracket whose upper end is below another's lower one is left out: its backward paths did not begin in the
     posterior.
     """
+    values = tuple(value for one in brackets if isinstance(one, Repeats) for value in one.values)
+    if values:
+        calls = Repeats(values)
+        return Pooled(calls.estimate, calls.standard_error, calls.lower, calls.upper)
+    return _pooled([one for one in brackets if isinstance(one, Bracket)])
+
+
+def _pooled(brackets: Sequence[Bracket]) -> Pooled:
     highest = max(bracket.lower for bracket in brackets)
     brackets = [bracket for bracket in brackets if max(bracket.lower, bracket.upper + CONTRADICTION) >= highest]
     errors = np.array([math.hypot(bracket.standard_error, FLOOR) for bracket in brackets])

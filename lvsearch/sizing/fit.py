@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from lvsearch.sizing.bracket import Bracket, pooled
+from lvsearch.sizing.bracket import Bracket, Repeats, pooled
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.sizes import Size
 
@@ -29,7 +29,7 @@ class Fit:
     | `log_symmetry` | log of the number of equivalent relabellings the evidence leaves out (0 under plug-in evidence) |
     | `state` | whatever the evaluator needs to go on from here; opaque to the search |
     | `info` | for people |
-    | `brackets` | annealed evidence, where that is what sizes are compared by: one for each path |
+    | `brackets` | estimates with errors, where sizes are compared by these: annealed paths, a noisy function's calls |
     """
 
     size: Size
@@ -37,7 +37,7 @@ class Fit:
     log_symmetry: float
     state: Any
     info: FitInfo
-    brackets: tuple[Bracket, ...] = ()
+    brackets: tuple[Bracket, ...] | tuple[Repeats, ...] = ()
 
     @property
     def estimate(self) -> float:
@@ -55,7 +55,7 @@ class Evaluator(Protocol):
     | `ceiling` | ≥ log p(data | any size, any parameters), nats; `inf` where none is proved |
     | `nested` | Proposition 1 holds for the evidence that `evaluate` returns |
     | `repeatable` | another trial of the same size can come out better |
-    | `anneals` | every trial brackets the evidence anew, for longer than the one before |
+    | `anneals` | every trial estimates the evidence anew, with an error of its own, for longer than the one before |
     | `shrinks` | a fit is begun from a slightly larger one's rather than from a smaller one's |
     | `scale` | divide evidence by this before weighing it against the prior: 1, or the number of tokens |
     """
@@ -73,4 +73,13 @@ class Evaluator(Protocol):
 
         trial: numbers the attempts at this size.
         """
+        ...
+
+
+@runtime_checkable
+class SelfDescribed(Protocol):
+    """An evaluator that says what it is."""
+
+    def describe(self) -> str:
+        """For people, in one line."""
         ...

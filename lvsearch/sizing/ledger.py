@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from lvsearch.sizing.bracket import Bracket, Pooled, pooled
+from lvsearch.sizing.bracket import Bracket, Pooled, Repeats, pooled
 from lvsearch.sizing.evidence import Evidence, Record
 from lvsearch.sizing.sizes import Size, SizePrior
 
@@ -32,7 +32,7 @@ class Trial:
     log_symmetry: float
     seconds: float
     failure: str | None = None
-    brackets: tuple[Bracket, ...] = ()
+    brackets: tuple[Bracket, ...] | tuple[Repeats, ...] = ()
 
     @property
     def estimate(self) -> float:
@@ -57,8 +57,8 @@ class Visit:
 
     @property
     def annealed(self) -> Pooled | None:
-        """All its brackets together; None where its evidence was not annealed."""
-        brackets = [bracket for trial in self.trials if trial.failure is None for bracket in trial.brackets]
+        """All its brackets together, or a noisy function's calls; None where it has neither."""
+        brackets: list = [bracket for trial in self.trials if trial.failure is None for bracket in trial.brackets]
         return pooled(brackets) if brackets else None
 
     @property

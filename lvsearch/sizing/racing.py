@@ -31,6 +31,8 @@ SLACK = 3.0
 """Nats by which sizes not tried may be better than those around them suggest."""
 TOLERANCE = 0.2
 """What standard errors may move the posterior by in the end: Σ_s p(s) (1 − p(s)) · standard error."""
+HOPELESS = 8
+"""Sizes that may fail, all there are, before nothing more is tried."""
 FARTHEST = 1 << 20
 """Beyond this size nothing is looked for."""
 
@@ -50,6 +52,8 @@ def next_size(
     good = [visit for visit in visits if not visit.failed and visit.estimate > -math.inf]
     if not visits:
         return (1,) * prior.dimension
+    if len(visits) >= HOPELESS and all(visit.failed for visit in visits):
+        return None
     unseen = _discover(good, visits, prior, max_size, scale)
     if unseen is not None:
         return unseen
@@ -188,7 +192,10 @@ def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) ->
     visits = {visit.size: visit for visit in good}
     runs = {size: len(visits[size].trials) for size in found.sizes}
     errors = np.array([standard_error(visits[size], 0.0, 1) / scale for size in found.sizes])
-    open_ = np.array([runs[size] < trials and errors[row] > 0 for row, size in enumerate(found.sizes)])
+    sharpens = np.array([visits[size].annealed is not None for size in found.sizes])  # else what it states is all
+    open_ = np.array(
+        [runs[size] < trials and errors[row] > 0 and sharpens[row] for row, size in enumerate(found.sizes)]
+    )
     contends = (np.maximum(found.probability, found.probability_upper) >= NEGLIGIBLE) & open_
     if not contends.any():
         return None

@@ -60,6 +60,20 @@ class Family(eqx.Module, Generic[T]):
     def value(self, statistics: T, event_mask: Any = None) -> Any:
         """x from t(x). Given expected statistics, x at those statistics (a geometric mean, where t is a logarithm)."""
 
+    def legal(self, shape: tuple[int, ...], dtype: Any) -> T:
+        """Some η that is a natural parameter, where any will do; shape: elements, then the event if any. By default
+        1 everywhere."""
+        return jax.tree.map(jnp.ones_like, zero_statistics(self, shape, dtype))
+
+    def statistics_at(self, value: Any, natural: T) -> T:
+        """t(x) of a value x over which `to_numpyro` is a distribution, natural: any legal η of its shape. By default
+        from the density alone (Blei 2004, Eq. 2.1 and 2.3):
+
+            log p(x | η) = log h(x) + ⟨η, t(x)⟩ − A(η),  so  t(x) = ∂ log p(x | η) / ∂η + E_η[t].
+        """
+        score = jax.grad(lambda eta: jnp.sum(self.to_numpyro(eta).log_prob(value)))(natural)
+        return jax.tree.map(jnp.add, score, self.mean(natural))
+
     @abstractmethod
     def to_numpyro(self, natural: T) -> NumpyroDistribution:
         """The distribution of x, over what `value` returns, its batch shape the elements. Takes no mask."""

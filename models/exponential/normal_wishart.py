@@ -107,8 +107,20 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         mean = solve_lower(factor, halfway, transposed=True)[..., 0]
         return MeanAndPrecisionMatrix(mean, precision)
 
+    def legal(self, shape: tuple[int, ...], dtype: Any) -> NormalWishartStatistics:
+        """ν = D + 1, B the identity, m = 0, κ = 1: with 1 everywhere B would be singular."""
+        elements, eye = shape[:-2], jnp.eye(shape[-1], dtype=dtype)
+        one = jnp.ones(elements, dtype)
+        return NormalWishartStatistics(one, one[..., None, None] * eye, jnp.zeros(shape[:-1], dtype), one)
+
+    def statistics_at(self, value: Any, natural: NormalWishartStatistics) -> NormalWishartStatistics:
+        """Of the mean in the first row and the precision below, written out: their factor is all that is needed."""
+        del natural
+        factor = cholesky(value[..., 1:, :])
+        return _statistics(value[..., 0, :], factor, 0.5 * log_determinant(factor))
+
     def to_numpyro(self, natural: NormalWishartStatistics) -> NumpyroDistribution:
-        """Over arrays (…, D + 1, D): the mean in the first row, the precision below. NUTS cannot run on it."""
+        """Over arrays (…, D + 1, D): the mean in the first row, the precision below."""
         from lvsearch.models.exponential.normal_wishart_numpyro import NormalWishartDistribution
 
         degrees, factor, centre, count = _parameters(natural)

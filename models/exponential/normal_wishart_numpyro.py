@@ -1,11 +1,74 @@
 """The Normal–Wishart as NumPyro knows it: a file of its own, so that importing the families does not import NumPyro."""
 
+import math
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
+from numpyro.distributions.transforms import Transform, biject_to
+
+
+class _MeanOverPrecision(constraints.Constraint):
+    """A matrix (D + 1, D): any vector in the first row, a positive definite matrix below."""
+
+    event_dim = 2
+
+    def __call__(self, x):
+        return jnp.isfinite(x[..., 0, :]).all(-1) & constraints.positive_definite(x[..., 1:, :])
+
+    def feasible_like(self, prototype):
+        n_dims = prototype.shape[-1]
+        return jnp.broadcast_to(jnp.concatenate([jnp.zeros((1, n_dims)), jnp.eye(n_dims)]), prototype.shape)
+
+    def tree_flatten(self):
+        return (), ((), {})
+
+
+mean_over_precision = _MeanOverPrecision()
+
+
+class MeanOverPrecisionTransform(Transform):
+    """From D + D(D + 1)/2 real numbers: the mean, and the precision's Cholesky factor with the log of its diagonal."""
+
+    domain = constraints.real_vector  # pyright: ignore[reportAssignmentType]
+    codomain = mean_over_precision  # pyright: ignore[reportAssignmentType]
+
+    def __call__(self, x):
+        n_dims = _n_dims(x.shape[-1])
+        return jnp.concatenate([x[..., None, :n_dims], _precision_of()(x[..., n_dims:])], -2)
+
+    def _inverse(self, y):
+        return jnp.concatenate([y[..., 0, :], _precision_of().inv(y[..., 1:, :])], -1)
+
+    def log_abs_det_jacobian(self, x, y, intermediates=None):
+        return _precision_of().log_abs_det_jacobian(x[..., y.shape[-1] :], y[..., 1:, :])
+
+    def forward_shape(self, shape):
+        n_dims = _n_dims(shape[-1])
+        return (*shape[:-1], n_dims + 1, n_dims)
+
+    def inverse_shape(self, shape):
+        n_dims = shape[-1]
+        return (*shape[:-2], n_dims * (n_dims + 3) // 2)
+
+    def tree_flatten(self):
+        return (), ((), {})
+
+
+@biject_to.register(_MeanOverPrecision)
+def _mean_over_precision(constraint):
+    return MeanOverPrecisionTransform()
+
+
+def _precision_of():
+    return biject_to(constraints.positive_definite)
+
+
+def _n_dims(length: int) -> int:
+    """The D of D + D(D + 1)/2 = length."""
+    return (math.isqrt(9 + 8 * length) - 3) // 2
 
 
 class NormalWishartDistribution(dist.Distribution):
@@ -17,7 +80,7 @@ class NormalWishartDistribution(dist.Distribution):
         "centre": constraints.real_vector,
         "pseudo_count": constraints.positive,
     }
-    support = constraints.real_matrix  # pyright: ignore[reportAssignmentType]  # the rows below the first are positive definite, which no bijector here says
+    support = mean_over_precision  # pyright: ignore[reportAssignmentType]
 
     def __init__(self, degrees, scale, centre, pseudo_count, *, validate_args=None):
         self.degrees, self.scale, self.centre, self.pseudo_count = degrees, scale, centre, pseudo_count

@@ -1,0 +1,88 @@
+"""How long the leapfrog steps of a `DensityChain` are along its path, and how its temperatures lie: one pilot.
+
+Lengths follow the mean square of the gradient, E_t[(∂ log π_t / ∂u)²] = −E_t[∂² log π_t / ∂u²]: the curvature where
+the particles are. It is the same in every labelling, where the spread of the particles mixes labellings up.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.evidence.annealing import MOST_PILOT_STEPS, Profile, drawn, next_temperature
+from lvsearch.inference.evidence.density import DensityChain, DensityState, Place, StepLengths
+from lvsearch.inference.generators import generator
+
+ACCEPTED = 0.8
+"""The probability that a trajectory is accepted, averaged over particles and their drawn lengths."""
+ROUNDS, GAIN = 6, 0.6
+"""Trajectories at each temperature, and what of the distance to `ACCEPTED` each adds to the log of the lengths."""
+FIRST_LENGTH = 0.5
+"""Of a leapfrog step, in units of 1/√curvature."""
+LEAST_CURVATURE = 1e-12
+NODES = 33
+"""Of the table that is kept, so that one compiled program serves all sizes of one shape."""
+
+
+def untuned(n_coordinates: int) -> StepLengths:
+    """A table in the shape of every other, which says nothing yet."""
+    return StepLengths(np.linspace(0.0, 1.0, NODES), np.zeros((NODES, n_coordinates)))
+
+
+def tuned(chain: DensityChain, key: Key[Array, ""], particles: int) -> tuple[DensityChain, Profile]:
+    """The chain with its step lengths tabulated, and the profile of the pilot that found them.
+
+    particles: of the pilot, which resamples all of them together at temperatures that each leave half of the effective
+    sample size. Where log p(data | u) is no number it stops, and the profile shows that.
+    """
+    key_init, key_path = jax.random.split(key)
+    draw = generator(key)
+    with jax.enable_x64(True):
+        state = drawn(chain, key_init, particles=particles)
+        t, factor, visited, lengths = 0.0, np.log(FIRST_LENGTH), [], []
+        while True:
+            key_here = jax.random.fold_in(key_path, len(visited))
+            state, log_length, factor = _settled(chain, key_here, state, t, factor)
+            ratio = np.asarray(state.log_likelihood)
+            visited.append((t, ratio.mean(), ratio.std()))
+            lengths.append(np.asarray(log_length))
+            if t == 1.0 or not np.isfinite(ratio.max()):
+                break
+            after = 1.0 if len(visited) == MOST_PILOT_STEPS else next_temperature(ratio, t)
+            weight = np.cumsum(np.exp((after - t) * (ratio - ratio.max())))
+            places = weight[-1] * (np.arange(particles) + draw.random()) / particles
+            chosen = np.minimum(np.searchsorted(weight, places, side="right"), particles - 1)
+            state, t = jax.tree.map(lambda leaf, chosen=chosen: np.asarray(leaf)[chosen], state), after
+    profile = Profile(*np.array(visited, np.float64).T)
+    return eqx.tree_at(lambda c: c.lengths, chain, _table(profile.temperature, np.stack(lengths))), profile
+
+
+def _table(temperature: np.ndarray, log_length: np.ndarray) -> StepLengths:
+    """At `NODES` temperatures that are as dense, relative to each other, as those given."""
+    known = np.arange(len(temperature))
+    places = np.linspace(0, len(temperature) - 1, NODES)
+    columns = [np.interp(places, known, column) for column in log_length.T]
+    return StepLengths(np.interp(places, known, temperature), np.stack(columns, axis=1))
+
+
+@jax.jit
+@counted
+def _settled(
+    chain: DensityChain, key: Array, state: DensityState, temperature: Any, factor: Any
+) -> tuple[DensityState, Array, Array]:
+    """(particles, log lengths, the log of their factor) after some trajectories at one temperature."""
+
+    def corrected(memory: tuple[Array, Array, Array], place: Place, chance: Array) -> tuple[tuple, Array]:
+        factor, _, first = memory
+        square = jnp.where(jnp.isfinite(place.gradient), place.gradient, 0.0) ** 2
+        factor = factor + jnp.where(first, 0.0, GAIN * (chance.mean() - ACCEPTED))
+        log_length = factor - 0.5 * jnp.log(jnp.maximum(square.mean(0), LEAST_CURVATURE))
+        return (factor, log_length, jnp.bool_(False)), log_length
+
+    memory = jnp.asarray(factor, float), jnp.zeros(state.position.shape[1]), jnp.bool_(True)
+    place, (factor, log_length, _) = chain.flown(key, state, temperature, ROUNDS, corrected, memory)
+    return DensityState(place.position, place.log_likelihood), log_length, factor

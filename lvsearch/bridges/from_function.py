@@ -1,0 +1,166 @@
+"""Plain functions of the size under the search: exact, noisy, failing or slow."""
+
+import inspect
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lvsearch.bridges.attempts import TooSlow, failed, time_limit, told
+from lvsearch.sizing.bracket import Repeats
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.fit import Fit, FitInfo
+from lvsearch.sizing.sizes import Size
+
+NOISY_CALLS = 6
+"""Of a size, at first, where two differ: Student's 97.5 % point is then a third wider than the normal one."""
+GROWTH = 3
+"""Every further trial of a size has this many times the calls."""
+SEED = "seed"
+"""The parameter by which a function says that it is noisy."""
+
+
+@dataclass(frozen=True)
+class FunctionEvaluator:
+    """A plain function of the size; see `from_function`. `seed` numbers the calls of a noisy one."""
+
+    function: Callable[..., Any]
+    size_names: tuple[str, ...]
+    ceiling: float
+    nested: bool
+    calls: int = 2
+    seconds_per_call: float | None = None
+    seed: int = 0
+    shrinks: bool = False
+    scale: float = 1.0
+
+    @property
+    def anneals(self) -> bool:
+        """Whether another trial sharpens what is known of a size: of a noisy one."""
+        return (self.calls > 1 or self.seeded) and not self.nested
+
+    @property
+    def repeatable(self) -> bool:
+        return self.anneals
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the function says that it is noisy, by a parameter `seed`."""
+        return SEED in _parameters(self.function)
+
+    def with_seed(self, seed: int) -> "FunctionEvaluator":
+        """The same, its noise drawn from other numbers."""
+        return replace(self, seed=seed)
+
+    def describe(self) -> str:
+        """For people, in one line."""
+        return "a noisy function of the size" if self.seeded else "a function of the size"
+
+    def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
+        """Call the function, again where it is noisy; it knows nothing of starts.
+
+        Raises ValueError for what is no evidence at all, and for two values of a function that is said to be nested.
+        """
+        del start
+        began = time.perf_counter()
+        values: list[float] = []
+        noisy, first = trial > 0 or self.seeded, max(self.calls, NOISY_CALLS)
+        made = first * (GROWTH**trial - 1) // (GROWTH - 1)  # by the trials before
+        wanted = first * GROWTH**trial if noisy else self.calls
+        while len(values) < wanted:
+            value, why = self._called(size, made + len(values))
+            if why is None and not isinstance(value, Evidence) and math.isnan(value):
+                why = "is not a number" if wanted == 1 or not values else f"is not a number in call {len(values) + 1}"
+            if why is not None:
+                return failed(size, self.ceiling, "function", time.perf_counter() - began, why)
+            if isinstance(value, Evidence):
+                return Fit(size, value, 0.0, None, FitInfo("function", time.perf_counter() - began))
+            values.append(value)
+            if len(set(values)) > 1:
+                noisy, wanted = True, max(wanted, first)
+        info = FitInfo("function", time.perf_counter() - began, len(values))
+        if not noisy:
+            return Fit(size, Evidence(values[0]), 0.0, None, info)
+        if self.nested:
+            raise ValueError(
+                f"got {values[0]} and then {values[1]} nats for size {size} of a function with nested=True, expected "
+                "the same at every call: bounds are proved of exact values. Leave nested=True away where it is noisy"
+            )
+        if not all(map(math.isfinite, values)):
+            why = f"came out as {min(values)} and as {max(values)}, whose mean says nothing"
+            return failed(size, self.ceiling, "function", info.seconds, why)
+        return Fit(size, Evidence(-math.inf, self.ceiling), 0.0, None, info, (Repeats(tuple(values)),))
+
+    def _called(self, size: Size, number: int) -> tuple[Any, str | None]:
+        """(nats or an Evidence, None), or (None, why there is none). ValueError for what is neither."""
+        began = time.perf_counter()
+        try:
+            with time_limit(self.seconds_per_call):
+                if self.seeded:
+                    value = self.function(size, **{SEED: _call_seed(self.seed, size, number)})
+                else:
+                    value = self.function(size)
+        except TooSlow:
+            return None, f"took longer than {self.seconds_per_call:g} seconds"
+        except Exception as error:  # a stranger's code, whatever it is: the other sizes may do
+            return None, told(error)
+        if self.seconds_per_call is not None and time.perf_counter() - began > self.seconds_per_call:
+            return None, f"took longer than {self.seconds_per_call:g} seconds"
+        if isinstance(value, Evidence):
+            return value, None
+        if isinstance(value, str) or value is None or np.ndim(value) != 0 or not np.isreal(value):
+            raise ValueError(f"got {value!r} for size {size}, expected log p(data | size) in nats, or an lv.Evidence")
+        return float(value), None
+
+
+def from_function(
+    function: Callable[..., Any],
+    *,
+    size_names: tuple[str, ...] = ("size",),
+    ceiling: float = math.inf,
+    nested: bool = False,
+    calls: int = 2,
+    seconds_per_call: float | None = None,
+) -> FunctionEvaluator:
+    """Search over any function of the size.
+
+    function: takes a tuple of sizes, also for a single size variable, and returns log p(data | size) in nats, or an
+    `Evidence(lower, upper, standard_error)`, which is believed. ceiling: a proved upper end of what it can return (0
+    for discrete data). nested: it never falls when a size grows.
+
+    Noise. calls: of every size at first. Two that agree are taken as exact; where two differ the size is called at
+    least six times, and what the search weighs is the mean, with Student's standard error; sizes whose errors decide
+    the answer are called three and nine times as often (`starts` in `lv.search`). calls=1 takes the function as exact,
+    unasked. A function with a second parameter `seed` says that it is noisy: it gets another whole number at every
+    call, made of the seed of the search, and is called six times or more. The mean must be what you mean: of a search
+    with random starts it is what one start finds, not the best of many.
+
+    Failures. A size at which the function raises, returns NaN, or takes longer than seconds_per_call, is reported and
+    not ranked, and the search goes on; Ctrl-C stops it. Only between two steps of Python can a call be interrupted,
+    and only in the main thread: elsewhere it ends first.
+
+    Raises ValueError for what is no function of a size, calls below 1, and a limit that is not positive.
+    """
+    if not callable(function):
+        raise ValueError(f"got {function!r}, expected a function of the size: a tuple of whole numbers -> nats")
+    if calls < 1:
+        raise ValueError(f"got calls={calls}, expected at least 1")
+    if seconds_per_call is not None and not seconds_per_call > 0:
+        raise ValueError(f"got seconds_per_call={seconds_per_call}, expected a positive number, or None for no limit")
+    return FunctionEvaluator(function, size_names, float(ceiling), nested, calls, seconds_per_call)
+
+
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """Names of its parameters; none where Python does not know, as of some compiled functions."""
+    try:
+        return frozenset(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return frozenset()
+
+
+def _call_seed(seed: int, size: Size, number: int) -> int:
+    """Another whole number below 2³² for every call, the same whenever that call is made."""
+    return int(np.random.SeedSequence((seed, number, *size)).generate_state(1)[0])

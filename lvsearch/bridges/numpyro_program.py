@@ -1,0 +1,187 @@
+"""A NumPyro model read as what annealing asks for: draws of its prior, that prior's density, and that of the data.
+
+    p(data) = ∫ p(u) p(data | u) du
+
+u are the unconstrained coordinates of all continuous latent sites, discrete ones summed out (`numpyro.contrib.funsor`).
+p(u) is the model with everything observed left out, its factors too; p(data | u) is the ratio of the two.
+"""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from lvsearch.inference.evidence.density import DensityChain, traced
+from lvsearch.inference.evidence.tuning import untuned
+
+FARTHEST = 700.0
+"""Where a draw's coordinate is kept that a bijection sends farther: the logarithm of the largest float64."""
+EXAMPLE = 0x5175
+"""The seed of the run by which a model's sites are known."""
+
+
+class Sites(NamedTuple):
+    """What one run of a model showed: its continuous latents, discrete latents and observed sites by name.
+
+    `work`: numbers that its sites hold, those summed out as often as they have values.
+    """
+
+    continuous: tuple[str, ...]
+    discrete: tuple[str, ...]
+    observed: frozenset[str]
+    plates: int
+    work: int
+
+
+def chain_of(model: Callable[[Any], Any], size: Any) -> DensityChain:
+    """The path from the prior of `model(size)` to its posterior, its step lengths not tuned yet.
+
+    model: a NumPyro model of the size alone, an array of one whole number per size variable, which may be traced.
+    Call it inside `jax.enable_x64`, in one thread. Raises ValueError for models whose evidence means nothing, or cannot
+    be computed so; see `sites_of`.
+    """
+    import numpyro
+    from numpyro.infer.util import potential_energy
+
+    sites = sites_of(model, size)
+    summed = _summed_out(model, sites) if sites.discrete else model
+
+    def coordinates(key: Any, size: Any) -> dict[str, Any]:
+        run = numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(size)
+        return {
+            name: numpyro.distributions.biject_to(run[name]["fn"].support).inv(run[name]["value"])
+            for name in sites.continuous
+        }
+
+    key = jax.random.key(EXAMPLE)
+    example, unraveled = ravel_pytree(coordinates(key, size))
+
+    def draw(key: Any, size: Any) -> Any:
+        return jnp.clip(ravel_pytree(coordinates(key, size))[0].astype(float), -FARTHEST, FARTHEST)
+
+    def log_joint(program: Callable, u: Any, size: Any) -> Any:
+        return jnp.asarray(-potential_energy(program, (size,), {}, unraveled(u), enum=bool(sites.discrete)), float)
+
+    without_data = _without(summed, sites.observed)
+
+    def log_densities(u: Any, size: Any) -> Any:
+        log_prior = log_joint(without_data, u, size)
+        return jnp.stack([log_prior, log_joint(summed, u, size) - log_prior])
+
+    u = example.astype(float)
+    return DensityChain(traced(draw, key, size), traced(log_densities, u, size), size, untuned(len(u)), sites.work)
+
+
+def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
+    """The sites of one run. Raises ValueError, saying what to do, for what evidence cannot be computed of: improper
+    priors, `numpyro.param`, discrete latents without finite support, plates that draw a subsample, priors that are
+    scaled or masked, and no continuous latent at all; ImportError where discrete ones need funsor."""
+    import numpyro
+    from numpyro.distributions import MaskedDistribution
+
+    run = numpyro.handlers.trace(numpyro.handlers.seed(_without_improper(model), EXAMPLE)).get_trace(size)
+    continuous, discrete, observed, frames, loose, work = [], [], [], [0], [], 0
+    for name, site in run.items():
+        if site["type"] in ("param", "mutable"):
+            raise _refused(name, "is a parameter without a prior", "numpyro.sample with a prior: it is integrated out")
+        if site["type"] == "plate" and site["args"][0] != (site["args"][1] or site["args"][0]):
+            raise _refused(name, "draws a subsample of its plate", "all of the data: the evidence is of all of them")
+        if site["type"] != "sample":
+            continue
+        dims = [-frame.dim for frame in site["cond_indep_stack"] if frame.dim is not None]
+        frames += dims
+        batch = site["fn"].batch_shape[::-1]
+        loose += [name for dim, length in enumerate(batch, 1) if length > 1 and dim not in dims]
+        work += int(np.size(site["value"]))
+        if site["is_observed"]:
+            observed.append(name)
+            continue
+        if site["fn"].support.is_discrete:
+            if not site["fn"].has_enumerate_support:
+                raise _refused(
+                    name,
+                    f"is discrete without an end ({type(site['fn']).__name__})",
+                    "a distribution with finitely many values, which are summed out, or a continuous one",
+                )
+            discrete.append(name)
+            work += int(np.size(site["value"])) * (len(site["fn"].enumerate_support(expand=False)) - 1)
+            continue
+        if site["scale"] is not None or isinstance(site["fn"], MaskedDistribution):
+            raise _refused(
+                name,
+                "is a latent whose prior is scaled or masked, and so no longer a distribution",
+                "scale and mask around what is observed only; latents that affect no data change nothing as they are",
+            )
+        continuous.append(name)
+    if not continuous:
+        raise ValueError("got a model without continuous latents, expected at least one numpyro.sample of them")
+    if not observed:
+        raise ValueError(
+            "got a model that observes nothing, expected numpyro.sample(…, obs=…) or numpyro.factor: does it get data?"
+        )
+    if discrete and loose:
+        raise _refused(
+            loose[0],
+            "has several elements in no plate, beside latents that are summed out",
+            ".to_event(1) on its distribution, or the site inside a numpyro.plate",
+        )
+    if discrete and find_spec("funsor") is None:
+        raise ImportError(
+            f"got a model with discrete latents ({', '.join(discrete)}), which funsor sums out: pip install "
+            '"lvsearch[enumerate]", or sum them out yourself, as with numpyro.distributions.MixtureSameFamily'
+        )
+    return Sites(tuple(sorted(continuous)), tuple(discrete), frozenset(observed), max(frames), work)
+
+
+def _refused(name: str, what: str, instead: str) -> ValueError:
+    return ValueError(f"site {name!r} {what}: expected {instead}")
+
+
+def _summed_out(model: Callable, sites: Sites) -> Callable:
+    """The model with its discrete latents enumerated, to the left of all plates."""
+    from numpyro.contrib.funsor import config_enumerate, enum
+
+    return enum(config_enumerate(model), -sites.plates - 1)
+
+
+def _without(model: Callable, observed: frozenset[str]) -> Callable:
+    """The model with the density of what it observes left out."""
+    from numpyro.primitives import Messenger
+
+    class Unseen(Messenger):
+        def process_message(self, msg: Any) -> None:
+            if msg["type"] == "sample" and msg["name"] in observed:
+                msg["fn"] = msg["fn"].mask(False)
+
+    return Unseen(model)
+
+
+def _without_improper(model: Callable) -> Callable:
+    """The model, which refuses latents that have no distribution to draw from."""
+    from numpyro.primitives import Messenger
+
+    class Proper(Messenger):
+        def process_message(self, msg: Any) -> None:
+            if msg["type"] == "sample" and not msg["is_observed"] and _improper(msg["fn"]):
+                raise _refused(
+                    msg["name"],
+                    "has an improper prior, under which the evidence means nothing",
+                    "a prior that integrates to 1",
+                )
+
+    return Proper(model)
+
+
+def _improper(distribution: Any) -> bool:
+    """Whether it is NumPyro's ImproperUniform, however wrapped."""
+    from numpyro.distributions import ImproperUniform
+
+    while distribution is not None:
+        if isinstance(distribution, ImproperUniform):
+            return True
+        distribution = getattr(distribution, "base_dist", None)
+    return False
