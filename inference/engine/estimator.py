@@ -320,7 +320,9 @@ def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described
         )
         described = site.family.point(settled.natural[model.representation], site.event_mask(on))
         indicator = isinstance(site.family, IndicatorFamily)  # its expected value is a probability, not a choice
-        values = np.asarray(described if indicator else site.family.value(described, site.event_mask(on)))
+        values = np.asarray(
+            site.family.probability(described) if indicator else site.family.value(described, site.event_mask(on))
+        )
         representation.append(existing(model, batch, values, on))
         with jax.enable_x64(True):
             double = cast(Dataset((batch,), (), {}, 0), np.float64).batches[0]

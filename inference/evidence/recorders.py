@@ -225,8 +225,9 @@ def _occupied(chain: GenericChain, state: GibbsState) -> dict[str, Array]:
                 continue
             place = site.axes.index(axis) + 2  # after particles and units
             for batch, l in zip(chain.batches, state.locals, strict=True):
-                real = jnp.asarray(batch.weight).reshape(-1, *[1] * len(site.axes)) > 0
-                chosen = jnp.where(real, l[name] > 0, False)
+                chosen = site.family.probability(l[name]) > 0
+                real = jnp.asarray(batch.weight).reshape(-1, *[1] * (chosen.ndim - 2)) > 0
+                chosen = jnp.where(real, chosen, False)
                 used = used | chosen.any([a for a in range(1, chosen.ndim) if a != place])
         if used.ndim:
             found[OCCUPIED if len(axes) == 1 else f"{OCCUPIED}_{axis}"] = used.sum(-1).astype(jnp.int32)
