@@ -26,11 +26,13 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import rows_of_groups
 from lvsearch.inference.engine.estimator import Estimate, capacity_of
 from lvsearch.inference.evidence.dispatch import evidence_chain
+from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.rows import check_size
+from lvsearch.inference.mixtures.packing import pack_increment, pack_statistics, unpack_sums
 from lvsearch.models.components import log_normalisers
 from lvsearch.models.contract import first
-from lvsearch.models.exponential.family import inner
-from lvsearch.models.families import Dirichlet, MarkovChain, MarkovChainStatistics
+from lvsearch.models.exponential.family import log_normalised
+from lvsearch.models.families import MarkovChain, MarkovChainStatistics
 from lvsearch.models.hidden_markov import HiddenMarkov
 
 ROWS_STEP = 32
@@ -49,7 +51,7 @@ class HiddenMarkovChain(eqx.Module):
     | field | meaning | shape |
     |---|---|---|
     | `size` | K | (), traced |
-    | `increments` | s(x_n), 0 of padding | (row, …) a leaf |
+    | `increments` | s(x_n) packed, 0 of padding | (row, packed) |
     | `log_carrier` | Σ log h(x_n), nats | () |
     | `present` | which rows there are: the first so many | (row,) |
     | `begins` | which rows begin a sequence | (row,) |
@@ -58,7 +60,7 @@ class HiddenMarkovChain(eqx.Module):
 
     model: HiddenMarkov
     size: Int[Array | np.ndarray, ""]
-    increments: Any
+    increments: Float[Array | np.ndarray, "row packed"]
     log_carrier: Float[Array | np.ndarray, ""]
     present: Bool[Array | np.ndarray, " row"]
     begins: Bool[Array | np.ndarray, " row"]
@@ -82,14 +84,13 @@ class HiddenMarkovChain(eqx.Module):
         starts = (np.cumsum(lengths) - lengths)[lengths > 0]
         with jax.enable_x64(True):
             coordinates = jax.vmap(component.coordinates)(rows)
-            increments = jax.vmap(component.increment)(coordinates, jnp.asarray(rows.observed))
+            increments = jax.vmap(partial(pack_increment, component))(coordinates, jnp.asarray(rows.observed))
             carriers = jax.vmap(component.log_carrier)(coordinates, jnp.asarray(rows.observed))
             prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), component.prior(rows.value.shape[1]))
-        widened = jax.tree.map(lambda leaf: np.pad(leaf, [(0, pad), *[(0, 0)] * (leaf.ndim - 1)]), increments)
         return cls(
             model,
             np.asarray(size),
-            widened,
+            np.pad(np.asarray(increments), [(0, pad), (0, 0)]),
             np.asarray(carriers).sum(),
             np.arange(n_rows + pad) < n_rows,
             np.isin(np.arange(n_rows + pad), starts),
@@ -170,15 +171,12 @@ class HiddenMarkovChain(eqx.Module):
         keys, exists = jax.random.split(key, 4), self._exists()
         here, model = self._here(labels, counted), self.model
         starts, steps = self._counts(here)
-        start = Dirichlet().sample(keys[0], jnp.asarray(model.start_concentration, starts.dtype) - 1 + starts, exists)
         both = exists[:, None] & exists
-        transitions = Dirichlet().sample(keys[1], model.transition_prior(exists) - 1 + steps, both)
+        start = _log_simplex(keys[0], jnp.asarray(model.start_concentration, starts.dtype) + starts, exists)
+        transitions = _log_simplex(keys[1], model.transition_prior(exists) + steps, both)
         components = model.components.prior_family.sample(keys[2], self._natural(here, temperature))
 
-        def log_row(increment: Any) -> Float[Array, " state"]:
-            return inner(model.components.prior_family, increment, components, None).reshape(self.capacity, -1).sum(-1)
-
-        log_rows = jax.vmap(log_row)(jax.tree.map(jnp.asarray, self.increments))
+        log_rows = jnp.asarray(self.increments, here.dtype) @ pack_statistics(model.components, components).T
         begins = jnp.asarray(self.begins)[:, None]
         first_row = jnp.arange(len(labels))[:, None] == 0
         natural = MarkovChainStatistics(
@@ -201,11 +199,14 @@ class HiddenMarkovChain(eqx.Module):
     def _natural(self, here: Array, temperature: Array) -> Any:
         """λ + t S_k."""
 
-        def gathered(increment: Any, prior: Any) -> Array:
-            sums = jnp.einsum("tk,t...->k...", here, jnp.asarray(increment, here.dtype))
-            return jnp.asarray(prior, here.dtype) + temperature * sums
+        sums = here.T @ jnp.asarray(self.increments, here.dtype)
+        like = jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, here.dtype), (self.capacity, *leaf.shape)), self.prior)
+        return jax.tree.map(lambda prior, sum: prior + temperature * sum, like, unpack_sums(self.model.components, sums, like))
 
-        return jax.tree.map(gathered, self.increments, self.prior)
+
+def _log_simplex(key: Array, concentration: Array, exists: Array) -> Array:
+    """log θ, θ ~ Dirichlet(concentration) over the entries of the last axis that exist; 0 elsewhere."""
+    return log_normalised(log_gamma_draws(key, concentration), exists)
 
 
 def _log_dirichlet_multinomial(counts: Array, concentration: Array, exists: Array) -> Array:
