@@ -12,6 +12,7 @@ from jaxtyping import Array, Int
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.evidence.generic import GenericChain
+from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, PathState
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
@@ -79,6 +80,27 @@ def _counted_rows(size: int, data: Dataset, units: bool) -> tuple[Quantity, ...]
 
 def _number_used(counts: Array) -> Array:
     return (counts > 0).sum(-1).astype(jnp.int32)
+
+
+# ── paths ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PathRecorder(Recorder):
+    """`occupied` states and `rows` of each."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+
+    def values(self, chain: HiddenMarkovChain, state: PathState) -> tuple[Array, ...]:
+        """Padding is in no state."""
+        here = (state.labels[..., None] == jnp.arange(chain.capacity)) & jnp.asarray(chain.present)[:, None]
+        rows = here.sum(1).astype(jnp.int32)
+        return _number_used(rows), rows
+
+
+@recorder.register
+def _(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
+    rows = Quantity("rows", ("state",), (int(chain.size),), True)
+    return PathRecorder((Quantity(OCCUPIED, (), (), False), rows))
 
 
 # ── collapsed topics ────────────────────────────────────────────────────────────────────────────────────────────────
