@@ -91,7 +91,7 @@ class HiddenMarkovChain(eqx.Module):
             model,
             np.asarray(size),
             np.pad(np.asarray(increments), [(0, pad), (0, 0)]),
-            np.asarray(carriers).sum(),
+            np.asarray(np.asarray(carriers).sum()),
             np.arange(n_rows + pad) < n_rows,
             np.isin(np.arange(n_rows + pad), starts),
             prior,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.compiles import counted
@@ -31,8 +32,8 @@ class Sequences(NamedTuple):
     """Sequences of one padded length: `increments` (sequence, row, packed) s(x), 0 where nothing is known, and which
     rows are `present` (sequence, row)."""
 
-    increments: Float[Array, "sequence row packed"]
-    present: Bool[Array, "sequence row"]
+    increments: Float[Array | np.ndarray, "_ _ packed"]  # batches of one data set differ in length
+    present: Bool[Array | np.ndarray, "_ _"]
 
 
 class PathSums(NamedTuple):
@@ -166,7 +167,7 @@ def ascend_paths(
 @counted
 def beliefs_from(
     model: HiddenMarkov,
-    shares: tuple[Float[Array, "sequence row state"], ...],
+    shares: tuple[Float[Array | np.ndarray, "_ _ state"], ...],
     batches: tuple[Sequences, ...],
     blank: Beliefs,
     size: tuple[Array | int, ...],
@@ -187,7 +188,7 @@ def beliefs_from(
 class PathSurvey(NamedTuple):
     """A fit looked at: q(z) of every row of each batch, and the terms of the bound but log h, nats."""
 
-    shares: tuple[Float[Array, "sequence row state"], ...]
+    shares: tuple[Float[Array | np.ndarray, "_ _ state"], ...]
     log_total: Array
     of_globals: Array
 

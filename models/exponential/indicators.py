@@ -96,6 +96,9 @@ class Bernoulli(IndicatorFamily[Element]):
     def point(self, natural: Element, event_mask: None = None) -> Float[Array, "*element"]:
         return self.mean(natural)
 
+    def probability(self, mean: Element) -> Float[Array, "*element"]:
+        return jnp.asarray(mean)
+
     def value(self, statistics: Element, event_mask: None = None) -> Float[Array, "*element"]:
         return jnp.asarray(statistics)
 
