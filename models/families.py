@@ -37,7 +37,7 @@ What a site of each family declares (`Site.axes`), and what the model then finds
 |---|---|---|
 | `Dirichlet`, `PointSimplex`, `Categorical` | (elements…, event) | one array (elements…, event) |
 | `Bernoulli`, `KnownPrecisionGaussian` | (elements…) | one array (elements…) |
-| `MarkovChain` | (elements…, row, state, state) | `state` (elements…, row, state), `step` (elements…, row, state, state) |
+| `MarkovChain` | (elements…, row, state, state) | `state`, on the first two of these, and `step` on all three |
 | `Beta`, `PointProbability` | (elements…) | `log_value`, `log_complement`, each (elements…) |
 | `Gamma` | (elements…) | `log_value`, `negative_value`, each (elements…) |
 | `Gaussian`, `PointMean` | (elements…) | `value`, `negative_half_square`, each (elements…) |

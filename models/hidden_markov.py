@@ -1,4 +1,4 @@
-"""Hidden Markov models: sequences of rows, each row from one of `size` states, each state following from the one before.
+"""Hidden Markov models: rows in sequences, each row from one of `size` states, each state following from the last.
 
 Source: Rabiner (1989) for the model; MacKay (1997) and Beal (2003), §3 for its priors and mean field. The story:
 
@@ -32,7 +32,7 @@ from jaxtyping import Array, Bool, Float
 from lvsearch.models.components.component import Component, log_likelihood, log_prior, required_component, words
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.standard import positive_parameter
-from lvsearch.models.contract import Masks, Model, Site, Statistics, concentration_parameter, first, hyperparameter
+from lvsearch.models.contract import Masks, Model, Site, Statistics, concentration_parameter, first
 from lvsearch.models.families import Dirichlet, MarkovChain, MarkovChainStatistics, PointSimplex
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import GroupOfRows, Row
@@ -53,7 +53,7 @@ class HiddenMarkov(Model):
 
     `nested` (Proposition 1 for the plug-in form). Given ρ, A, θ at size K, let state K + 1 be a twin of state k:
     θ'_{K+1} = θ_k, A'_{K+1} = A'_k, and whatever entered k enters k or its twin with shares 1 − ε and ε, in ρ' and in
-    every row of A'. The chain of "k or its twin" is the chain of k (it is lumpable), so every sequence keeps its density.
+    every row of A'. The chain of "k or its twin" is that of k (it is lumpable), so every sequence keeps its density.
     """
 
     components: Component
@@ -136,7 +136,7 @@ class HiddenMarkov(Model):
         return of_components + of_start + each.sum() + jnp.where(exists, totals, 0.0).sum()
 
     def log_rows(self, g: Mapping[str, Statistics], unit: GroupOfRows) -> Float[Array, "row state"]:
-        """log p(row | θ_k) in nats, linear in the statistics of the components; 0 of a row of which nothing is known."""
+        """log p(row | θ_k) in nats, linear in the components' statistics; 0 of a row of which nothing is known."""
         rows = Row(jnp.asarray(unit.value), jnp.asarray(unit.observed))
         return jax.vmap(lambda row: log_likelihood(self.components, g["components"], row))(rows)
 
@@ -156,7 +156,9 @@ class HiddenMarkov(Model):
         transitions = np.asarray(natural["transitions"])[:n, :n]
         off = ~np.eye(n, dtype=bool)
         to, into = (np.sort(matrix[off].reshape(n, -1), axis=1) for matrix in (transitions, transitions.T))
-        own = [np.asarray(leaf)[:n].reshape(n, -1) for leaf in jax.tree.leaves((natural["start"], natural["components"]))]
+        own = [
+            np.asarray(leaf)[:n].reshape(n, -1) for leaf in jax.tree.leaves((natural["start"], natural["components"]))
+        ]
         return log_relabellings(np.concatenate([*own, np.diag(transitions)[:, None], to, into], axis=1))
 
     def ceiling(self, units: GroupOfRows) -> float:

@@ -1,7 +1,7 @@
 """Exact numbers of hidden Markov models by enumeration of every path; NumPy only, no code shared with the model."""
 
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -12,9 +12,7 @@ LogMarginal = Callable[[np.ndarray], float]
 def log_dirichlet_multinomial(counts: np.ndarray, concentrations: np.ndarray) -> float:
     """log ∫ Π θ^counts Dirichlet(θ), nats."""
     before, after = concentrations, concentrations + counts
-    return float(
-        gammaln(before.sum()) - gammaln(before).sum() + gammaln(after).sum() - gammaln(after.sum())
-    )
+    return float(gammaln(before.sum()) - gammaln(before).sum() + gammaln(after).sum() - gammaln(after.sum()))
 
 
 def paths(lengths: Sequence[int], size: int) -> list[list[tuple[int, ...]]]:
@@ -41,7 +39,7 @@ def log_evidence(
         for path in chosen:
             if path:
                 start[path[0]] += 1
-            for before, after in zip(path, path[1:], strict=False):
+            for before, after in pairwise(path):
                 steps[before, after] += 1
         log = log_dirichlet_multinomial(start, np.full(size, start_concentration))
         log += sum(log_dirichlet_multinomial(steps[k], prior[k]) for k in range(size))
@@ -54,13 +52,13 @@ def log_evidence(
 def log_likelihood(
     log_rows: Sequence[np.ndarray], start: np.ndarray, transitions: np.ndarray
 ) -> tuple[float, list[tuple[int, ...]]]:
-    """(log p(sequences | parameters), the most probable path of each). log_rows: (row, state) nats, of each sequence."""
+    """(log p(sequences | parameters), the most probable path of each). log_rows: (row, state) nats of each."""
     total, best = 0.0, []
     for rows in log_rows:
         heights = {}
         for (path,) in paths([len(rows)], len(start)):
             log = np.log(start[path[0]]) + sum(rows[t, k] for t, k in enumerate(path))
-            heights[path] = log + sum(np.log(transitions[a, b]) for a, b in zip(path, path[1:], strict=False))
+            heights[path] = log + sum(np.log(transitions[a, b]) for a, b in pairwise(path))
         total += float(logsumexp(list(heights.values())))
         best.append(max(heights, key=lambda path: heights[path]))
     return total, best

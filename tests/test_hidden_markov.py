@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
-from lvsearch.inference.engine.estimator import GenericEstimator, beliefs_of, capacity_of, estimator, exact_bound, pad_axes
+from lvsearch.inference.engine.estimator import (
+    GenericEstimator,
+    beliefs_of,
+    capacity_of,
+    estimator,
+    exact_bound,
+    pad_axes,
+)
 from lvsearch.inference.engine.meanfield import MeanField
 from lvsearch.inference.engine.meanfield_starts import blank_locals
 from lvsearch.inference.evidence import HiddenMarkovChain, backward, flat_chain, forward, simulated_like, true_state
@@ -108,7 +115,9 @@ def test_kernel_is_the_generic_engine(fitted):
     model, data, natural = fitted.model, groups.dataset(), fitted.estimate.natural
     capacity = capacity_of((3,))
     blank = tuple(blank_locals(model, batch, (3,), capacity=capacity) for batch in data.batches)
-    settled = MeanField(beliefs_of(model, pad_axes(model, natural, (3,), capacity), (3,), capacity=capacity), blank, (), True)
+    settled = MeanField(
+        beliefs_of(model, pad_axes(model, natural, (3,), capacity), (3,), capacity=capacity), blank, (), True
+    )
     generic = exact_bound(model, data, natural, settled, (3,), capacity)
     assert fitted.estimate.log_lower == pytest.approx(generic, rel=1e-10)
     order = np.argsort(np.argsort(fitted.means()["column0"]))
@@ -127,7 +136,7 @@ def test_ascent_is_the_generic_ascent():
 
 
 def test_scaled_recursions_are_those_of_the_family():
-    """Shares, steps and log Z of ragged sequences, from the mean of `MarkovChain`; also where float32 would underflow."""
+    """Shares, steps and log Z of ragged sequences as the family has them, where potentials nearly vanish too."""
     data = tiny().dataset()
     rng = np.random.default_rng(1)
     with jax.enable_x64(True):
@@ -215,11 +224,13 @@ def test_refusals():
         lv.models.HiddenMarkov(stickiness=-1)
     with pytest.raises(ValueError, match="expected None exactly where they are"):
         lv.models.HiddenMarkov(lv.models.BernoulliComponents(estimated=True))
+    plug_in, bits = (
+        lv.models.HiddenMarkov(lv.models.BernoulliComponents()).plug_in(),
+        lv.Groups.from_arrays([np.eye(2)]),
+    )
     with pytest.raises(ValueError, match="expected a model whose parameters have a prior"):
-        bits = lv.Groups.from_arrays([np.eye(2)])
-        HiddenMarkovChain.of(lv.models.HiddenMarkov(lv.models.BernoulliComponents()).plug_in(), bits.dataset(), 2, 4)
+        HiddenMarkovChain.of(plug_in, bits.dataset(), 2, 4)
     with pytest.raises(ValueError, match="cannot draw parameters that have no prior"):
-        plug_in = lv.models.HiddenMarkov(lv.models.BernoulliComponents()).plug_in()
         plug_in.simulate(jax.random.key(0), (2,), GroupOfRows(*[np.ones((1, 2))] * 3), {"dim": 1})
 
 
@@ -232,7 +243,7 @@ def test_likelihood_and_paths_are_those_of_other_libraries(fitted):
     hmm = pytest.importorskip("hmmlearn.hmm", reason="comes with the bench extra")
     inference = pytest.importorskip("dynamax.hidden_markov_model", reason="comes with the bench extra")
     groups, _ = machines()
-    whole = [number for number in range(1, groups.n_units)]
+    whole = list(range(1, groups.n_units))
     known = groups.part(np.array(whole), "without the missing step")
     peer = hmm.GaussianHMM(3, covariance_type="diag")
     peer.startprob_, peer.transmat_ = fitted.start().to_numpy(), fitted.transitions().to_numpy()

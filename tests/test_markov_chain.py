@@ -65,7 +65,9 @@ def test_natural_parameters_of_a_mean_have_it():
 
 def test_what_does_not_exist_adds_exactly_nothing():
     """More rows and states, whatever they hold; and a chain without rows."""
-    wide = MarkovChainStatistics(RNG.normal(size=(ROWS + 2, STATES + 1)), RNG.normal(size=(ROWS + 2, *[STATES + 1] * 2)))
+    wide = MarkovChainStatistics(
+        RNG.normal(size=(ROWS + 2, STATES + 1)), RNG.normal(size=(ROWS + 2, *[STATES + 1] * 2))
+    )
     small = MarkovChainStatistics(wide.state[:ROWS, :STATES], wide.step[:ROWS, :STATES, :STATES])
     mask = np.zeros(wide.step.shape, bool)
     mask[:ROWS, :STATES, :STATES] = True
@@ -92,12 +94,16 @@ def test_draws_have_the_mean_and_counts_are_averages_of_draws():
     copies = np.array([3.0, 0.0])
     counts = FAMILY.sample_counts(jax.random.key(1), NATURAL, copies)
     np.testing.assert_allclose(counts.state.sum((1, 2)), [ROWS, 0])
-    assert np.all(np.isclose(np.asarray(counts.state[0] * 3) % 1, 0, atol=1e-9) | np.isclose(counts.state[0] * 3 % 1, 1))
+    assert np.all(
+        np.isclose(np.asarray(counts.state[0] * 3) % 1, 0, atol=1e-9) | np.isclose(counts.state[0] * 3 % 1, 1)
+    )
 
 
 def test_numpyro_knows_the_same_paths():
     paths = np.array([PATHS[7], PATHS[60]])
-    log = [heights(element(i))[PATHS.index(tuple(path))] - logsumexp(heights(element(i))) for i, path in enumerate(paths)]
+    log = [
+        heights(element(i))[PATHS.index(tuple(path))] - logsumexp(heights(element(i))) for i, path in enumerate(paths)
+    ]
     distribution = FAMILY.to_numpyro(jax.tree.map(jnp.asarray, NATURAL))
     np.testing.assert_allclose(distribution.log_prob(paths), log, rtol=1e-12)
     assert distribution.sample(jax.random.key(0), (5,)).shape == (5, 2, ROWS)

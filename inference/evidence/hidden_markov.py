@@ -116,12 +116,16 @@ class HiddenMarkovChain(eqx.Module):
         one = partial(self._drawn, labels=nothing, counted=unseen, temperature=jnp.zeros(()))
         return PathState(jax.vmap(one)(jax.random.split(key, particles)))
 
-    def step(self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], *, backward: bool) -> PathState:
+    def step(
+        self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], *, backward: bool
+    ) -> PathState:
         """Parameters given the path, and a path given the parameters: its own reversal."""
         del backward
         counted = jnp.asarray(self.present, jnp.result_type(float))
         one = partial(self._drawn, counted=counted, temperature=temperature)
-        return PathState(jax.vmap(lambda k, labels: one(k, labels=labels))(jax.random.split(key, len(state.labels)), state.labels))
+        return PathState(
+            jax.vmap(lambda k, labels: one(k, labels=labels))(jax.random.split(key, len(state.labels)), state.labels)
+        )
 
     def log_gain(
         self, state: PathState, before: Float[Array, ""], after: Float[Array, ""]
@@ -200,8 +204,12 @@ class HiddenMarkovChain(eqx.Module):
         """λ + t S_k."""
 
         sums = here.T @ jnp.asarray(self.increments, here.dtype)
-        like = jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, here.dtype), (self.capacity, *leaf.shape)), self.prior)
-        return jax.tree.map(lambda prior, sum: prior + temperature * sum, like, unpack_sums(self.model.components, sums, like))
+        like = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, here.dtype), (self.capacity, *leaf.shape)), self.prior
+        )
+        return jax.tree.map(
+            lambda prior, sum: prior + temperature * sum, like, unpack_sums(self.model.components, sums, like)
+        )
 
 
 def _log_simplex(key: Array, concentration: Array, exists: Array) -> Array:

@@ -31,6 +31,9 @@ from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.units import Row
 
+POOLED = MixtureSettings(sweeps=100, rounds=5)
+"""Of a mixture that a fit begins from: states are looked for again with their order."""
+
 
 @dataclass(frozen=True)
 class SequenceSettings:
@@ -45,7 +48,7 @@ class SequenceSettings:
     | `double_below` | rows × states × statistics up to which everything is in float64 |
     """
 
-    pooled: MixtureSettings = MixtureSettings(sweeps=100, rounds=5)
+    pooled: MixtureSettings = POOLED
     sweeps: int = 1000
     tolerance: float = 1e-6
     rounds: int = 10
@@ -236,7 +239,9 @@ def sequences_of(component: Component, data: Dataset) -> tuple[tuple[Sequences, 
     with jax.enable_x64(True):
         for batch in data.batches:
             present = np.asarray(batch.units.present) & (np.asarray(batch.weight) > 0)[:, None]
-            units = Row(np.asarray(batch.units.value, np.float64), np.asarray(batch.units.observed) & present[..., None])
+            units = Row(
+                np.asarray(batch.units.value, np.float64), np.asarray(batch.units.observed) & present[..., None]
+            )
             increments, carriers = _prepared(component, units)
             batches.append(Sequences(np.asarray(increments), present))
             total += float(np.asarray(carriers)[present].sum())

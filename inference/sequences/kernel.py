@@ -8,7 +8,7 @@ precision; recorded bounds are computed by the family, which needs no floor.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -106,9 +106,7 @@ def forward_backward(
     return jnp.swapaxes(shares, 0, 1), steps, log_z
 
 
-def path_sums(
-    model: HiddenMarkov, g: dict[str, Statistics], batches: tuple[Sequences, ...], on: Masks
-) -> PathSums:
+def path_sums(model: HiddenMarkov, g: dict[str, Statistics], batches: tuple[Sequences, ...], on: Masks) -> PathSums:
     """One pass over all sequences, the paths at their optimum."""
     found = []
     for batch in batches:

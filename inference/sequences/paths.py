@@ -20,7 +20,9 @@ def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarra
     """
     model = estimate.model
     if not isinstance(model, HiddenMarkov):
-        raise ValueError(f"got a fit of {type(model).__name__}, expected one of HiddenMarkov: only its units have paths")
+        raise ValueError(
+            f"got a fit of {type(model).__name__}, expected one of HiddenMarkov: only its units have paths"
+        )
     capacity, family = capacity_of(estimate.size), MarkovChain()
     with jax.enable_x64(True):
         wide = pad_axes(model, estimate.natural, estimate.size, capacity)
@@ -37,7 +39,9 @@ def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarra
                 natural = jax.grad(lambda path: model.log_unit(g, {"path": path}, unit, exists))(zero)
                 return family.value(family.mode(natural, site.event_mask(exists)))
 
-            units = jax.tree.map(lambda x: x.astype(np.float64) if np.issubdtype(x.dtype, np.floating) else x, batch.units)
+            units = jax.tree.map(
+                lambda x: x.astype(np.float64) if np.issubdtype(x.dtype, np.floating) else x, batch.units
+            )
             states = np.asarray(jax.jit(jax.vmap(one))(units))
             per_batch.append([row[here] for row, here in zip(states, np.asarray(batch.units.present), strict=True)])
     return gathered(data, per_batch)

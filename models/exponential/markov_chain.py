@@ -82,7 +82,8 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
             drawn = self.sample(jax.random.fold_in(key, number), natural, event_mask)
             share = jnp.where(number < copies, 1 / jnp.maximum(copies, 1), 0.0)
             return MarkovChainStatistics(
-                total.state + share[..., None, None] * drawn.state, total.step + share[..., None, None, None] * drawn.step
+                total.state + share[..., None, None] * drawn.state,
+                total.step + share[..., None, None, None] * drawn.step,
             )
 
         return jax.lax.fori_loop(0, copies.max().astype(int), one, jax.tree.map(jnp.zeros_like, natural))

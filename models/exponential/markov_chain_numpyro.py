@@ -30,5 +30,7 @@ class MarkovPath(dist.Distribution):
     @validate_sample
     def log_prob(self, value: Any, intermediates: Any = None):
         state = jax.nn.one_hot(value, self.state.shape[-1], dtype=self.state.dtype)
-        steps = jnp.einsum("...ti,...tij,...tj->...", state[..., :-1, :], self.natural.step[..., 1:, :, :], state[..., 1:, :])
+        steps = jnp.einsum(
+            "...ti,...tij,...tj->...", state[..., :-1, :], self.natural.step[..., 1:, :, :], state[..., 1:, :]
+        )
         return (state * self.state).sum((-2, -1)) + steps - self.family.log_normaliser(self.natural)

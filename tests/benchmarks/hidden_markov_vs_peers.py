@@ -1,15 +1,15 @@
 """Hidden Markov models with diagonal Gaussians: lvsearch beside hmmlearn (EM) and dynamax (EM).
 
-    python tests/benchmarks/hidden_markov_vs_peers.py [--sequences 100] [--rows 200] [--columns 4] [--states 8] [--seed 0]
+    python tests/benchmarks/hidden_markov_vs_peers.py [--sequences 100] [--rows 200] [--columns 4] [--states 8]
 
 The same simulated sequences for all, states planted. Two tables:
 
-- one sweep (forward-backward over all sequences, and new parameters), in milliseconds, each library from a start of its
-  own: the mean of many in one call, compiled beforehand. lvsearch in float64, as hmmlearn is, and in float32, as dynamax
-  is; and lvsearch's generic engine, which the kernel stands in for.
-- a whole fit from the rows to the parameters: hmmlearn with its defaults but `n_iter` 200; dynamax with its k-means start
-  and so many iterations as hmmlearn made; lvsearch by `estimator(model, data).fit`, starts and proposals included, the
-  first call, which compiles, and a second one with another key. Log-likelihoods are hmmlearn's `score` of each
+- one sweep (forward-backward over all sequences, and new parameters), in milliseconds, each library from a start of
+  its own: the mean of many in one call, compiled beforehand. lvsearch in float64, as hmmlearn is, and in float32, as
+  dynamax is; and lvsearch's generic engine, which the kernel stands in for.
+- a whole fit from the rows to the parameters: hmmlearn with its defaults but `n_iter` 200; dynamax with its k-means
+  start and as many iterations as hmmlearn made; lvsearch by `HiddenMarkovEstimator.fit`, starts and proposals included,
+  the first call, which compiles, and a second one with another key. Log-likelihoods are hmmlearn's `score` of each
   library's parameters (ours at their posterior means), nats per row: what is scored is one thing for all.
 
 And whether log-likelihoods at the same parameters agree. Nothing is asserted.
@@ -128,10 +128,14 @@ def main() -> None:
     took, peer = seconds(lambda: of_hmmlearn(200, 1e-2))
     fitted("hmmlearn", took, peer.monitor_.iter, peer)
     iterations = peer.monitor_.iter
-    hmmlearn_sweep = (seconds(lambda: of_hmmlearn(22, -np.inf))[0] - seconds(lambda: of_hmmlearn(2, -np.inf))[0]) / 20 * 1e3
+    hmmlearn_sweep = (
+        (seconds(lambda: of_hmmlearn(22, -np.inf))[0] - seconds(lambda: of_hmmlearn(2, -np.inf))[0]) / 20 * 1e3
+    )
 
     dynamax, emissions = DiagonalGaussianHMM(a.states, a.columns), jnp.asarray(values, jnp.float32)
-    parameters, properties = dynamax.initialize(jax.random.key(a.seed), method="kmeans", emissions=jnp.asarray(flat, jnp.float32))
+    parameters, properties = dynamax.initialize(
+        jax.random.key(a.seed), method="kmeans", emissions=jnp.asarray(flat, jnp.float32)
+    )
 
     def of_dynamax(n_iter: int) -> Any:
         return dynamax.fit_em(parameters, properties, emissions, num_iters=n_iter, verbose=False)
@@ -139,7 +143,12 @@ def main() -> None:
     for name in ("dynamax, first call, compiling", "dynamax"):
         took, (found, _) = seconds(lambda: of_dynamax(iterations))
         scales = np.asarray(found.emissions.scale_diags)
-        fitted(name, took, iterations, scorer(found.initial.probs, found.transitions.transition_matrix, found.emissions.means, scales**2))
+        fitted(
+            name,
+            took,
+            iterations,
+            scorer(found.initial.probs, found.transitions.transition_matrix, found.emissions.means, scales**2),
+        )
     dynamax_sweep = (seconds(lambda: of_dynamax(22))[0] - seconds(lambda: of_dynamax(2))[0]) / 20 * 1e3
 
     estimate = None
@@ -175,7 +184,9 @@ def main() -> None:
             emission_scale_diags=jnp.asarray(np.sqrt(np.diagonal(peer.covars_, axis1=1, axis2=2))),
         )
         log = jax.jit(jax.vmap(lambda x: one.marginal_log_prob(found, x)))(jnp.asarray(values)).sum()
-    print(f"log-likelihood at the same parameters: lvsearch {by_us:.4f}, hmmlearn {by_peer:.4f}, dynamax {float(log):.4f}")
+    print(
+        f"log-likelihood at the same parameters: lvsearch {by_us:.4f}, hmmlearn {by_peer:.4f}, dynamax {float(log):.4f}"
+    )
 
 
 if __name__ == "__main__":
