@@ -192,7 +192,10 @@ class HiddenMarkov(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: GroupOfRows, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], GroupOfRows]:
-        """Draw from the joint; `units.observed` and `units.present` are kept. extents: {"dim": D}."""
+        """Draw from the joint; `units.observed` and `units.present` are kept. extents: {"dim": D}.
+
+        Raises ValueError for the plug-in form, whose parameters have no prior.
+        """
         if self.concentration is None or self.start_concentration is None:
             raise ValueError("cannot draw parameters that have no prior: simulate the model before plug_in()")
         key_start, key_transitions, key_components, key_path, key_data = jax.random.split(key, 5)

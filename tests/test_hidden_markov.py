@@ -20,6 +20,7 @@ from lvsearch.inference.engine.estimator import (
 from lvsearch.inference.engine.meanfield import MeanField
 from lvsearch.inference.engine.meanfield_starts import blank_locals
 from lvsearch.inference.evidence import HiddenMarkovChain, backward, flat_chain, forward, simulated_like, true_state
+from lvsearch.inference.evidence.hidden_markov import PathState
 from lvsearch.inference.sequences import kernel
 from lvsearch.inference.sequences.estimator import sequences_of
 from lvsearch.models.units import GroupOfRows, Row
@@ -61,6 +62,7 @@ def fitted() -> lv.FittedModel:
 # ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_annealed_evidence_is_that_of_all_paths():
     """One state has one path, so every particle is exact; with more, both directions agree with enumeration."""
     data, temperatures = tiny().dataset(), np.linspace(0, 1, 33)[1:]
@@ -79,7 +81,7 @@ def test_density_and_gain_of_a_path_are_those_of_its_rows():
     labels = np.zeros((len(paths), len(chain.present)), int)
     labels[:, :6] = [[*first, *second] for first, second in paths]
     with jax.enable_x64(True):
-        state = type(chain.init(jax.random.key(0), 1))(jnp.asarray(labels))
+        state = PathState(jnp.asarray(labels))
         log = np.asarray(jax.jit(lambda c, s: c.log_density(s))(chain, state))
         gain = jax.jit(lambda c, s, a, b: c.log_gain(s, a, b))
         halves = gain(chain, state, 0.0, 0.3) + gain(chain, state, 0.3, 1.0)
@@ -135,6 +137,7 @@ def test_ascent_is_the_generic_ascent():
     assert ours.log_lower == pytest.approx(generic.log_lower, abs=0.05)
 
 
+@pytest.mark.slow
 def test_scaled_recursions_are_those_of_the_family():
     """Shares, steps and log Z of ragged sequences as the family has them, where potentials nearly vanish too."""
     data = tiny().dataset()
@@ -157,6 +160,7 @@ def test_scaled_recursions_are_those_of_the_family():
 # ── for people ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_what_people_read_off(fitted, tmp_path):
     groups, _ = machines()
     table = fitted.transitions()

@@ -28,6 +28,14 @@ def heights(natural: MarkovChainStatistics) -> np.ndarray:
     )
 
 
+@jax.jit
+def everything(natural: MarkovChainStatistics, mask: np.ndarray) -> tuple:
+    """Log-normaliser, entropy, mean, a draw and the mode."""
+    drawn = FAMILY.sample(jax.random.key(0), natural, mask)
+    of_mean = FAMILY.log_normaliser(natural, mask), FAMILY.entropy(natural, mask), FAMILY.mean(natural, mask)
+    return *of_mean, drawn, FAMILY.mode(natural, mask)
+
+
 def element(index: int) -> MarkovChainStatistics:
     return MarkovChainStatistics(NATURAL.state[index], NATURAL.step[index])
 
@@ -38,8 +46,9 @@ def in_float64(float64: None) -> None:
 
 
 def test_normaliser_mean_entropy_and_mode_are_those_of_all_paths():
-    total, mean, entropy = FAMILY.log_normaliser(NATURAL), FAMILY.mean(NATURAL), FAMILY.entropy(NATURAL)
-    best = FAMILY.value(FAMILY.mode(NATURAL))
+    total, mean, entropy, best = jax.jit(
+        lambda eta: (FAMILY.log_normaliser(eta), FAMILY.mean(eta), FAMILY.entropy(eta), FAMILY.value(FAMILY.mode(eta)))
+    )(NATURAL)
     for index in range(2):
         log = heights(element(index))
         share = np.exp(log - logsumexp(log))
@@ -56,6 +65,7 @@ def test_normaliser_mean_entropy_and_mode_are_those_of_all_paths():
         np.testing.assert_allclose(mean.step[index], step, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_natural_parameters_of_a_mean_have_it():
     mean = FAMILY.mean(NATURAL)
     back = FAMILY.natural(mean)
@@ -71,20 +81,20 @@ def test_what_does_not_exist_adds_exactly_nothing():
     small = MarkovChainStatistics(wide.state[:ROWS, :STATES], wide.step[:ROWS, :STATES, :STATES])
     mask = np.zeros(wide.step.shape, bool)
     mask[:ROWS, :STATES, :STATES] = True
-    mean = FAMILY.mean(wide, mask)
-    assert FAMILY.log_normaliser(wide, mask) == FAMILY.log_normaliser(small)
-    np.testing.assert_allclose(FAMILY.entropy(wide, mask), FAMILY.entropy(small), rtol=1e-13)
-    np.testing.assert_array_equal(mean.step[:ROWS, :STATES, :STATES], FAMILY.mean(small).step)
-    for drawn in (mean, FAMILY.sample(jax.random.key(0), wide, mask), FAMILY.mode(wide, mask)):
-        assert np.all(drawn.state[ROWS:] == 0)
-        assert np.all(drawn.state[:, STATES:] == 0)
-        assert np.all(np.asarray(drawn.step)[~mask] == 0)
-        np.testing.assert_allclose((drawn.state.sum(), drawn.step.sum()), (ROWS, ROWS - 1))
-    nothing = np.zeros_like(mask)
-    assert FAMILY.log_normaliser(wide, nothing) == 0
-    assert all(np.all(leaf == 0) for leaf in FAMILY.mean(wide, nothing))
+    total, entropy, mean, *drawn = everything(wide, mask)
+    alone = everything(small, np.ones(small.step.shape, bool))
+    np.testing.assert_allclose((total, entropy), alone[:2], rtol=1e-13)
+    np.testing.assert_allclose(mean.step[:ROWS, :STATES, :STATES], alone[2].step, rtol=1e-13)
+    for statistics in (mean, *drawn):
+        assert np.all(statistics.state[ROWS:] == 0)
+        assert np.all(statistics.state[:, STATES:] == 0)
+        assert np.all(np.asarray(statistics.step)[~mask] == 0)
+        np.testing.assert_allclose((statistics.state.sum(), statistics.step.sum()), (ROWS, ROWS - 1))
+    nothing = everything(wide, np.zeros_like(mask))
+    assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(nothing))
 
 
+@pytest.mark.slow
 def test_draws_have_the_mean_and_counts_are_averages_of_draws():
     many = jax.vmap(lambda key: FAMILY.sample(key, element(0)))(jax.random.split(jax.random.key(0), 4000))
     mean = FAMILY.mean(element(0))
@@ -99,6 +109,7 @@ def test_draws_have_the_mean_and_counts_are_averages_of_draws():
     )
 
 
+@pytest.mark.slow
 def test_numpyro_knows_the_same_paths():
     paths = np.array([PATHS[7], PATHS[60]])
     log = [

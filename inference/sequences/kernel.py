@@ -65,7 +65,7 @@ def forward_backward(
     model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on: Masks
 ) -> tuple[Float[Array, "s row state"], Float[Array, "state state"], Float[Array, " s"]]:
     """(q(z) of every row, expected steps of all sequences, log Z of each sequence without log h in nats)."""
-    exists, here = on["state"], batch.present.T
+    exists, here = on["state"], jnp.asarray(batch.present).T
     floor = jnp.finfo(batch.increments.dtype).tiny ** 0.45
     both = exists[:, None] & exists
 

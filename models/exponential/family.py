@@ -86,7 +86,7 @@ class IndicatorFamily(UnitCarrierFamily[T]):
 
     @abstractmethod
     def probability(self, mean: T) -> Array:
-        """The probability of each entry, one array, from E[t]: what describes a unit to people."""
+        """The probability of each entry (elements…, entries) from E[t], one array: what describes a unit to people."""
 
 
 def inner(family: Family, natural: Any, statistics: Any, event_mask: Any) -> Array:
