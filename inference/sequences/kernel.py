@@ -208,6 +208,18 @@ def survey_paths(
     return PathSurvey(tuple(s for s, _, _ in seen), total, globals_bound(model, beliefs, size, capacity=capacity))
 
 
+def path_potentials(
+    model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on: Masks
+) -> tuple[MarkovChainStatistics, Bool[Array, "s row state state"]]:
+    """(the natural parameters of each sequence's path, which of them exist), without log h."""
+    exists, rows = on["state"], log_rows(model, g, batch, on)
+    first = (jnp.arange(rows.shape[1]) == 0)[:, None]
+    state = jnp.where(exists, rows, 0.0) + jnp.where(first, g["start"], 0.0)
+    step = jnp.broadcast_to(g["transitions"], (*rows.shape, rows.shape[-1]))
+    present = jnp.asarray(batch.present)[..., None, None]
+    return MarkovChainStatistics(state, step), present & exists[:, None] & exists
+
+
 @partial(jax.jit, static_argnames=("capacity",))
 @counted
 def exact_log_totals(
@@ -219,10 +231,4 @@ def exact_log_totals(
     capacity: tuple[int, ...],
 ) -> Float[Array, " sequence"]:
     """log Z of each sequence without log h, nats, by the family's own recursion: exact whatever the potentials are."""
-    on = model.active(size, capacity)
-    exists, rows = on["state"], log_rows(model, g, batch, on)
-    first = (jnp.arange(rows.shape[1]) == 0)[:, None]
-    state = jnp.where(exists, rows, 0.0) + jnp.where(first, g["start"], 0.0)
-    step = jnp.broadcast_to(g["transitions"], (*rows.shape, rows.shape[-1]))
-    mask = batch.present[..., None, None] & exists[:, None] & exists
-    return MarkovChain().log_normaliser(MarkovChainStatistics(state, step), mask)
+    return MarkovChain().log_normaliser(*path_potentials(model, g, batch, model.active(size, capacity)))
