@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.data.dataset import Dataset, rows
+from lvsearch.inference.data.dataset import Batch, Dataset, rows
 from lvsearch.inference.data.groups import rows_of_groups
 from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
 from lvsearch.inference.engine.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
@@ -31,6 +31,8 @@ from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.units import Row
 
+TRIMMED_ROWS = 64
+"""Longer sequences are padded to a multiple of it."""
 POOLED = MixtureSettings(sweeps=100, rounds=5)
 """Of a mixture that a fit begins from: states are looked for again with their order."""
 
@@ -63,15 +65,15 @@ class HiddenMarkovEstimator:
     shrinks = False
 
     def __init__(self, model: HiddenMarkov, data: Dataset, settings: SequenceSettings = SequenceSettings()):
-        self.model, self.settings, self.data = model, settings, data
+        self.model, self.settings, self.data = model, settings, trimmed(data)
         units, lengths = rows_of_groups(data)
         model.components.check(units)
         concentration = None if model.concentration is None else 1.0
         mixture = FiniteMixture(model.components, concentration)
         self.pooled = MixtureEstimator(mixture, rows_in_order(units), settings.pooled)
         self.n_rows = int(lengths.sum())
-        self.batches, self.log_carrier = sequences_of(model.components, data)
-        self.places = _places(data, lengths)
+        self.batches, self.log_carrier = sequences_of(model.components, self.data)
+        self.places = _places(self.data, lengths)
         self.chunks = machine_chunks()
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
@@ -231,6 +233,19 @@ def _together(component: Component, natural: Any, prior: Any) -> Float[Array, "s
 def rows_in_order(units: Row) -> Dataset:
     """The rows by themselves."""
     return rows(np.asarray(units.value), np.asarray(units.observed))
+
+
+def trimmed(data: Dataset) -> Dataset:
+    """Without most of the padding where it is most of a batch: few sequences, or long ones, pay for every row."""
+    batches, unit_ids = [], []
+    for batch, ids in zip(data.batches, data.unit_ids, strict=True):
+        real = np.flatnonzero(ids >= 0) if 2 * np.sum(ids >= 0) < len(ids) else np.arange(len(ids))
+        longest = int(np.asarray(batch.units.present).sum(1).max(initial=1))
+        length = -(-longest // TRIMMED_ROWS) * TRIMMED_ROWS
+        units = jax.tree.map(lambda leaf, r=real, n=length: np.asarray(leaf)[r, :n], batch.units)
+        batches.append(Batch(units, np.asarray(batch.weight)[real]))
+        unit_ids.append(ids[real])
+    return Dataset(tuple(batches), tuple(unit_ids), data.extents, data.n_units)
 
 
 def sequences_of(component: Component, data: Dataset) -> tuple[tuple[Sequences, ...], float]:
