@@ -5,6 +5,7 @@ notes.txt       a document a line    for trees: words that all share, and two fi
 samples.csv     three columns        rows of three clusters
 gaps.csv        the same             with empty cells
 pupils.csv      school, two scores   rows in groups
+machines.csv    machine, load, heat  sequences of readings, a step missing
 regions.csv     image, two features  three regions an image
 captions.csv    image, word          a word an image
 survey.csv      three questions      answers of two kinds of people, some missing
@@ -41,6 +42,22 @@ def write(folder: Path) -> None:
     scores.round(3).to_csv(folder / "pupils.csv", index=False)
     images(folder, rng)
     survey(folder, rng)
+    machines(folder)
+
+
+def machines(folder: Path) -> None:
+    """Ten machines that idle, work or overheat, a reading an hour; nothing was read of one hour of the first."""
+    rng = np.random.default_rng(0)
+    levels, leaves = np.array([[0, 1], [5, 2], [6, 7.0]]), np.array([[0.9, 0.1, 0], [0.1, 0.8, 0.1], [0.3, 0, 0.7]])
+    readings = []
+    for machine in range(10):
+        state = 0
+        for _ in range(rng.integers(15, 30)):
+            readings.append((f"machine{machine}", *rng.normal(levels[state], 0.7).round(2)))
+            state = rng.choice(3, p=leaves[state])
+    frame = pd.DataFrame(readings, columns=["machine", "load", "heat"])
+    frame.loc[4, ["load", "heat"]] = np.nan
+    frame.to_csv(folder / "machines.csv", index=False)
 
 
 def reviews(folder: Path) -> None:

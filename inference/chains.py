@@ -103,3 +103,14 @@ class Chain(Sampler, Protocol):
     def take(self, state: State, particles: Int[Array, " chosen"]) -> State:
         """The named particles, in that order, with repetitions."""
         ...
+
+
+@runtime_checkable
+class Curved(Chain, Protocol):
+    """A chain whose path is none of π_t ∝ q^(1−t) p^t, but ends in the same two: its weights are no straight line in t,
+    and `log_ratio` is the gain from 0 to 1."""
+
+    def log_gain(self, state: State, before: Float[Array, ""], after: Float[Array, ""]) -> Float[Array, " particle"]:
+        """log π_after(state) − log π_before(state), nats, both without their normaliser, which at 0 is 1 and at 1
+        p(data)."""
+        ...

@@ -20,6 +20,7 @@ from lvsearch.models.gm_lda import GMLDA
 from lvsearch.models.gm_mixture import GMMixture
 from lvsearch.models.hdp import HDP
 from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
 from lvsearch.models.independent_normal import IndependentNormalMixture
@@ -56,6 +57,7 @@ __all__ = [
     "GaussianPrior",
     "GroupOfRows",
     "HDPMixture",
+    "HiddenMarkov",
     "IndependentNormalMixture",
     "KnownCovarianceComponents",
     "Masks",

@@ -74,18 +74,26 @@ class Site(NamedTuple):
     def element_axes(self) -> tuple[str, ...]:
         return self.axes[: len(self.axes) - self.family.event_ndim]
 
-    def event_mask(self, on: Masks) -> Bool[Array, " event"] | None:
-        """Which entries of the event axis exist; None where all do."""
-        return on.get(self.axes[-1]) if self.family.event_ndim else None
+    @property
+    def event_axes(self) -> tuple[str, ...]:
+        return self.axes[len(self.axes) - self.family.event_ndim :]
+
+    def event_mask(self, on: Masks) -> Bool[Array, "..."] | None:
+        """Which entries of the event exist: the outer product of the masks of its axes; None where all do."""
+        return _outer_mask(self.event_axes, on, self.family.event_ndim)
 
     def element_mask(self, on: Masks, ndim: int) -> Bool[Array, "..."] | None:
         """Which elements exist: the outer product of the masks of the `ndim` element axes; None where all do."""
-        mask = None
-        for position, axis in enumerate(self.element_axes):
-            if axis in on:
-                shaped = on[axis].reshape([-1 if p == position else 1 for p in range(ndim)])
-                mask = shaped if mask is None else mask & shaped
-        return mask
+        return _outer_mask(self.element_axes, on, ndim)
+
+
+def _outer_mask(axes: tuple[str, ...], on: Masks, ndim: int) -> Bool[Array, "..."] | None:
+    mask = None
+    for position, axis in enumerate(axes):
+        if axis in on:
+            shaped = on[axis].reshape([-1 if p == position else 1 for p in range(ndim)])
+            mask = shaped if mask is None else mask & shaped
+    return mask
 
 
 HyperparameterArray = np.ndarray | Array

@@ -16,6 +16,7 @@ except for `KnownPrecisionGaussian`.
 | `Categorical` | one of the entries of the event axis | its indicator | log-odds |
 | `Beta` | v in (0, 1) | (log v, log(1 − v)) | (a − 1, b − 1) |
 | `Bernoulli` | 0 or 1 | x | log-odds |
+| `MarkovChain` | a path z_1 … z_T | indicators of z_t and of (z_{t−1}, z_t) | log-potentials of states and of steps |
 | `Gamma` | x > 0 | (log x, −x) | (shape − 1, rate) |
 | `Gaussian` | x real | (x, −x²/2) | (precision · mean, precision) |
 | `KnownPrecisionGaussian` | x real, Λ known | x | Λ · mean |
@@ -36,6 +37,7 @@ What a site of each family declares (`Site.axes`), and what the model then finds
 |---|---|---|
 | `Dirichlet`, `PointSimplex`, `Categorical` | (elements…, event) | one array (elements…, event) |
 | `Bernoulli`, `KnownPrecisionGaussian` | (elements…) | one array (elements…) |
+| `MarkovChain` | (elements…, row, state, state) | `state`, on the first two of these, and `step` on all three |
 | `Beta`, `PointProbability` | (elements…) | `log_value`, `log_complement`, each (elements…) |
 | `Gamma` | (elements…) | `log_value`, `negative_value`, each (elements…) |
 | `Gaussian`, `PointMean` | (elements…) | `value`, `negative_half_square`, each (elements…) |
@@ -51,6 +53,7 @@ expect an absolute error near 1e-7 · concentration · log(concentration), and u
 
 from lvsearch.models.exponential.family import Family, IndicatorFamily, UnitCarrierFamily, zero_statistics
 from lvsearch.models.exponential.indicators import Bernoulli, Categorical
+from lvsearch.models.exponential.markov_chain import MarkovChain, MarkovChainStatistics
 from lvsearch.models.exponential.normal_gamma import MeanAndPrecision, NormalGamma, NormalGammaStatistics
 from lvsearch.models.exponential.normal_wishart import MeanAndPrecisionMatrix, NormalWishart, NormalWishartStatistics
 from lvsearch.models.exponential.point_gaussian import PointGaussian
@@ -79,6 +82,8 @@ __all__ = [
     "GaussianStatistics",
     "IndicatorFamily",
     "KnownPrecisionGaussian",
+    "MarkovChain",
+    "MarkovChainStatistics",
     "MeanAndPrecision",
     "MeanAndPrecisionMatrix",
     "NormalGamma",

@@ -204,6 +204,8 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
     "models.LDA topics": lambda value: lv.models.LDA(1.0, value),
     "models.FiniteMixture": lv.models.FiniteMixture,
     "models.FiniteMixture concentration": lambda value: lv.models.FiniteMixture(concentration=value),
+    "models.HiddenMarkov concentration": lambda value: lv.models.HiddenMarkov(concentration=value),
+    "models.HiddenMarkov stickiness": lambda value: lv.models.HiddenMarkov(stickiness=value),
     "models.DPMixture concentration": lambda value: lv.models.DPMixture(concentration=value),
     "models.HDP": lv.models.HDP,
     "models.HLDA depth": lambda value: lv.models.HLDA(depth=value),

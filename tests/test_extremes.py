@@ -55,6 +55,8 @@ MODELS = {
     "DP mixture": lambda end: (lv.models.DPMixture(concentration=end), ROWS, 3),
     "HDP": lambda end: (lv.models.HDP(topic_concentration=end), COUNTS, 3),
     "HDP mixture": lambda end: (lv.models.HDPMixture(concentration=end), [ROWS[:4], ROWS[4:]], 3),
+    "hidden Markov": lambda end: (lv.models.HiddenMarkov(None, end, end), [ROWS[:3], ROWS[3:6]], 2),
+    "hidden Markov stickiness": lambda end: (lv.models.HiddenMarkov(stickiness=end), [ROWS[:3], ROWS[3:6]], 2),
     "hLDA levels": lambda end: (lv.models.HLDA(2, levels=end), COUNTS, 2),
     "hLDA topics": lambda end: (lv.models.HLDA(2, topics=end), COUNTS, 2),
     "hLDA branching": lambda end: (lv.models.HLDA(2, branching=end), COUNTS, 2),

@@ -12,6 +12,7 @@ import annotation_cases
 import annotation_oracles
 import equinox as eqx
 import hdp_oracles
+import hidden_markov_oracles
 import independent_normal_oracles
 import jax
 import jax.numpy as jnp
@@ -56,6 +57,7 @@ from lvsearch.models.gm_lda import GMLDA
 from lvsearch.models.gm_mixture import GMMixture
 from lvsearch.models.hdp import HDP
 from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
 from lvsearch.models.independent_normal import IndependentNormalMixture
@@ -66,7 +68,7 @@ from lvsearch.models.units import BagOfWords, GroupOfRows, Row
 
 SIZE, CAPACITY = (3,), (4,)
 SWEEPS = 20
-SIZE_AXES = {"topic", "component", "feature", "factor", "branch_2", "end_2", "path"}
+SIZE_AXES = {"topic", "component", "feature", "factor", "branch_2", "end_2", "path", "state"}
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,12 @@ def groups_evidence() -> float:
     return float(logsumexp(list(hdp_oracles.posterior_of(GROUP_SIZES, likelihood, *grids).values())))
 
 
+def sequences_exact(size: int, natural: dict[str, Any]) -> float:
+    kind, ends = mixture_cases.DIAGONAL, np.cumsum(GROUP_SIZES)
+    sequences = [kind.rows[end - n : end] for end, n in zip(ends, GROUP_SIZES, strict=True)]
+    return hidden_markov_oracles.log_evidence(sequences, size, kind.log_marginal, 0.8, 1.3, 0.6)
+
+
 def other_absent_rows(units: GroupOfRows) -> GroupOfRows:
     return GroupOfRows(np.where(units.observed, units.value, 99.0), units.observed, units.present)
 
@@ -335,6 +343,14 @@ CASES = [
         certified=False,
         coupled=("shared_sticks",),
     ),
+    Case(
+        "hidden Markov",
+        HiddenMarkov(mixture_cases.DIAGONAL.component, 0.8, 1.3, 0.6),
+        in_two_batches(group_units(), {"dim": 2}),
+        sequences_exact,
+        other_absent_rows,
+        certified=False,
+    ),
     annotated_case("GM-mixture", GMMixture, annotation_oracles.mixture_log_evidence, features=True),
     annotated_case("GM-LDA of tokens", GMLDA, annotation_oracles.gm_lda_log_evidence, features=False),
     annotated_case("Corr-LDA", CorrLDA, annotation_oracles.corr_lda_log_evidence, features=True),
@@ -416,7 +432,7 @@ def on_axes(sites: dict[str, Any], statistics: Any, change: Callable[[Any, int],
 
         def changed(leaf: Any, site: Any = site) -> Any:
             leaf = np.asarray(leaf)
-            for position, axis in enumerate(site.axes):
+            for position, axis in enumerate(site.axes[: leaf.ndim - lead]):
                 if axis in SIZE_AXES:
                     leaf = change(leaf, position + lead)
             return leaf

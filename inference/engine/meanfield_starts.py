@@ -98,9 +98,7 @@ def scattered_locals(
         for position, (name, site) in enumerate(model.locals().items()):
             if isinstance(site.family, IndicatorFamily):
                 site_key = jax.random.fold_in(unit_key, position)
-                shape = beliefs.mean[name].shape
-                event = shape[len(site.element_axes) :] or shape[-1:]
-                natural = jnp.broadcast_to(sharpness * jax.random.normal(site_key, event, dtype), shape)
+                natural = jax.tree.map(partial(_leaning, site_key, site, sharpness), beliefs.mean[name])
                 mean = expected_statistics(site, natural, exists)
                 beliefs = Beliefs({**beliefs.natural, name: natural}, {**beliefs.mean, name: mean})
         for name, site in model.locals().items():
@@ -110,6 +108,12 @@ def scattered_locals(
         return beliefs
 
     return jax.vmap(one)(batch.units, unit_ids)
+
+
+def _leaning(key: Array, site: Site, sharpness: float, leaf: Array) -> Array:
+    """One random event for all elements."""
+    event = leaf.shape[len(site.element_axes) :] or leaf.shape[-1:]
+    return jnp.broadcast_to(sharpness * jax.random.normal(key, event, leaf.dtype), leaf.shape)
 
 
 def _scales_at_their_prior(model: Model, blank_g: Mapping[str, Statistics], on: Masks) -> dict[str, Statistics]:

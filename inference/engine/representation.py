@@ -44,7 +44,7 @@ def representing_value(model: Model, local: Beliefs, on: Masks) -> Array:
     site = model.locals()[model.representation]
     described = site.family.point(local.natural[model.representation], site.event_mask(on))
     if isinstance(site.family, IndicatorFamily):  # its expected value is a probability, not a choice
-        return described
+        return site.family.probability(described)
     return site.family.value(described, site.event_mask(on))
 
 

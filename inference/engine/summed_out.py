@@ -48,7 +48,7 @@ def log_unit_summed(
                 f"cannot sum out {name!r} together with {gate.site!r}, which decides where it exists; use mean field "
                 "or Gibbs, or give a value for one of the two"
             )
-    zeros = {**l, **{name: jnp.zeros_like(l[name]) for name in summed}}
+    zeros = {**l, **{name: jax.tree.map(jnp.zeros_like, l[name]) for name in summed}}
     total = model.log_unit(g, zeros, unit, on)
     means = {}
     for name in summed:

@@ -15,6 +15,7 @@ from lvsearch.inference.evidence.dispatch import (
     path_needs_fit,
 )
 from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat_chain
+from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.simulation import Simulated, simulated_like
@@ -29,6 +30,7 @@ __all__ = [
     "CollapsedTopics",
     "Effort",
     "GenericChain",
+    "HiddenMarkovChain",
     "HyperTopics",
     "IndependentNormalChain",
     "Profile",

@@ -2,7 +2,7 @@
 
 Along temperatures 0 = t_0 < … < t_n = 1 a population of particles is weighted by
 
-    log w += (t_j − t_{j−1}) (log p(state, data) − log q(state)),      state ~ π_{t_{j−1}}
+    log w += (t_j − t_{j−1}) (log p(state, data) − log q(state)),      state ~ π_{t_{j−1}}      (or `Curved.log_gain`)
 
 and moved by a sweep that leaves π_{t_j} as it is (Neal 2001; Jarzynski 1997). Particles are resampled inside *islands*
 that never meet, systematically, whenever an island's effective sample size falls below half of it (Del Moral, Doucet &
@@ -19,6 +19,7 @@ and backward ones, beginning there, agree with them but for log(particles), howe
 Nothing in the two ends tells, so each path says whether any state changed on it (`Annealed.moved`).
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Int, Key
 
-from lvsearch.inference.chains import Chain, State
+from lvsearch.inference.chains import Chain, Curved, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.evidence.relabelling import draw_orders, log_labelling
 from lvsearch.inference.generators import generator
@@ -144,11 +145,12 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
         t, visited = 0.0, []
         while t < 1.0 and len(visited) < most:
             visited.append((t, ratio.mean(), ratio.std()))
-            after = 1.0 if len(visited) == most else next_temperature(ratio, t)
+            gain = partial(_gain_seen, chain, population.state, ratio, t)
+            after = 1.0 if len(visited) == most else next_temperature(gain, t)
             population, *_ = _along(
                 chain,
                 jax.random.fold_in(key_path, len(visited)),
-                population._replace(log_weight=np.asarray(population.log_weight) + (after - t) * ratio),
+                population._replace(log_weight=np.asarray(population.log_weight) + gain(after - t)),
                 np.array([after]),
                 np.zeros(1),
                 islands=islands,
@@ -227,7 +229,10 @@ def _advance(
         leaves = zip(jax.tree.leaves(population.state), jax.tree.leaves(state), strict=True)
         moved = jnp.stack([jnp.any(before != after) for before, after in leaves]).any()
         seen = seen.at[:, index].set(jnp.stack([ratio.mean(), ratio.std(), moved.astype(ratio.dtype)]))
-        return Population(state, population.log_weight + chunk[1, index] * ratio, population.log_total), seen
+        gain = chunk[1, index] * ratio
+        if isinstance(chain, Curved):
+            gain = chain.log_gain(state, chunk[0, index], chunk[0, index] + chunk[1, index])
+        return Population(state, population.log_weight + gain, population.log_total), seen
 
     return jax.lax.fori_loop(0, n, one, (population, jnp.zeros((3, chunk.shape[1]), chunk.dtype)))
 
@@ -291,6 +296,7 @@ def drawn(chain: Chain, key: Array, *, particles: int) -> State:
 
 
 _log_ratio = jax.jit(lambda chain, state: chain.log_ratio(state))
+_log_gain = jax.jit(lambda chain, state, before, after: chain.log_gain(state, before, after))
 _label_scores = jax.jit(lambda chain, state: chain.label_scores(state))
 _relabel = jax.jit(lambda chain, state, order: chain.relabel(state, order))
 
@@ -299,12 +305,18 @@ def _n_particles(chain: Chain, state: State) -> int:
     return jax.eval_shape(chain.log_ratio, state).shape[0]
 
 
-def next_temperature(ratio: np.ndarray, t: float) -> float:
+def _gain_seen(chain: Chain, state: State, ratio: np.ndarray, t: float, step: float) -> np.ndarray:
+    """What a step from temperature t weighs each particle by, nats."""
+    return np.asarray(_log_gain(chain, state, t, t + step)) if isinstance(chain, Curved) else step * ratio
+
+
+def next_temperature(gain: Callable[[float], np.ndarray], t: float) -> float:
     """The temperature at which one step leaves `CONDITIONAL_ESS` of equally weighted particles; at most 1."""
 
     def left(step: float) -> float:
-        weight = np.exp(step * (ratio - ratio.max()))
-        return float(weight.sum() ** 2 / (weight**2).sum() / len(ratio))
+        log_weight = gain(step)
+        weight = np.exp(log_weight - log_weight.max())
+        return float(weight.sum() ** 2 / (weight**2).sum() / len(weight))
 
     low, high = 0.0, 1.0 - t
     if left(high) >= CONDITIONAL_ESS:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Int
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.evidence.generic import GenericChain
+from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, PathState
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
@@ -79,6 +80,27 @@ def _counted_rows(size: int, data: Dataset, units: bool) -> tuple[Quantity, ...]
 
 def _number_used(counts: Array) -> Array:
     return (counts > 0).sum(-1).astype(jnp.int32)
+
+
+# ── paths ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PathRecorder(Recorder):
+    """`occupied` states and `rows` of each."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+
+    def values(self, chain: HiddenMarkovChain, state: PathState) -> tuple[Array, ...]:
+        """Padding is in no state."""
+        here = (state.labels[..., None] == jnp.arange(chain.capacity)) & jnp.asarray(chain.present)[:, None]
+        rows = here.sum(1).astype(jnp.int32)
+        return _number_used(rows), rows
+
+
+@recorder.register
+def _(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
+    rows = Quantity("rows", ("state",), (int(chain.size),), True)
+    return PathRecorder((Quantity(OCCUPIED, (), (), False), rows))
 
 
 # ── collapsed topics ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -225,8 +247,9 @@ def _occupied(chain: GenericChain, state: GibbsState) -> dict[str, Array]:
                 continue
             place = site.axes.index(axis) + 2  # after particles and units
             for batch, l in zip(chain.batches, state.locals, strict=True):
-                real = jnp.asarray(batch.weight).reshape(-1, *[1] * len(site.axes)) > 0
-                chosen = jnp.where(real, l[name] > 0, False)
+                chosen = site.family.probability(l[name]) > 0
+                real = jnp.asarray(batch.weight).reshape(-1, *[1] * (chosen.ndim - 2)) > 0
+                chosen = jnp.where(real, chosen, False)
                 used = used | chosen.any([a for a in range(1, chosen.ndim) if a != place])
         if used.ndim:
             found[OCCUPIED if len(axes) == 1 else f"{OCCUPIED}_{axis}"] = used.sum(-1).astype(jnp.int32)

@@ -21,6 +21,7 @@ from lvsearch.inference.engine.estimator import pad_axes
 from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.evidence.dispatch import Effort, TwoSided, both_ways, pace
 from lvsearch.inference.evidence.generic import GenericChain
+from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, PathState
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.simulation import Simulated
@@ -119,6 +120,17 @@ def _(chain: IndependentNormalChain, simulated: Simulated, particles: int) -> No
         copies(-g["precision"].negative_value, padding=1.0),
         copies(-g["rate"].negative_value),
     )
+
+
+@true_state.register
+def _(chain: HiddenMarkovChain, simulated: Simulated, particles: int) -> PathState:
+    """The state of every row; all parameters are integrated out, and forgotten."""
+    (ids,), units = simulated.data.unit_ids, simulated.data.batches[0].units
+    present = np.asarray(units.present) & (ids >= 0)[:, None]
+    order = np.argsort(np.broadcast_to(ids[:, None], present.shape)[present], kind="stable")
+    labels = np.zeros(len(chain.present), np.int64)
+    labels[: len(order)] = np.argmax(simulated.locals["path"].state, -1)[present][order]
+    return PathState(jnp.asarray(np.repeat(labels[None], particles, axis=0)))
 
 
 @true_state.register

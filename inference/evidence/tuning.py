@@ -4,6 +4,7 @@ Lengths follow the mean square of the gradient, E_t[(∂ log π_t / ∂u)²] = �
 the particles are. It is the same in every labelling, where the spread of the particles mixes labellings up.
 """
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -52,7 +53,7 @@ def tuned(chain: DensityChain, key: Key[Array, ""], particles: int) -> tuple[Den
             lengths.append(np.asarray(log_length))
             if t == 1.0 or not np.isfinite(ratio.max()):
                 break
-            after = 1.0 if len(visited) == MOST_PILOT_STEPS else next_temperature(ratio, t)
+            after = 1.0 if len(visited) == MOST_PILOT_STEPS else next_temperature(partial(np.multiply, ratio), t)
             weight = np.cumsum(np.exp((after - t) * (ratio - ratio.max())))
             places = weight[-1] * (np.arange(particles) + draw.random()) / particles
             chosen = np.minimum(np.searchsorted(weight, places, side="right"), particles - 1)

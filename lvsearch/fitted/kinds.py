@@ -8,9 +8,11 @@ from lvsearch.fitted.aspects import FittedAspects
 from lvsearch.fitted.clusters import FittedMixture
 from lvsearch.fitted.features import FittedFeatures
 from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.sequences import FittedSequences
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Model
+from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.ibp import IBP
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.plsi import PLSI
@@ -47,6 +49,11 @@ def _(model: AnnotatedModel) -> type[FittedModel]:
 @fitted_type.register
 def _(model: IBP) -> type[FittedModel]:
     return FittedFeatures
+
+
+@fitted_type.register
+def _(model: HiddenMarkov) -> type[FittedModel]:
+    return FittedSequences
 
 
 def fitted(fit: Fit, training: Data) -> FittedModel:

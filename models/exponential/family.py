@@ -98,15 +98,25 @@ class IndicatorFamily(UnitCarrierFamily[T]):
         copies: whole numbers ≥ 0 (in a floating dtype), broadcastable to the elements.
         """
 
+    @abstractmethod
+    def probability(self, mean: T) -> Array:
+        """The probability of each entry (elements…, entries) from E[t], one array: what describes a unit to people."""
+
 
 def inner(family: Family, natural: Any, statistics: Any, event_mask: Any) -> Array:
     """⟨η, t⟩ per element."""
-    products = jax.tree.map(lambda eta, t: keep(eta * t, event_mask), natural, statistics)
+    products = jax.tree.map(jnp.multiply, natural, statistics)
     if family.field_event_ndims is not None:
         own = zip(jax.tree.leaves(products), family.field_event_ndims, strict=True)
-        return jnp.stack([leaf.sum(tuple(range(-ndim, 0))) for leaf, ndim in own]).sum(0)
-    total = jax.tree.reduce(jnp.add, products)
+        kept = [(keep(leaf, field_mask(event_mask, family.event_ndim - ndim)), ndim) for leaf, ndim in own]
+        return jnp.stack([leaf.sum(tuple(range(-ndim, 0))) for leaf, ndim in kept]).sum(0)
+    total = keep(jax.tree.reduce(jnp.add, products), event_mask)
     return total.sum(-1) if family.event_ndim else total
+
+
+def field_mask(event_mask: Any, missing: int) -> Any:
+    """The mask of a field that lacks the last `missing` event axes: what exists anywhere along them."""
+    return event_mask if event_mask is None or not missing else event_mask.any(tuple(range(-missing, 0)))
 
 
 def keep(values: Array, event_mask: Any) -> Array:

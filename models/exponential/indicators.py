@@ -53,6 +53,9 @@ class Categorical(IndicatorFamily[Event]):
     def point(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
         return self.mean(natural, event_mask)
 
+    def probability(self, mean: Event) -> Float[Array, "*element event"]:
+        return jnp.asarray(mean)
+
     def value(self, statistics: Event, event_mask: EventMask = None) -> Int[Array, "*element"]:
         """The position of the entry; of expected statistics, the most probable one."""
         known = statistics if event_mask is None else jnp.where(event_mask, statistics, -jnp.inf)
@@ -92,6 +95,9 @@ class Bernoulli(IndicatorFamily[Element]):
 
     def point(self, natural: Element, event_mask: None = None) -> Float[Array, "*element"]:
         return self.mean(natural)
+
+    def probability(self, mean: Element) -> Float[Array, "*element"]:
+        return jnp.asarray(mean)
 
     def value(self, statistics: Element, event_mask: None = None) -> Float[Array, "*element"]:
         return jnp.asarray(statistics)

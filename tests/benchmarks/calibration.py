@@ -34,7 +34,7 @@ from scipy.stats import kstest
 import lvsearch as lv
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Model
-from lvsearch.models.units import AnnotatedImage, BagOfWords, Row
+from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
 LEVELS = (0.8, 0.9, 0.95)
 
@@ -124,6 +124,20 @@ def annotated(model: AnnotatedModel, images: int, regions: int, words: int) -> R
     return Regime(model, truncated_poisson(2.0, 4), 4, draw)
 
 
+def hidden_markov(components: Any, sequences: int, length: int, n_dims: int) -> Regime:
+    """Sequences of `length` rows; up to four states."""
+    model = lv.models.HiddenMarkov(components)
+
+    def draw(key: Any, size: int) -> lv.Groups:
+        shape = (sequences, length)
+        units = GroupOfRows(np.zeros((*shape, n_dims)), np.ones((*shape, n_dims), bool), np.ones(shape, bool))
+        with jax.enable_x64(True):
+            drawn = model.simulate(key, (size,), units, {"dim": n_dims})[2]
+        return lv.Groups.from_arrays(list(np.asarray(drawn.value, np.float64)))
+
+    return Regime(model, truncated_poisson(2.0, 4), 4, draw)
+
+
 REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "topics-hard": lambda: topics(60, 30, 40, 0.3, 3.0, 5.0, 14),
     "topics-easy": lambda: topics(120, 50, 80, 0.1, 2.0, 5.0, 14),
@@ -142,6 +156,7 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "corr-lda": lambda: annotated(lv.models.CorrLDA(), 24, 2, 2),
     "process-overlapping": lambda: process(lv.models.DiagonalComponents(pseudo_count=0.5), 30, 2),
     "process-separated": lambda: process(lv.models.DiagonalComponents(pseudo_count=0.01), 30, 2),
+    "hidden-markov": lambda: hidden_markov(lv.models.DiagonalComponents(pseudo_count=0.1), 3, 10, 2),
     "features": lambda: rows(lv.models.IBP(), 12, 3, 2.0, 4),
 }
 

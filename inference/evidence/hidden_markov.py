@@ -1,0 +1,229 @@
+"""Hidden Markov models of one size, annealed from the prior of their paths: all parameters integrated out.
+
+    π_t(z) ∝ p(z) ∫ p(θ) Π_n p(x_n | θ_{z_n})^t dθ,      log of the integral: Σ_k A(λ + t S_k) − A(λ) + t Σ_n log h(x_n)
+
+with S_k = Σ_{z_n = k} s(x_n) (Blei 2004, Eq. 5.13, with the rows' statistics times t) and p(z) a Dirichlet–multinomial
+for the start and for every state's transitions. The move draws parameters given the path and then a whole path given
+the parameters, by the forward recursion with the rows' log-potentials times t (Chib 1996): each is a complete
+conditional of π_t(z, θ), and what is kept is the path. That is reversible, and changes nothing when states are renamed.
+
+The weight of a path is no straight line in t, and that is the point: with parameters in the state, or with the evidence
+of the rows to the power t, first temperatures weigh what no data have said yet. All sequences lie one after another as
+one path: where a sequence begins, every state is left for the start's.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.groups import rows_of_groups
+from lvsearch.inference.engine.estimator import Estimate, capacity_of
+from lvsearch.inference.evidence.dispatch import evidence_chain
+from lvsearch.inference.evidence.draws import log_gamma_draws
+from lvsearch.inference.evidence.rows import check_size
+from lvsearch.inference.mixtures.packing import pack_increment, pack_statistics, unpack_sums
+from lvsearch.models.components import log_normalisers
+from lvsearch.models.contract import first
+from lvsearch.models.exponential.family import log_normalised
+from lvsearch.models.families import MarkovChain, MarkovChainStatistics
+from lvsearch.models.hidden_markov import HiddenMarkov
+
+ROWS_STEP = 32
+"""Rows of all sequences are padded to a multiple of it, so that data sets of about one length share their programs."""
+
+
+class PathState(NamedTuple):
+    """The state of each row, particles first."""
+
+    labels: Int[Array, "particle row"]
+
+
+class HiddenMarkovChain(eqx.Module):
+    """A `Chain` of a `HiddenMarkov`. `of` makes one; the first `size` of `capacity` states exist.
+
+    | field | meaning | shape |
+    |---|---|---|
+    | `size` | K | (), traced |
+    | `increments` | s(x_n) packed, 0 of padding | (row, packed) |
+    | `log_carrier` | Σ log h(x_n), nats | () |
+    | `present` | which rows there are: the first so many | (row,) |
+    | `begins` | which rows begin a sequence | (row,) |
+    | `prior` | λ of the components | (…) a leaf |
+    """
+
+    model: HiddenMarkov
+    size: Int[Array | np.ndarray, ""]
+    increments: Float[Array | np.ndarray, "row packed"]
+    log_carrier: Float[Array | np.ndarray, ""]
+    present: Bool[Array | np.ndarray, " row"]
+    begins: Bool[Array | np.ndarray, " row"]
+    prior: Any
+    capacity: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, model: HiddenMarkov, data: Dataset, size: int, capacity: int) -> "HiddenMarkovChain":
+        """Rows are in the order of the sequences. Raises ValueError for estimated components, rows without a density,
+        and a size that does not fit in the capacity."""
+        if model.concentration is None:
+            raise ValueError(
+                f"got {model.describe()}, expected a model whose parameters have a prior: with estimated parameters "
+                "nothing is integrated out"
+            )
+        check_size(size, capacity)
+        component, (rows, lengths) = model.components, rows_of_groups(data)
+        component.check(rows)
+        n_rows = len(rows.value)
+        pad = -n_rows % ROWS_STEP
+        starts = (np.cumsum(lengths) - lengths)[lengths > 0]
+        with jax.enable_x64(True):
+            coordinates = jax.vmap(component.coordinates)(rows)
+            increments = jax.vmap(partial(pack_increment, component))(coordinates, jnp.asarray(rows.observed))
+            carriers = jax.vmap(component.log_carrier)(coordinates, jnp.asarray(rows.observed))
+            prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), component.prior(rows.value.shape[1]))
+        return cls(
+            model,
+            np.asarray(size),
+            np.pad(np.asarray(increments), [(0, pad), (0, 0)]),
+            np.asarray(np.asarray(carriers).sum()),
+            np.arange(n_rows + pad) < n_rows,
+            np.isin(np.arange(n_rows + pad), starts),
+            prior,
+            capacity,
+        )
+
+    @property
+    def elements(self) -> int:
+        return int(self.present.shape[0])
+
+    @property
+    def lanes(self) -> int:
+        return 32
+
+    @property
+    def directed(self) -> bool:
+        return False
+
+    def init(self, key: Key[Array, ""], particles: int) -> PathState:
+        """Paths from their prior."""
+        nothing, unseen = jnp.zeros(len(self.present), int), jnp.zeros(len(self.present))
+        one = partial(self._drawn, labels=nothing, counted=unseen, temperature=jnp.zeros(()))
+        return PathState(jax.vmap(one)(jax.random.split(key, particles)))
+
+    def step(
+        self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], *, backward: bool
+    ) -> PathState:
+        """Parameters given the path, and a path given the parameters: its own reversal."""
+        del backward
+        counted = jnp.asarray(self.present, jnp.result_type(float))
+        one = partial(self._drawn, counted=counted, temperature=temperature)
+        return PathState(
+            jax.vmap(lambda k, labels: one(k, labels=labels))(jax.random.split(key, len(state.labels)), state.labels)
+        )
+
+    def log_gain(
+        self, state: PathState, before: Float[Array, ""], after: Float[Array, ""]
+    ) -> Float[Array, " particle"]:
+        """log π_after − log π_before of each path, nats, both as in the module's docstring."""
+
+        def one(labels: Array) -> Array:
+            here = self._here(labels, jnp.asarray(self.present, jnp.result_type(float)))
+            ends = [log_normalisers(self.model.components, self._natural(here, t)) for t in (before, after)]
+            return jnp.where(self._exists(), ends[1] - ends[0], 0.0).sum() + (after - before) * self.log_carrier
+
+        return jax.vmap(one)(state.labels)
+
+    def log_ratio(self, state: PathState) -> Float[Array, " particle"]:
+        """log p(rows | path), nats."""
+        return self.log_gain(state, jnp.zeros(()), jnp.ones(()))
+
+    def log_density(self, state: PathState) -> Float[Array, " particle"]:
+        """log p(rows, path), nats."""
+        exists = self._exists()
+
+        def one(labels: Array) -> Array:
+            starts, steps = self._counts(self._here(labels, jnp.asarray(self.present, jnp.result_type(float))))
+            of_steps = _log_dirichlet_multinomial(steps, self.model.transition_prior(exists), exists)
+            start = jnp.broadcast_to(jnp.asarray(self.model.start_concentration, starts.dtype), starts.shape)
+            of_start = _log_dirichlet_multinomial(starts, start, exists)
+            return of_start + jnp.where(exists, of_steps, 0.0).sum()
+
+        return jax.vmap(one)(state.labels) + self.log_ratio(state)
+
+    def label_scores(self, state: PathState) -> None:
+        """None: the prior does not change under relabelling."""
+        return
+
+    def relabel(self, state: PathState, order: Int[Array, "particle component"]) -> PathState:
+        """The state itself: no labelling is better than another."""
+        return state
+
+    def take(self, state: PathState, particles: Int[Array, " chosen"]) -> PathState:
+        """The named particles, in that order."""
+        return PathState(state.labels[particles])
+
+    # ── one particle ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _drawn(self, key: Array, *, labels: Array, counted: Array, temperature: Array) -> Int[Array, " row"]:
+        """A path given parameters drawn given the rows that are `counted` (row,) 0 or 1 in `labels`."""
+        keys, exists = jax.random.split(key, 4), self._exists()
+        here, model = self._here(labels, counted), self.model
+        starts, steps = self._counts(here)
+        both = exists[:, None] & exists
+        start = _log_simplex(keys[0], jnp.asarray(model.start_concentration, starts.dtype) + starts, exists)
+        transitions = _log_simplex(keys[1], model.transition_prior(exists) + steps, both)
+        components = model.components.prior_family.sample(keys[2], self._natural(here, temperature))
+
+        log_rows = jnp.asarray(self.increments, here.dtype) @ pack_statistics(model.components, components).T
+        begins = jnp.asarray(self.begins)[:, None]
+        first_row = jnp.arange(len(labels))[:, None] == 0
+        natural = MarkovChainStatistics(
+            temperature * log_rows + jnp.where(first_row, start, 0.0),
+            jnp.where(begins[..., None], start, transitions),
+        )
+        return MarkovChain().sample(keys[3], natural, jnp.asarray(self.present)[:, None, None] & both).state.argmax(-1)
+
+    def _exists(self) -> Bool[Array, " state"]:
+        return first(jnp.asarray(self.size), self.capacity)
+
+    def _here(self, labels: Array, counted: Array) -> Float[Array, "row state"]:
+        return (labels[:, None] == jnp.arange(self.capacity)) * counted[:, None]
+
+    def _counts(self, here: Array) -> tuple[Float[Array, " state"], Float[Array, "state state"]]:
+        """Sequences that begin in each state, and steps from each state to each."""
+        began = jnp.asarray(self.begins)[:, None]
+        return jnp.where(began, here, 0.0).sum(0), here[:-1].T @ jnp.where(began, 0.0, here)[1:]
+
+    def _natural(self, here: Array, temperature: Array) -> Any:
+        """λ + t S_k."""
+
+        sums = here.T @ jnp.asarray(self.increments, here.dtype)
+        like = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, here.dtype), (self.capacity, *leaf.shape)), self.prior
+        )
+        return jax.tree.map(
+            lambda prior, sum: prior + temperature * sum, like, unpack_sums(self.model.components, sums, like)
+        )
+
+
+def _log_simplex(key: Array, concentration: Array, exists: Array) -> Array:
+    """log θ, θ ~ Dirichlet(concentration) over the entries of the last axis that exist; 0 elsewhere."""
+    return log_normalised(log_gamma_draws(key, concentration), exists)
+
+
+def _log_dirichlet_multinomial(counts: Array, concentration: Array, exists: Array) -> Array:
+    """log ∫ Π θ^counts Dirichlet(θ | concentration) over the last axis, nats, as far as entries exist."""
+    total, n = jnp.where(exists, concentration, 0.0).sum(-1), jnp.where(exists, counts, 0.0).sum(-1)
+    each = jnp.where(exists, gammaln(concentration + counts) - gammaln(concentration), 0.0).sum(-1)
+    return each + gammaln(jnp.where(total > 0, total, 1.0)) - gammaln(jnp.where(total > 0, total, 1.0) + n)
+
+
+@evidence_chain.register
+def _(model: HiddenMarkov, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> HiddenMarkovChain:
+    return HiddenMarkovChain.of(model, data, size[0], capacity_of(size)[0])

@@ -1,0 +1,234 @@
+"""Mean field for hidden Markov models, all sequences of a batch side by side: what the generic engine does, scaled.
+
+With E[log ρ], E[log A] and the rows' expected log-densities l_nk, q(path) is a Markov chain with the potentials
+exp E[log A] and exp l, and the bound is Σ_sequences log Z + log_prior(E[t]) + H[globals] in nats (Beal 2003, §3.4). The
+recursions run on probabilities, every row divided by its sum (Rabiner 1989, §V.A): a matrix product a row, where the
+family's are sums of exponentials. Potentials are kept above `floor` of the largest, so that no sum is 0 in any
+precision; recorded bounds are computed by the family, which needs no floor.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound
+from lvsearch.inference.mixtures.packing import pack_statistics, unpack_sums
+from lvsearch.models.contract import Masks, Statistics
+from lvsearch.models.families import MarkovChain, MarkovChainStatistics
+from lvsearch.models.hidden_markov import HiddenMarkov
+
+UNROLL = 4
+"""Rows in one turn of a compiled loop: turning costs more than a row of few sequences."""
+TRACE_LENGTH = 1000
+"""Sweeps of one ascent at most."""
+
+
+class Sequences(NamedTuple):
+    """Sequences of one padded length: `increments` (sequence, row, packed) s(x), 0 where nothing is known, and which
+    rows are `present` (sequence, row)."""
+
+    increments: Float[Array | np.ndarray, "_ _ packed"]  # batches of one data set differ in length
+    present: Bool[Array | np.ndarray, "_ _"]
+
+
+class PathSums(NamedTuple):
+    """What a pass gives: expected first states (K,), steps (K, K), Σ q(z_n = k) s(x_n) packed (K, S), and Σ log Z in
+    nats, log h left out."""
+
+    start: Float[Array, " state"]
+    steps: Float[Array, "state state"]
+    increments: Float[Array, "state packed"]
+    log_total: Float[Array, ""]
+
+
+class PathTrace(NamedTuple):
+    """State of a compiled ascent: the globals, the bound before each sweep (nan beyond `sweeps`), sweeps made."""
+
+    beliefs: Beliefs
+    bounds: Float[Array, " sweep"]
+    sweeps: Array
+
+
+def log_rows(model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on: Masks) -> Float[Array, "s row state"]:
+    """E[log p(x | θ_k)] − log h(x) of every row, −inf for states that do not exist."""
+    statistics = pack_statistics(model.components, g["components"]).astype(batch.increments.dtype)
+    logits = jnp.einsum("srp,kp->srk", batch.increments, jnp.where(on["state"][:, None], statistics, 0.0))
+    return jnp.where(on["state"], logits, -jnp.inf)
+
+
+def forward_backward(
+    model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on: Masks
+) -> tuple[Float[Array, "s row state"], Float[Array, "state state"], Float[Array, " s"]]:
+    """(q(z) of every row, expected steps of all sequences, log Z of each sequence without log h in nats)."""
+    exists, here = on["state"], jnp.asarray(batch.present).T
+    floor = jnp.finfo(batch.increments.dtype).tiny ** 0.45
+    both = exists[:, None] & exists
+
+    def potentials(log: Array, mask: Array) -> tuple[Array, Array]:
+        known = jnp.where(mask, log, -jnp.inf)
+        top = known.max(-1, keepdims=True)
+        top = jnp.where(jnp.isfinite(top), top, 0.0)
+        return jnp.where(mask, jnp.maximum(jnp.exp(known - top), floor), 0.0), top[..., 0]
+
+    dtype = batch.increments.dtype
+    start, start_top = potentials(g["start"].astype(dtype), exists)
+    transitions = jnp.where(both, jnp.maximum(jnp.exp(g["transitions"].astype(dtype)), floor), 0.0)
+    rows, tops = potentials(jnp.swapaxes(log_rows(model, g, batch, on), 0, 1), exists)  # (row, s, state)
+
+    def forth(before: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        potential, there = row
+        arrived = (before @ transitions) * potential
+        total = jnp.where(there, arrived.sum(-1), 1.0)
+        alpha = jnp.where(there[:, None], arrived / total[:, None], before)
+        return alpha, (alpha, total)
+
+    arrived = start * rows[0]
+    total = jnp.where(here[0], arrived.sum(-1), 1.0)
+    begin = arrived / total[:, None]
+    alpha, totals = jax.lax.scan(forth, begin, (rows[1:], here[1:]), unroll=UNROLL)[1]
+    alpha, totals = jnp.concatenate([begin[None], alpha]), jnp.concatenate([total[None], totals])
+    log_z = jnp.where(here, jnp.log(totals) + tops, 0.0).sum(0) + jnp.where(here[0], start_top, 0.0)
+
+    def back(after: Array, row: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        potential, there, total = row
+        leaving = jnp.where(there[:, None], potential * after / total[:, None], 0.0)
+        return jnp.where(there[:, None], leaving @ transitions.T, after), (after, leaving)
+
+    end = jnp.ones_like(begin)
+    beta, leaving = jax.lax.scan(back, end, (rows, here, totals), reverse=True, unroll=UNROLL)[1]
+    shares = jnp.where(here[..., None], alpha * beta, 0.0)
+    steps = transitions * jnp.einsum("rsi,rsj->ij", alpha[:-1], leaving[1:])
+    return jnp.swapaxes(shares, 0, 1), steps, log_z
+
+
+def path_sums(model: HiddenMarkov, g: dict[str, Statistics], batches: tuple[Sequences, ...], on: Masks) -> PathSums:
+    """One pass over all sequences, the paths at their optimum."""
+    found = []
+    for batch in batches:
+        shares, steps, log_z = forward_backward(model, g, batch, on)
+        increments = jnp.einsum("srk,srp->kp", shares, batch.increments)
+        found.append(PathSums(shares[:, 0].sum(0), steps, increments, log_z.sum()))
+    return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *found)
+
+
+def updated(model: HiddenMarkov, beliefs: Beliefs, sums: PathSums, on: Masks) -> Beliefs:
+    """The coordinate step of all globals, which do not depend on each other given the paths."""
+    prior = jax.grad(lambda g: model.log_prior(g, on))(beliefs.mean)
+    components = unpack_sums(model.components, sums.increments, beliefs.natural["components"])
+    counted = {"start": sums.start, "transitions": sums.steps, "components": components}
+    natural = {name: jax.tree.map(jnp.add, prior[name], counted[name]) for name in prior}
+    sites = model.globals()
+    return Beliefs(natural, {name: expected_statistics(site, natural[name], on) for name, site in sites.items()})
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def ascend_paths(
+    model: HiddenMarkov,
+    beliefs: Beliefs,
+    batches: tuple[Sequences, ...],
+    size: tuple[Array | int, ...],
+    tolerance: float | Array,
+    sweeps: int | Array,
+    *,
+    capacity: tuple[int, ...],
+) -> PathTrace:
+    """Coordinate ascent, at most `sweeps` (and `TRACE_LENGTH`) sweeps, until one gains less than `tolerance` nats.
+
+    The bound of a sweep is that of the globals before it, with the paths at their optimum; log h is left out of it.
+    """
+    on = model.active(size, capacity)
+
+    def body(carry: tuple[PathTrace, Array]) -> tuple[PathTrace, Array]:
+        trace, last = carry
+        sums = path_sums(model, trace.beliefs.mean, batches, on)
+        bound = sums.log_total + globals_bound(model, trace.beliefs, size, capacity=capacity)
+        bounds = trace.bounds.at[trace.sweeps].set(bound)
+        return PathTrace(updated(model, trace.beliefs, sums, on), bounds, trace.sweeps + 1), jnp.stack([last[1], bound])
+
+    def going(carry: tuple[PathTrace, Array]) -> Array:
+        trace, last = carry
+        settled = (trace.sweeps > 1) & ~(last[1] - last[0] > tolerance)
+        return (trace.sweeps < jnp.minimum(sweeps, TRACE_LENGTH)) & ~settled
+
+    dtype = batches[0].increments.dtype
+    start = PathTrace(beliefs, jnp.full(TRACE_LENGTH, jnp.nan, dtype), jnp.asarray(0))
+    return jax.lax.while_loop(going, body, (start, jnp.array([-jnp.inf, -jnp.inf], dtype)))[0]
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def beliefs_from(
+    model: HiddenMarkov,
+    shares: tuple[Float[Array | np.ndarray, "_ _ state"], ...],
+    batches: tuple[Sequences, ...],
+    blank: Beliefs,
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> Beliefs:
+    """The globals that follow from states given row by row, neighbours taken as independent: where starts and proposals
+    enter the ascent."""
+    sums = PathSums(*(jnp.zeros(()),) * 4)
+    for batch, share in zip(batches, shares, strict=True):
+        known = jnp.where(batch.present[..., None], share, 0.0)
+        steps = jnp.einsum("sri,srj->ij", known[:, :-1], known[:, 1:])
+        more = PathSums(known[:, 0].sum(0), steps, jnp.einsum("srk,srp->kp", known, batch.increments), jnp.zeros(()))
+        sums = jax.tree.map(jnp.add, sums, more)
+    return updated(model, blank, sums, model.active(size, capacity))
+
+
+class PathSurvey(NamedTuple):
+    """A fit looked at: q(z) of every row of each batch, and the terms of the bound but log h, nats."""
+
+    shares: tuple[Float[Array | np.ndarray, "_ _ state"], ...]
+    log_total: Array
+    of_globals: Array
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def survey_paths(
+    model: HiddenMarkov,
+    beliefs: Beliefs,
+    batches: tuple[Sequences, ...],
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> PathSurvey:
+    """One pass over the sequences at these globals."""
+    on = model.active(size, capacity)
+    seen = [forward_backward(model, beliefs.mean, batch, on) for batch in batches]
+    total = jnp.stack([log_z.sum() for _, _, log_z in seen]).sum()
+    return PathSurvey(tuple(s for s, _, _ in seen), total, globals_bound(model, beliefs, size, capacity=capacity))
+
+
+def path_potentials(
+    model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on: Masks
+) -> tuple[MarkovChainStatistics, Bool[Array, "s row state state"]]:
+    """(the natural parameters of each sequence's path, which of them exist), without log h."""
+    exists, rows = on["state"], log_rows(model, g, batch, on)
+    first = (jnp.arange(rows.shape[1]) == 0)[:, None]
+    state = jnp.where(exists, rows, 0.0) + jnp.where(first, g["start"], 0.0)
+    step = jnp.broadcast_to(g["transitions"], (*rows.shape, rows.shape[-1]))
+    present = jnp.asarray(batch.present)[..., None, None]
+    return MarkovChainStatistics(state, step), present & exists[:, None] & exists
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def exact_log_totals(
+    model: HiddenMarkov,
+    g: dict[str, Statistics],
+    batch: Sequences,
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> Float[Array, " sequence"]:
+    """log Z of each sequence without log h, nats, by the family's own recursion: exact whatever the potentials are."""
+    return MarkovChain().log_normaliser(*path_potentials(model, g, batch, model.active(size, capacity)))

@@ -1,0 +1,61 @@
+"""The most probable path of every sequence at a fit's parameters."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimator import Estimate, capacity_of, pad_axes, point_of
+from lvsearch.inference.engine.meanfield import cast, within
+from lvsearch.inference.engine.representation import gathered
+from lvsearch.models.contract import Statistics
+from lvsearch.models.families import MarkovChain, zero_statistics
+from lvsearch.models.hidden_markov import HiddenMarkov
+from lvsearch.models.units import GroupOfRows
+
+
+def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarray, " row"]]:
+    """Viterbi's path of each sequence at the posterior means of all parameters: the state of every row, in float64.
+
+    Raises ValueError for fits of other models.
+    """
+    model, size = estimate.model, estimate.size
+    if not isinstance(model, HiddenMarkov):
+        raise ValueError(
+            f"got a fit of {type(model).__name__}, expected one of HiddenMarkov: only its units have paths"
+        )
+    capacity, per_batch = capacity_of(size), []
+    with jax.enable_x64(True):
+        wide = pad_axes(model, estimate.natural, size, capacity)
+        g = point_of(model, jax.tree.map(lambda x: np.asarray(x, np.float64), wide), size, capacity=capacity)
+        for batch in cast(data, np.float64).batches:
+            states = np.asarray(_states(model, g, batch.units, size, capacity=capacity))
+            per_batch.append([row[here] for row, here in zip(states, np.asarray(batch.units.present), strict=True)])
+    return gathered(data, per_batch)
+
+
+@partial(jax.jit, static_argnames=("capacity",))
+@counted
+def _states(
+    model: HiddenMarkov,
+    g: dict[str, Statistics],
+    units: GroupOfRows,
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> Int[Array, "_ _"]:
+    """(sequence, row), padding included."""
+    on, site, family = model.active(size, capacity), model.locals()["path"], MarkovChain()
+
+    def one(unit: Any) -> Array:
+        exists = within(model, unit, on)
+        blank = zero_statistics(family, (len(unit.present), *capacity, *capacity), jnp.result_type(float))
+        natural = jax.grad(lambda path: model.log_unit(g, {"path": path}, unit, exists))(blank)
+        return family.value(family.mode(natural, site.event_mask(exists)))
+
+    return jax.vmap(one)(units)

@@ -1,0 +1,109 @@
+"""A fitted hidden Markov model: its states, how they follow each other, and where each sequence is in them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+
+from lvsearch.data.groups import Groups
+from lvsearch.fitted.model import FittedModel
+from lvsearch.inference.engine.unit_scores import site_value
+from lvsearch.inference.sequences import most_probable_paths
+from lvsearch.models.hidden_markov import HiddenMarkov
+from lvsearch.models.units import Row
+
+STATE, SEQUENCE = "state", "sequence"
+
+
+@dataclass(frozen=True)
+class FittedSequences(FittedModel):
+    """A hidden Markov model at one size. Parameters are at their posterior means, in the units of the data.
+
+    `transform` gives the probabilities of the states of every row, (rows, states) for each sequence; `score_units`
+    log p(sequence | parameters), nats, exactly: paths are summed out.
+    """
+
+    @property
+    def model(self) -> HiddenMarkov:
+        """The model with the hyper-parameters of this fit."""
+        model = self.estimate.model
+        assert isinstance(model, HiddenMarkov)
+        return model
+
+    def start(self) -> pd.Series:
+        """The probability of each state at the beginning of a sequence."""
+        return pd.Series(self._probabilities("start"), index=self._states, name="start")
+
+    def transitions(self) -> pd.DataFrame:
+        """The probability of each next state (columns) after each state (rows); rows sum to 1."""
+        return pd.DataFrame(self._probabilities("transitions"), index=self._states, columns=self._states.rename("to"))
+
+    def dwell_times(self) -> pd.Series:
+        """How many rows a stay in each state lasts on average: 1 / (1 − the probability of staying)."""
+        stays = np.diag(self._probabilities("transitions"))
+        with np.errstate(divide="ignore"):  # a state that is never left
+            return pd.Series(1 / (1 - stays), index=self._states, name="rows")
+
+    def means(self) -> pd.DataFrame:
+        """The mean of each state's rows: a row per state."""
+        with jax.enable_x64(True):
+            means, _ = jax.vmap(self.model.components.moments)(self._statistics())
+        return pd.DataFrame(np.asarray(means), index=self._states, columns=list(self._groups(None).columns))
+
+    def paths(self, data: Any = None) -> list[Int[np.ndarray, " row"]]:
+        """The most probable path of each sequence as a whole (Viterbi): the state of every row.
+
+        The most probable state of each row by itself is `transform(data)[n].argmax(1)`; one after another they may be a
+        path that cannot be. data: by default the training data.
+        """
+        return most_probable_paths(self.estimate, self._groups(data).dataset())
+
+    def sample(self, lengths: Iterable[int], seed: int = 0) -> pd.DataFrame:
+        """New sequences of these lengths: a row each with its `sequence`, its hidden `state` and the columns.
+
+        `lv.Groups.from_frame(frame.drop(columns="state"), group="sequence")` makes data of them. Rows of counts get the
+        totals of training rows drawn at random. Raises ValueError for lengths below 1.
+        """
+        wanted = [int(length) for length in lengths]
+        if not wanted or min(wanted) < 1:
+            raise ValueError(f"got lengths={wanted!r}, expected how many rows each sequence has, at least 1")
+        rng, key = np.random.default_rng(seed), jax.random.key(seed)
+        start, transitions = (self._probabilities(name) for name in ("start", "transitions"))
+        states: list[int] = []
+        for length in wanted:
+            for place in range(length):
+                chances = start if place == 0 else transitions[states[-1]]
+                states.append(int(rng.choice(len(start), p=chances)))
+        like = self._groups(None).rows
+        totals = like.filled[rng.integers(len(like.filled), size=len(states))]
+        with jax.enable_x64(True):
+            parameters = jax.tree.map(lambda leaf: leaf[np.array(states)], self._statistics())
+            keys = jax.random.split(key, len(states))
+            rows = jax.vmap(self.model.components.draw)(keys, parameters, Row(totals, np.ones(totals.shape, bool)))
+        frame = pd.DataFrame(np.asarray(rows), columns=list(like.columns))
+        frame.insert(0, STATE, states)
+        frame.insert(0, SEQUENCE, np.repeat(np.arange(len(wanted)), wanted))
+        return frame
+
+    @property
+    def _states(self) -> pd.Index:
+        return pd.RangeIndex(self.estimate.size[0], name=STATE)
+
+    def _probabilities(self, name: str) -> np.ndarray:
+        """A site on the simplex at its posterior mean, summing to 1 in float64."""
+        values = np.asarray(site_value(self.estimate, name), np.float64)
+        return values / values.sum(-1, keepdims=True)
+
+    def _groups(self, data: Any) -> Groups:
+        groups = self.training if data is None else self.training.like_this(data)
+        assert isinstance(groups, Groups)
+        return groups
+
+    def _statistics(self) -> Any:
+        """Of the components' parameters at their posterior means, float64; for use inside `jax.enable_x64(True)`."""
+        return self.model.components.family.point(jax.tree.map(jnp.asarray, self.estimate.natural["components"]))

@@ -1,0 +1,166 @@
+"""The family of a path z_1 … z_T through K states, each state depending on the one before: one element, of structure.
+
+    p(z | η) = exp(Σ_t η^state_{t, z_t} + Σ_{t>1} η^step_{t, z_{t−1}, z_t} − A(η))
+
+A is the forward recursion, ∇A the state and pair probabilities of forward–backward (Rabiner 1989, Eq. 18–37), a draw
+runs the recursion and comes back (Chib 1996), and with a maximum in the sum's place the way back is Viterbi's path.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Bool, Float, Int
+
+from lvsearch.models.exponential.family import IndicatorFamily, RandomKey
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution as NumpyroDistribution
+else:
+    NumpyroDistribution = Any
+
+NOWHERE = -1e30
+"""The log-potential of a state that does not exist: a finite number, whose gradient is one too."""
+PathMask = Bool[Array | np.ndarray, "*#element #row #state #state"] | None
+
+
+class MarkovChainStatistics(NamedTuple):
+    """Indicators of a path: `state` (row, state), and `step` (row, state, state), from the state of the row before to
+    that of the row; none at the first row."""
+
+    state: Float[Array, "*element row state"]
+    step: Float[Array, "*element row state state"]
+
+
+class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
+    """A path; A(η) by the forward recursion, E[t] by forward–backward. The event axes are (row, state, state).
+
+    event_mask: the product of which rows and which states exist; rows that exist come first, and the path ends with
+    the last of them.
+    """
+
+    event_ndim: ClassVar[int] = 3
+    statistics_type: ClassVar[type | None] = MarkovChainStatistics
+    field_event_ndims: ClassVar[tuple[int, ...] | None] = (2, 3)
+
+    def log_normaliser(self, natural: MarkovChainStatistics, event_mask: PathMask = None) -> Float[Array, "*element"]:
+        def one(state: Array, step: Array, mask: Array) -> Array:
+            return jnp.where(mask.any(), logsumexp(_forward(state, step, mask, logsumexp)[-1]), 0.0)
+
+        return _each_path(one, "()", natural, event_mask)
+
+    def mean(self, natural: MarkovChainStatistics, event_mask: PathMask = None) -> MarkovChainStatistics:
+        natural = MarkovChainStatistics(*map(jnp.asarray, natural))
+        return jax.grad(lambda eta: self.log_normaliser(eta, event_mask).sum())(natural)
+
+    def natural(self, mean: MarkovChainStatistics, event_mask: PathMask = None) -> MarkovChainStatistics:
+        """Of the many η, the logs of p(z_1) and p(z_t | z_{t−1}), with A(η) = 0. Probabilities must be positive."""
+        first = jnp.arange(mean.state.shape[-2])[:, None] == 0
+        begins, steps = first & (mean.state > 0), mean.step > 0
+        into = jnp.where(steps, mean.step, 1.0)
+        left = jnp.where(steps, mean.step, 0.0).sum(-1, keepdims=True)
+        return MarkovChainStatistics(
+            jnp.where(begins, jnp.log(jnp.where(begins, mean.state, 1.0)), 0.0),
+            jnp.where(steps, jnp.log(into) - jnp.log(jnp.where(left > 0, left, 1.0)), 0.0),
+        )
+
+    def sample(
+        self, key: RandomKey, natural: MarkovChainStatistics, event_mask: PathMask = None
+    ) -> MarkovChainStatistics:
+        return self._along(natural, jax.random.gumbel(key, natural.state.shape, natural.state.dtype), event_mask)
+
+    def sample_counts(
+        self, key: RandomKey, natural: MarkovChainStatistics, copies: Any, event_mask: PathMask = None
+    ) -> MarkovChainStatistics:
+        """The average of `copies` draws, one after the other."""
+        copies = jnp.broadcast_to(jnp.asarray(copies, natural.state.dtype), natural.state.shape[:-2])
+
+        def one(number: Array, total: MarkovChainStatistics) -> MarkovChainStatistics:
+            drawn = self.sample(jax.random.fold_in(key, number), natural, event_mask)
+            share = jnp.where(number < copies, 1 / jnp.maximum(copies, 1), 0.0)
+            return MarkovChainStatistics(
+                total.state + share[..., None, None] * drawn.state,
+                total.step + share[..., None, None, None] * drawn.step,
+            )
+
+        return jax.lax.fori_loop(0, copies.max().astype(int), one, jax.tree.map(jnp.zeros_like, natural))
+
+    def mode(self, natural: MarkovChainStatistics, event_mask: PathMask = None) -> MarkovChainStatistics:
+        """The most probable path (Viterbi); the first of several."""
+        return self._along(natural, None, event_mask)
+
+    def point(self, natural: MarkovChainStatistics, event_mask: PathMask = None) -> MarkovChainStatistics:
+        return self.mean(natural, event_mask)
+
+    def probability(self, mean: MarkovChainStatistics) -> Float[Array, "*element row state"]:
+        return mean.state
+
+    def value(self, statistics: MarkovChainStatistics, event_mask: PathMask = None) -> Int[Array, "*element row"]:
+        """The state of each row; of expected statistics the most probable one of each row by itself."""
+        known = statistics.state
+        if event_mask is not None:
+            known = jnp.where(jnp.asarray(event_mask).any((-3, -2))[..., None, :], known, -jnp.inf)
+        return jnp.argmax(known, axis=-1)
+
+    def to_numpyro(self, natural: MarkovChainStatistics) -> NumpyroDistribution:
+        from lvsearch.models.exponential.markov_chain_numpyro import MarkovPath
+
+        return MarkovPath(self, natural)
+
+    def _along(
+        self, natural: MarkovChainStatistics, noise: Array | None, event_mask: PathMask
+    ) -> MarkovChainStatistics:
+        """Forward, and back along the best path: of sums with Gumbel noise added it is a draw."""
+        drawing = noise is not None
+        noise = noise if drawing else jnp.zeros_like(natural.state)
+
+        def one(state: Array, step: Array, mask: Array, noise: Array) -> Array:
+            return _back(_forward(state, step, mask, logsumexp if drawing else jnp.max) + noise, step, mask)
+
+        state = _each_path(one, "(t,k)", natural, event_mask, noise)
+        step = state[..., :-1, :, None] * state[..., 1:, None, :]
+        return MarkovChainStatistics(state, jnp.concatenate([jnp.zeros_like(natural.step[..., :1, :, :]), step], -3))
+
+
+def _each_path(
+    function: Callable[..., Array], result: str, natural: MarkovChainStatistics, event_mask: PathMask, *more: Array
+) -> Array:
+    """function(state (t,k), step (t,k,k), mask (t,k,k), …(t,k)) of each element."""
+    step = jnp.asarray(natural.step)
+    shape = step.shape if event_mask is None else np.broadcast_shapes(np.shape(event_mask), step.shape[-3:])
+    mask = jnp.broadcast_to(True if event_mask is None else jnp.asarray(event_mask), shape)
+    signature = f"(t,k),(t,k,l),(t,k,l){',(t,k)' * len(more)}->{result}"
+    return jnp.vectorize(function, signature=signature)(jnp.asarray(natural.state), step, mask, *more)
+
+
+def _forward(state: Array, step: Array, mask: Array, total: Callable[..., Array]) -> Float[Array, "row state"]:
+    """α_t = η^state_t + total_i (α_{t−1, i} + η^step_{t, i, ·}); beyond the last row that exists, as there."""
+    exists, here = mask.any((0, 1)), mask.any((1, 2))
+
+    def one(before: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        state_t, step_t, here_t = row
+        after = jnp.where(here_t & exists, state_t + total(before[:, None] + step_t, axis=0), before)
+        return after, after
+
+    begin = jnp.where(exists, state[0], NOWHERE)
+    rest = jax.lax.scan(one, begin, (state[1:], step[1:], here[1:]))[1]
+    return jnp.concatenate([begin[None], rest])
+
+
+def _back(alpha: Array, step: Array, mask: Array) -> Float[Array, "row state"]:
+    """From the best last state, each time the best of those that led there: one-hot rows."""
+    exists, here = mask.any((0, 1)), mask.any((1, 2))
+    following = jnp.concatenate([here[1:], jnp.zeros(1, bool)])
+    leaving = jnp.concatenate([step[1:], jnp.zeros_like(step[:1])])
+
+    def one(after: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        alpha_t, leaving_t, follows = row
+        height = alpha_t + jnp.where(follows, leaving_t[:, after], 0.0)
+        chosen = jnp.argmax(jnp.where(exists, height, -jnp.inf))
+        return chosen, chosen
+
+    chosen = jax.lax.scan(one, jnp.asarray(0), (alpha, leaving, following), reverse=True)[1]
+    return jnp.where(mask.any(-1), jax.nn.one_hot(chosen, alpha.shape[-1], dtype=alpha.dtype), 0.0)

@@ -1,0 +1,217 @@
+"""Hidden Markov models: rows in sequences, each row from one of `size` states, each state following from the last.
+
+Source: Rabiner (1989) for the model; MacKay (1997) and Beal (2003), §3 for its priors and mean field. The story:
+
+    1. start        ρ ~ Dirichlet(b, …, b)                          (absent in the plug-in form)
+    2. transitions  A_k ~ Dirichlet(a + κ [j = k])                  k = 1…K   (absent in the plug-in form)
+    3. components   θ_k ~ the conjugate prior of their kind         k = 1…K   (absent in the plug-in form)
+    4. path         z_n1 ~ Categorical(ρ),  z_nt ~ Categorical(A_{z_n,t−1})   t = 2…T_n
+    5. row          x_nt ~ p(· | θ_{z_nt})
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `components` | the kind of p(x | θ) and its prior | | `lvsearch.models.components` |
+| `concentration` | a | () | > 0; None where nothing has a prior |
+| `start_concentration` | b | () | > 0; None where nothing has a prior |
+| `stickiness` | κ | () | ≥ 0 |
+| site `start` | log ρ | (state,) | simplex |
+| site `transitions` | log A | (state, state), from and to | rows on the simplex |
+| site `components` | statistics of θ_k | (state, …) | |
+| site `path` | z_n | (row, state, state) | `MarkovChain` |
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components.component import Component, log_likelihood, log_prior, required_component, words
+from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.components.standard import positive_parameter
+from lvsearch.models.contract import Masks, Model, Site, Statistics, concentration_parameter, first
+from lvsearch.models.families import Dirichlet, MarkovChain, MarkovChainStatistics, PointSimplex
+from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.units import GroupOfRows, Row
+
+
+class HiddenMarkov(Model):
+    """Sequences from a chain of `size` hidden states, rows from components of one kind.
+
+    components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.
+    concentration: of each transition row's Dirichlet, per state: below 1 few successors, above 1 many.
+    start_concentration: of the first state's distribution, per state.
+    stickiness: pseudo-counts more for staying in a state; 0 says nothing about how long states last.
+    Concentrations are None, both, with estimated components: the plug-in form.
+
+    A unit is a sequence, its rows in order: `lv.Groups`, one group each, of any lengths. A row of which nothing is
+    known (all its cells NaN) is a missing step: time passes, and nothing is seen. Rows known in part are for kinds of
+    components that take them, such as `DiagonalComponents`.
+
+    `nested` (Proposition 1 for the plug-in form). Given ρ, A, θ at size K, let state K + 1 be a twin of state k:
+    θ'_{K+1} = θ_k, A'_{K+1} = A'_k, and whatever entered k enters k or its twin with shares 1 − ε and ε, in ρ' and in
+    every row of A'. The chain of "k or its twin" is that of k (it is lumpable), so every sequence keeps its density.
+    """
+
+    components: Component
+    concentration: np.ndarray | None
+    start_concentration: np.ndarray | None
+    stickiness: np.ndarray
+
+    size_names: ClassVar[tuple[str, ...]] = ("states",)
+    nested: ClassVar[bool] = True
+    unit_type: ClassVar[type] = GroupOfRows
+    representation: ClassVar[str] = "path"
+
+    def __init__(
+        self,
+        components: Component | None = None,
+        concentration: Any = 1.0,
+        start_concentration: Any = 1.0,
+        stickiness: Any = 0.0,
+    ):
+        self.components = DiagonalComponents() if components is None else required_component(components)
+        given = {"concentration": concentration, "start_concentration": start_concentration}
+        if any((value is None) != self.components.estimated for value in given.values()):
+            raise ValueError(
+                f"got {', '.join(f'{name}={value!r}' for name, value in given.items())} with components whose "
+                f"parameters are {'' if self.components.estimated else 'not '}estimated, expected None exactly where "
+                "they are: leave all to plug_in()"
+            )
+        self.concentration, self.start_concentration = (
+            None if value is None else positive_parameter(name, concentration_parameter(name, value))
+            for name, value in given.items()
+        )
+        self.stickiness = concentration_parameter("stickiness", stickiness)
+        if self.stickiness.ndim or self.stickiness < 0:
+            raise ValueError(f"got stickiness={stickiness!r}, expected a number of at least 0: it is a pseudo-count")
+
+    def describe(self) -> str:
+        """Such as "HiddenMarkov: Gaussians of known variance 1 (…); transitions ~ Dirichlet, 1 per state; …"."""
+        if self.concentration is None or self.start_concentration is None:
+            return f"HiddenMarkov: {self.components.describe()}; start and transitions estimated"
+        stays = f", {words(self.stickiness)} more for staying" if self.stickiness > 0 else ""
+        return (
+            f"HiddenMarkov: {self.components.describe()}; transitions ~ Dirichlet, {words(self.concentration)} per "
+            f"state{stays}; start ~ Dirichlet, {words(self.start_concentration)} per state"
+        )
+
+    def globals(self) -> dict[str, Site]:
+        family = PointSimplex() if self.concentration is None else Dirichlet()
+        return {
+            "start": Site(family, ("state",)),
+            "transitions": Site(family, ("state", "state")),
+            "components": Site(self.components.family, ("state", *self.components.axes)),
+        }
+
+    def locals(self) -> dict[str, Site]:
+        return {"path": Site(MarkovChain(), ("row", "state", "state"))}
+
+    def extents(self, unit: GroupOfRows) -> dict[str, Bool[Array, " row"]]:
+        return {"row": jnp.asarray(unit.present)}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {"state": first(size[0], capacity[0])}
+
+    def transition_prior(self, exists: Bool[Array, " state"]) -> Float[Array, "state state"]:
+        """The concentrations of every transition row; 1 at what does not exist. Models with priors only."""
+        a = jnp.asarray(self.concentration)
+        concentrations = a + jnp.asarray(self.stickiness, a.dtype) * jnp.eye(len(exists), dtype=a.dtype)
+        return jnp.where(exists[:, None] & exists, concentrations, 1.0)
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        exists, n = on["state"], on["state"].sum()
+        of_components = jnp.where(exists, log_prior(self.components, g["components"]), 0.0).sum()
+        if self.concentration is None or self.start_concentration is None:
+            return of_components
+        b = jnp.asarray(self.start_concentration, g["start"].dtype)
+        of_start = gammaln(n * b) - n * gammaln(b) + jnp.where(exists, (b - 1) * g["start"], 0.0).sum()
+        c = self.transition_prior(exists).astype(g["transitions"].dtype)
+        both = exists[:, None] & exists
+        totals = gammaln(jnp.where(exists, jnp.where(both, c, 0.0).sum(1), 1.0))
+        each = jnp.where(both, (c - 1) * g["transitions"] - gammaln(c), 0.0)
+        return of_components + of_start + each.sum() + jnp.where(exists, totals, 0.0).sum()
+
+    def log_rows(self, g: Mapping[str, Statistics], unit: GroupOfRows) -> Float[Array, "row state"]:
+        """log p(row | θ_k) in nats, linear in the components' statistics; 0 of a row of which nothing is known."""
+        rows = Row(jnp.asarray(unit.value), jnp.asarray(unit.observed))
+        return jax.vmap(lambda row: log_likelihood(self.components, g["components"], row))(rows)
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
+    ) -> Float[Array, ""]:
+        path, exists, present = l["path"], on["state"], jnp.asarray(unit.present)
+        begins = jnp.where(exists & present[0], path.state[0] * g["start"], 0.0).sum()
+        stepped = present[1:, None, None] & exists[:, None] & exists
+        steps = jnp.where(stepped, path.step[1:] * g["transitions"], 0.0).sum()
+        rows = jnp.where(present[:, None] & exists, path.state * self.log_rows(g, unit), 0.0).sum()
+        return begins + steps + rows
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j!) in nats, m_j the sizes of groups of states that can take each other's place."""
+        n = size[0]
+        transitions = np.asarray(natural["transitions"])[:n, :n]
+        off = ~np.eye(n, dtype=bool)
+        to, into = (np.sort(matrix[off].reshape(n, -1), axis=1) for matrix in (transitions, transitions.T))
+        own = [
+            np.asarray(leaf)[:n].reshape(n, -1) for leaf in jax.tree.leaves((natural["start"], natural["components"]))
+        ]
+        return log_relabellings(np.concatenate([*own, np.diag(transitions)[:, None], to, into], axis=1))
+
+    def ceiling(self, units: GroupOfRows) -> float:
+        """The sum of each row's greatest density under any one component; `inf` where components of free variance have
+        none.
+
+        Proof: given parameters and path, a row's density is that of its state, at most the greatest; averaging keeps
+        it. Raises ValueError for rows without a density.
+        """
+        n_dims = np.shape(units.value)[-1]
+        observed = np.asarray(units.observed) & np.asarray(units.present)[..., None]
+        rows = Row(np.asarray(units.value).reshape(-1, n_dims), observed.reshape(-1, n_dims))
+        self.components.check(rows)
+        return float(self.components.log_ceiling(rows).sum())
+
+    def plug_in(self) -> "HiddenMarkov":
+        """All parameters as maximum-likelihood points. ValueError for kinds whose likelihood has no maximum."""
+        if self.concentration is None:
+            return self
+        return HiddenMarkov(self.components.plug_in(), None, None, 0.0)
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
+    ) -> GroupOfRows:
+        chosen = jnp.argmax(l["path"].state, axis=-1)
+        parameters = jax.tree.map(lambda leaf: leaf[chosen], g["components"])
+        keys = jax.random.split(key, len(chosen))
+        value = jax.vmap(self.components.draw)(keys, parameters, Row(unit.value, unit.observed))
+        return GroupOfRows(value, unit.observed, unit.present)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: GroupOfRows, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], GroupOfRows]:
+        """Draw from the joint; `units.observed` and `units.present` are kept. extents: {"dim": D}.
+
+        Raises ValueError for the plug-in form, whose parameters have no prior.
+        """
+        if self.concentration is None or self.start_concentration is None:
+            raise ValueError("cannot draw parameters that have no prior: simulate the model before plug_in()")
+        key_start, key_transitions, key_components, key_path, key_data = jax.random.split(key, 5)
+        on, one = self.active(size, size), self.components.prior(extents["dim"])
+        prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*size, *jnp.shape(leaf))), one)
+        g = {
+            "start": Dirichlet().sample(key_start, jnp.broadcast_to(jnp.asarray(self.start_concentration - 1), size)),
+            "transitions": Dirichlet().sample(key_transitions, self.transition_prior(on["state"]) - 1),
+            "components": self.components.family.sample(key_components, prior),
+        }
+        present = jnp.asarray(units.present)
+        first_row = (jnp.arange(present.shape[1]) == 0)[:, None]
+        natural = MarkovChainStatistics(
+            jnp.broadcast_to(jnp.where(first_row, g["start"], 0.0), (*present.shape, *size)),
+            jnp.broadcast_to(g["transitions"], (*present.shape, *size, *size)),
+        )
+        l = {"path": MarkovChain().sample(key_path, natural, present[..., None, None])}
+        keys = jax.random.split(key_data, len(present))
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
