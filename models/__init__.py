@@ -1,13 +1,16 @@
 """What is believed: exponential families and pure log-joints. No inference, no I/O, no search."""
 
 from lvsearch.models import families
+from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.checks import ContractReport, check
 from lvsearch.models.components import (
     BernoulliComponents,
+    CategoricalComponents,
     DiagonalComponents,
     FullCovarianceComponents,
     KnownCovarianceComponents,
     MultinomialComponents,
+    PoissonComponents,
 )
 from lvsearch.models.components.component import Component
 from lvsearch.models.contract import Gate, Masks, Model, Site, first, hyperparameter
@@ -40,6 +43,7 @@ __all__ = [
     "AnnotatedImage",
     "BagOfWords",
     "BernoulliComponents",
+    "CategoricalComponents",
     "Component",
     "ContractReport",
     "CorrLDA",
@@ -56,11 +60,13 @@ __all__ = [
     "HDPMixture",
     "IndependentNormalMixture",
     "KnownCovarianceComponents",
+    "LatentBlockModel",
     "Masks",
     "MixtureOfUnigrams",
     "Model",
     "Multinomial",
     "MultinomialComponents",
+    "PoissonComponents",
     "Row",
     "Site",
     "Unigram",

@@ -1,6 +1,7 @@
 """What the components of a mixture can be; one kind a file, all with the face of `component.Component`."""
 
 from lvsearch.models.components.bernoulli import BernoulliComponents
+from lvsearch.models.components.categorical import CategoricalComponents
 from lvsearch.models.components.component import (
     Component,
     log_likelihood,
@@ -12,14 +13,17 @@ from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.full_covariance import FullCovarianceComponents
 from lvsearch.models.components.known_covariance import KnownCovarianceComponents
 from lvsearch.models.components.multinomial import MultinomialComponents
+from lvsearch.models.components.poisson import PoissonComponents
 
 __all__ = [
     "BernoulliComponents",
+    "CategoricalComponents",
     "Component",
     "DiagonalComponents",
     "FullCovarianceComponents",
     "KnownCovarianceComponents",
     "MultinomialComponents",
+    "PoissonComponents",
     "log_likelihood",
     "log_normalisers",
     "log_predictive",

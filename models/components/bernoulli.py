@@ -25,6 +25,7 @@ class BernoulliComponents(Component):
     estimated: bool = eqx.field(static=True)
 
     axes: ClassVar[tuple[str, ...]] = ("dim",)
+    cellwise: ClassVar[bool] = True
 
     def __init__(self, ones: Any = 0.5, zeros: Any = 0.5, estimated: bool = False):
         self.ones, self.zeros = positive_parameter("ones", ones), positive_parameter("zeros", zeros)
