@@ -29,11 +29,13 @@ DRAWS = 2000
 def log_labelling(scores: Float[np.ndarray, "particle k k"]) -> Float[np.ndarray, " particle"]:
     """log(K! f(state) / Σ_σ f(σ state)) of each particle, nats.
 
-    A component that does not exist has −∞ off the diagonal and is not counted among the K.
+    A component that does not exist has −∞ off the diagonal and is not counted among the K. Components of several kinds,
+    such as clusters of rows and of columns, have −∞ between them: K! is the product of each kind's.
     """
-    n_components = max(1, int((np.isfinite(scores[0]).sum(0) > 1).sum()))
+    _, kind = connected_components(csr_array(np.isfinite(scores[0])), directed=False)
+    relabellings = gammaln(np.bincount(kind) + 1.0).sum()
     own = np.trace(scores, axis1=1, axis2=2)
-    return gammaln(n_components + 1) + own - np.array([log_permanent(each) for each in scores])
+    return relabellings + own - np.array([log_permanent(each) for each in scores])
 
 
 def draw_orders(scores: Float[np.ndarray, "particle k k"], rng: np.random.Generator) -> Int[np.ndarray, "particle k"]:

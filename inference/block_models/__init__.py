@@ -1,0 +1,6 @@
+"""Latent block models at one size: the annealed path, and fits that begin where a short one ended."""
+
+from lvsearch.inference.block_models import anchor as _anchor  # noqa: F401 — registers the path about one labelling
+from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState
+
+__all__ = ["BlockChain", "BlockStart", "BlockState"]
