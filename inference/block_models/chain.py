@@ -117,7 +117,8 @@ class BlockChain(eqx.Module):
 
     @property
     def elements(self) -> int:
-        return self.increments.shape[0] + self.increments.shape[1]
+        """Cells: a sweep goes over all of them."""
+        return self.increments.shape[0] * self.increments.shape[1]
 
     @property
     def lanes(self) -> int:
