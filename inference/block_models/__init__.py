@@ -2,5 +2,6 @@
 
 from lvsearch.inference.block_models import anchor as _anchor  # noqa: F401 — registers the path about one labelling
 from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState
+from lvsearch.inference.block_models.estimator import BlockEstimator
 
-__all__ = ["BlockChain", "BlockStart", "BlockState"]
+__all__ = ["BlockChain", "BlockEstimator", "BlockStart", "BlockState"]

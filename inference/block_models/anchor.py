@@ -28,14 +28,20 @@ DATA_SHARE = 0.5
 
 @anchored_chain.register
 def _(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> Anchor:
+    known = settled(chain, key, states)
+    return Anchor(eqx.tree_at(lambda c: c.start, chain, _broadened(chain, known), is_leaf=lambda x: x is None), 0.0)
+
+
+def settled(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> BlockStart:
+    """Averages of the particle, of all these, that settles with the highest joint: probabilities of labels, rows and
+    columns of each cluster, sums of each block."""
     with jax.enable_x64(True):
         together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
         order = np.argsort(-np.asarray(_log_density(chain, together)), kind="stable")
         together = chain.take(together, jnp.asarray(order[:SETTLED]))
         known, log_density = _averaged(chain, key, together)
         best = int(np.argmax(np.asarray(log_density)))
-        known = BlockStart(*(np.asarray(leaf[..., best]) for leaf in known))
-    return Anchor(eqx.tree_at(lambda c: c.start, chain, _broadened(chain, known), is_leaf=lambda x: x is None), 0.0)
+        return BlockStart(*(np.asarray(leaf[..., best]) for leaf in known))
 
 
 _log_density = jax.jit(lambda chain, state: chain.log_density(state))
