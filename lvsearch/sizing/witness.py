@@ -52,7 +52,8 @@ class WitnessSearch:
         self._records: dict[Size, Record] = {}
         self._unvisited = Unvisited((), ())
         self._log_box = cache(prior.log_box)  # a step changes few boxes: the others keep their mass
-        self._log_mass = cache(prior.log_mass)
+        self._log_box_upper = cache(prior.log_box_upper)
+        self._log_mass = cache(prior.log_mass_upper)  # which sizes may have any
 
     @classmethod
     def from_records(
@@ -182,7 +183,7 @@ class WitnessSearch:
     def _cut(self) -> None:
         if self._records:
             lower = [record.evidence.lower for record in self._records.values()]
-            self._unvisited = unvisited(self.generated, lower, self._log_box)
+            self._unvisited = unvisited(self.generated, lower, self._log_box, self._log_box_upper)
 
     def _allowed(self, size: Size) -> bool:
         return self.max_size is None or _precedes(size, self.max_size)
