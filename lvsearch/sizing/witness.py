@@ -16,7 +16,7 @@ from functools import cache
 
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.evidence import Evidence, Record
-from lvsearch.sizing.regions import Unvisited, unvisited
+from lvsearch.sizing.regions import Region, Unvisited, unvisited
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
 
 
@@ -80,6 +80,11 @@ class WitnessSearch:
     def generated(self) -> tuple[Size, ...]:
         """Sizes recorded, in order."""
         return tuple(self._records)
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The unvisited sizes with prior mass, cut into boxes."""
+        return self._unvisited.regions
 
     @property
     def witnesses(self) -> tuple[Size, ...]:
