@@ -8,7 +8,7 @@ from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption
 from lvsearch.pictures.style import palette_of
 from lvsearch.results.findings import Findings
-from lvsearch.results.wording import best_estimate, limit_in_words, short_answer
+from lvsearch.results.wording import limit_in_words, probability_in_words, size_in_words
 from lvsearch.sizing.posterior import format_probability, posterior
 from lvsearch.sizing.sizes import Size
 
@@ -37,13 +37,14 @@ def draw_lattice(result: Findings, axes: "Axes") -> Caption:
         shown[size[0] - 1, size[1] - 1] = chance
     shades = LinearSegmentedColormap.from_list("probability", [palette.background, palette.band, palette.main])
     shades.set_bad(palette.background)
+    top = max(0.05, float(np.sqrt(max(chances.values()))))
     edges = np.arange(columns + 1) + 0.5, np.arange(rows + 1) + 0.5
     # a square root: sizes that hold a few hundredths are seen beside those that hold most
-    axes.pcolormesh(*edges, np.sqrt(shown), cmap=shades, vmin=0.0, vmax=1.0, edgecolors=palette.grid, linewidth=0.6)
+    axes.pcolormesh(*edges, np.sqrt(shown), cmap=shades, vmin=0.0, vmax=top, edgecolors=palette.grid, linewidth=0.6)
     for size in tried:
         chance = chances.get(size, 0.0)
         if chance >= WRITTEN and max(rows, columns) <= MOST_WRITTEN:
-            colour = palette.background if np.sqrt(chance) > 0.75 else palette.ink
+            colour = palette.background if np.sqrt(chance) > 0.75 * top else palette.ink
             text = format_probability(chance)[:4] if chance < 0.995 else format_probability(chance)
             axes.text(size[1], size[0], text, ha="center", va="center", fontsize=8.5, color=colour)
         else:
@@ -66,9 +67,11 @@ def _caption(result: Findings, n_tried: int) -> Caption:
         text = f"Shade: the least that is proved of each size ({posterior(result.certified()).basis})."
         title = f"{'×'.join(map(str, result.best_size))} has the largest prior × evidence"
     else:
-        together = len(result.estimated.indistinguishable) > 1
-        framed = " Framed thinly: those that cannot be told apart." if together else ""
-        text, title = f"{best_estimate(result)}. Shade: probability among the sizes tried.{framed}", short_answer(result)
+        together = len(result.estimated.indistinguishable)
+        framed = f" Framed thinly: the {together} that cannot be told apart." if together > 1 else ""
+        text = f"Shade: probability among the sizes tried, {probability_in_words(result)}.{framed}"
+        unfinished = "" if result.state.stopped in (None, "finished") else "Unfinished: "
+        title = f"{unfinished}{size_in_words(result, result.best_size)} most probable"
     limit = limit_in_words(result)
     text = f"{text} Dots: below .01. Blank: not tried ({n_tried} were). Framed: the most probable."
     return Caption(title, f"{text}\n{limit}" if limit else text)
