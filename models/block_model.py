@@ -190,7 +190,7 @@ class LatentBlockModel(Model):
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(each, l, units)
 
 
-def _log_dirichlet(log_weights: Any, concentration: np.ndarray, exists: Any) -> Array:
+def _log_dirichlet(log_weights: Any, concentration: Any, exists: Any) -> Array:
     a, n = jnp.asarray(concentration, log_weights.dtype), exists.sum().astype(log_weights.dtype)
     return gammaln(n * a) - n * gammaln(a) + jnp.where(exists, (a - 1) * log_weights, 0.0).sum()
 

@@ -1,4 +1,4 @@
-"""Latent block models by enumeration: all labellings of the rows and of the columns, blocks integrated in closed form."""
+"""Latent block models by enumeration: all labellings of rows and columns, blocks integrated in closed form."""
 
 from collections.abc import Callable
 from itertools import product

@@ -19,7 +19,7 @@ import lvsearch as lv
 from lvsearch.inference.block_models import BlockChain, BlockStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import estimator
-from lvsearch.inference.evidence import forward, flat_chain
+from lvsearch.inference.evidence import flat_chain, forward
 from lvsearch.inference.evidence.relabelling import log_labelling
 
 BITS = np.array([[1, 0, 1], [1, np.nan, 0], [0, 1, 0], [1, 0, 1.0]])
@@ -82,8 +82,14 @@ def z_of_evidence(chain: Any, truth: float, key: int, steps: int = 6, islands: i
     return float((ratio.mean() - 1) / (ratio.std() / np.sqrt(len(ratio))))
 
 
-@pytest.mark.parametrize("kind", ["links", pytest.param("ratings", marks=pytest.mark.slow), *(
-    pytest.param(kind, marks=pytest.mark.slow) for kind in ("counts", "numbers"))])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "links",
+        pytest.param("ratings", marks=pytest.mark.slow),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("counts", "numbers")),
+    ],
+)
 def test_both_paths_give_the_evidence_of_all_labellings(kind):
     """From the prior, and from a q about one labelling; off by 0.3 nats they would not."""
     with jax.enable_x64(True):
@@ -110,7 +116,9 @@ def test_one_block_is_conjugate(kind):
     assert evidence_of(kind, (1, 1)) == pytest.approx(alone, abs=1e-12)
     with jax.enable_x64(True):
         chain = BlockChain.of(model_of(kind), data_of(kind), (1, 1), CAPACITY)
-        prior = chain._log_blocks(jnp.broadcast_to(chain.prior, (3, 3, len(chain.prior))), chain.init(jax.random.key(0), 5))
+        prior = chain._log_blocks(
+            jnp.broadcast_to(chain.prior, (3, 3, len(chain.prior))), chain.init(jax.random.key(0), 5)
+        )
         state = chain.init(jax.random.key(0), 5)
         after = chain.prior + chain.sums(state.rows, state.columns)[..., 0]
         posterior = chain._log_blocks(after, state)
@@ -187,3 +195,43 @@ def test_the_contract_is_kept(kind):
 def test_cells_that_are_no_cells_are_refused(component):
     with pytest.raises(ValueError, match="expected a kind whose single cells"):
         lv.models.LatentBlockModel(component)
+
+
+@cache
+def planted() -> tuple[lv.Points, np.ndarray, np.ndarray]:
+    """40 × 30 cells of 3 × 2 blocks that leave no doubt, some missing; labels of rows and columns."""
+    rng = np.random.default_rng(2)
+    rows, columns = rng.permutation(np.repeat([0, 1, 2], [18, 13, 9])), rng.permutation(np.repeat([0, 1], [19, 11]))
+    means = np.array([[0.92, 0.1], [0.15, 0.25], [0.5, 0.95]])
+    values = (rng.random((40, 30)) < means[rows[:, None], columns]).astype(float)
+    values[rng.random((40, 30)) < 0.1] = np.nan
+    names = [f"film {d}" for d in range(30)]
+    return lv.Points.from_array(values, missing="nan", columns=names), rows, columns
+
+
+def same_partition(ours: np.ndarray, theirs: np.ndarray) -> bool:
+    return len(set(zip(ours.tolist(), theirs.tolist(), strict=True))) == len(set(ours.tolist())) == len(set(theirs))
+
+
+@pytest.mark.slow
+def test_planted_blocks_are_found_shown_and_kept(tmp_path):
+    points, rows, columns = planted()
+    result = lv.search(
+        lv.models.LatentBlockModel(), points, max_size=(5, 4), starts=1, out=tmp_path / "run", progress=False
+    )
+    assert result.best_size == (3, 2)
+    assert "3 row clusters × 2 column clusters" in result.summary()
+    best = result.best
+    assert same_partition(best.row_labels().to_numpy(), rows)
+    assert same_partition(best.column_labels().to_numpy(), columns)
+    assert best.column_labels().index[0] == "film 0"
+    np.testing.assert_allclose(
+        np.sort(best.block_means().to_numpy().ravel()), [0.1, 0.15, 0.25, 0.5, 0.92, 0.95], atol=0.1
+    )
+    np.testing.assert_allclose(best.row_memberships().sum(axis=1), 1.0, atol=1e-6)
+    best.plot_blocks()
+    result.plot_lattice()
+    again = lv.load(tmp_path / "run")
+    assert again.posterior().equals(result.posterior())
+    assert again.best.row_labels().equals(best.row_labels())
+    assert "lattice" in (tmp_path / "run" / "report" / "index.html").read_text()

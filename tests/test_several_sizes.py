@@ -68,8 +68,8 @@ def test_every_step_holds_the_exact_sum_and_is_no_looser_than_the_papers(seed, d
     [(0, 2), (1, 3), *(pytest.param(seed, 2 + seed % 2, marks=pytest.mark.slow) for seed in range(2, 12))],
 )
 def test_a_marginal_search_finds_what_all_sizes_would_say(seed, dimension):
-    """One mode anywhere, steep in some variables and flat in others, and little noise: the sizes tried hold what matters
-    of the posterior over all of them, and it is found without visiting most."""
+    """One mode anywhere, steep in some variables and flat in others, and little noise: the sizes tried hold what
+    matters of the posterior over all of them, and it is found without visiting every one."""
     rng = np.random.default_rng(seed)
     most = (10, 8, 4)[:dimension]
     mode = [int(rng.integers(1, n + 1)) for n in most]
@@ -128,7 +128,9 @@ def test_masses_of_a_joint_with_a_tail_hold_the_exact_ones(shape, lower, widths,
     prior = sizes.Joint(two_geometric, shape, tail=tail)
     upper = tuple(None if width is None else low + width for low, width in zip(lower, widths, strict=True))
     ends = tuple(60 if end is None else end for end in upper)
-    exact = logsumexp([two_geometric(size) for size in product(*(range(a, b) for a, b in zip(lower, ends, strict=True)))])
+    exact = logsumexp(
+        [two_geometric(size) for size in product(*(range(a, b) for a, b in zip(lower, ends, strict=True)))]
+    )
     assert prior.log_box(lower, upper) <= exact + 1e-9
     assert prior.log_box_upper(lower, upper) >= exact - 1e-9
     if all(end is not None and end - 1 <= most for end, most in zip(upper, shape, strict=True)):
@@ -158,7 +160,9 @@ def test_a_joint_whose_tail_is_wrong_is_refused():
         sizes.Joint(lambda size: two_geometric(size) + 1.0, (6, 4), tail=0.1)
     with pytest.raises(ValueError, match="below 1"):
         sizes.Joint(two_geometric, (3, 2), tail=1.0)
-    heavier = sizes.Joint(lambda size: -1.0 if size == (9, 9) else two_geometric(size), (6, 4), tail=1.1 * outside((6, 4)))
+    heavier = sizes.Joint(
+        lambda size: -1.0 if size == (9, 9) else two_geometric(size), (6, 4), tail=1.1 * outside((6, 4))
+    )
     with pytest.raises(ValueError, match="tail bounds the mass"):
         heavier.log_pmf((9, 9))
 

@@ -338,7 +338,7 @@ class Findings:
         return WitnessSearch.from_records(self.prior, np.inf, False, self.settings.max_size, records)
 
     def estimates(self) -> tuple[list[Size], np.ndarray, np.ndarray, np.ndarray]:
-        """(sizes, log prior, estimated log evidence, its standard error) of those that have any, (sizes,) each, nats."""
+        """(sizes, log prior, estimated log evidence, its standard error) of sizes that have any, (sizes,), nats."""
         self._require_good()
         sizes = [visit.size for visit in self._good]
         log_prior = np.array([self.prior.log_pmf(size) for size in sizes])

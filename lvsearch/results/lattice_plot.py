@@ -50,7 +50,9 @@ def draw_lattice(result: Findings, axes: "Axes") -> Caption:
         else:
             axes.plot(size[1], size[0], marker="o", markersize=3.2, color=palette.faint, linewidth=0)
     for size in result.estimated.indistinguishable if not result.evaluator.nested else ():
-        axes.add_patch(Rectangle((size[1] - 0.5, size[0] - 0.5), 1, 1, fill=False, edgecolor=palette.ink, linewidth=1.2))
+        axes.add_patch(
+            Rectangle((size[1] - 0.5, size[0] - 0.5), 1, 1, fill=False, edgecolor=palette.ink, linewidth=1.2)
+        )
     axes.add_patch(
         Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, fill=False, edgecolor=palette.accent, linewidth=2.6, zorder=5)
     )

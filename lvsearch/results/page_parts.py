@@ -75,7 +75,9 @@ def _(fitted: FittedTopics) -> Parts:
 @parts_of.register
 def _(fitted: FittedBlocks) -> Parts:
     drawing = drawn(fitted.draw_blocks, "blocks", "The matrix in the order of its clusters", 6.4)
-    return Parts("Blocks", "block", "", drawings=(drawing,), grids=(grid_of("Means", fitted.block_means().reset_index()),))
+    return Parts(
+        "Blocks", "block", "", drawings=(drawing,), grids=(grid_of("Means", fitted.block_means().reset_index()),)
+    )
 
 
 @parts_of.register

@@ -38,9 +38,7 @@ class Gap(NamedTuple):
     log_weight: float
 
 
-def gaps(
-    tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: int | None, slack: float
-) -> list[Gap]:
+def gaps(tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: int | None, slack: float) -> list[Gap]:
     """For each run of sizes not tried that have prior mass, below, between and beyond those tried.
 
     tried: in increasing order. known: size -> log evidence (nats) of those that have any. end: the largest to try.

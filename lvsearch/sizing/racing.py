@@ -112,8 +112,7 @@ def _hidden(
         ranked = sorted(zip(found.sizes, found.probability_upper.tolist(), strict=True), key=lambda each: -each[1])
         counting = [size for size, high in ranked if high >= NEGLIGIBLE or size == found.best]
     return [
-        (hidden.size, hidden.log_weight)
-        for hidden in hidden_in_lattice(tried, known, counting, prior, max_size, slack)
+        (hidden.size, hidden.log_weight) for hidden in hidden_in_lattice(tried, known, counting, prior, max_size, slack)
     ]
 
 

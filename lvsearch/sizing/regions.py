@@ -43,8 +43,8 @@ def unvisited(
 ) -> Unvisited:
     """Cut the complement of `generated`, which must contain (1, …, 1).
 
-    `evidence` holds the lower end (nats) per generated size; `log_box` gives the prior's log-mass of a box, `log_box_upper`
-    its upper end where that is another; boxes of no mass are left out.
+    `evidence` holds the lower end (nats) per generated size; `log_box` gives the prior's log-mass of a box,
+    `log_box_upper` its upper end where that is another; boxes of no mass are left out.
     """
     points = np.array(generated, dtype=np.int64)
     axes = [np.unique(points[:, axis]) for axis in range(points.shape[1])]

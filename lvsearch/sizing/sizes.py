@@ -200,7 +200,9 @@ class Joint(Tabulated):
         if self.tail is not None:
             held = math.exp(log_sum(self._log_table.ravel()))
             legal = 1 - self.tail - JOINT_SLACK <= held <= 1 + JOINT_SLACK
-            require(legal, f"Joint's box must hold a probability from {1 - self.tail:g} to 1 (tail={self.tail:g})", held)
+            require(
+                legal, f"Joint's box must hold a probability from {1 - self.tail:g} to 1 (tail={self.tail:g})", held
+            )
 
     @cached_property
     def _log_table(self) -> Float[np.ndarray, " ..."]:
@@ -216,7 +218,9 @@ class Joint(Tabulated):
         if inside or not self.tail:
             return super()._pmf(size)
         value = float(self.function(size))
-        require(value <= math.log(self.tail) + JOINT_SLACK, f"Joint's tail bounds the mass outside its box: {size}", value)
+        require(
+            value <= math.log(self.tail) + JOINT_SLACK, f"Joint's tail bounds the mass outside its box: {size}", value
+        )
         return value
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
@@ -237,7 +241,9 @@ class Joint(Tabulated):
         known = super()._tilted(start, slope)
         if not self.tail:
             return known
-        return math.inf if slope > 0 else log_sum([known, math.log(self.tail) + slope * max(0, self.shape[0] + 1 - start)])
+        return (
+            math.inf if slope > 0 else log_sum([known, math.log(self.tail) + slope * max(0, self.shape[0] + 1 - start)])
+        )
 
     def table(self) -> Table:
         """The same prior as numbers, which can be stored (probabilities below 1e-308 become 0), without its tail."""

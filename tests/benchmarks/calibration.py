@@ -224,7 +224,9 @@ def hashable(entry: dict[str, Any]) -> dict[str, Any]:
     def one(size: Any) -> Any:
         return tuple(size) if isinstance(size, list) else size
 
-    return {**entry, "truth": one(entry["truth"])} | {name: [one(s) for s in entry[name]] for name in ("sizes", "together")}
+    return {**entry, "truth": one(entry["truth"])} | {
+        name: [one(s) for s in entry[name]] for name in ("sizes", "together")
+    }
 
 
 def one_process(regime: Occupied, number: int, seed: int) -> dict[str, Any]:
