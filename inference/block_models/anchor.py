@@ -1,9 +1,9 @@
 """Where a path of a block model ended, as the beginning of a shorter one: a q about one labelling.
 
-Of all particles, and of others at the labels of a fit, the one whose joint is highest after some sweeps in the posterior
-gives the factors of q: averages over further sweeps of the conditional probabilities of its labels, and of the natural
-parameters of its blocks and weights. All are made broader, so that q covers what the posterior may hold around them; the
-path does the rest.
+Of all particles, and of others at the labels of a fit, the one whose joint is highest after some sweeps in the
+posterior gives the factors of q: averages over further sweeps of the conditional probabilities of its labels, and of
+the natural parameters of its blocks and weights. All are made broader, so that q covers what the posterior may hold
+around them; the path does the rest.
 """
 
 from collections.abc import Sequence

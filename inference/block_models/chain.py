@@ -239,7 +239,7 @@ class BlockChain(eqx.Module):
     def completed(
         self, rows: Array, columns: Array, row_weights: Array, column_weights: Array, blocks: Array
     ) -> BlockState:
-        """The state of these latents."""
+        """The state of these latents, shaped as in `BlockState`: labels (row, particle) and (dim, particle)…"""
         sums = self.sums(rows, columns)
         return BlockState(rows, columns, row_weights, column_weights, blocks, self._log_likelihood(sums, blocks))
 
