@@ -71,14 +71,14 @@ def _averaged(chain: BlockChain, key: Key[Array, ""], state: BlockState) -> tupl
     def observed(state: BlockState) -> tuple[BlockStart, Array]:
         rows, columns = chain.counts(state)
         sums = chain.sums(state.rows, state.columns)
-        labels = (
+        row_labels, column_labels = (
             jax.nn.softmax(scores, axis=1)
             for scores in (
                 state.row_weights + chain.row_likelihoods(state),
                 state.column_weights + chain.column_likelihoods(state),
             )
         )
-        return BlockStart(*labels, rows, columns, sums), chain.log_density(state)
+        return BlockStart(row_labels, column_labels, rows, columns, sums), chain.log_density(state)
 
     def one(index: Array, carry: tuple[BlockState, tuple[BlockStart, Array]]) -> tuple[BlockState, tuple]:
         state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)

@@ -231,10 +231,12 @@ class BlockChain(eqx.Module):
     ) -> BlockState:
         """A state with these labels, its weights and blocks drawn given them."""
         zero = jnp.zeros(rows.shape[1])
-        weights = (jnp.zeros((places, rows.shape[1])) for places in self.capacity)
+        row_weights, column_weights = (jnp.zeros((places, rows.shape[1])) for places in self.capacity)
         blocks = jnp.zeros((*self.capacity, len(self.prior), rows.shape[1]))
         without = eqx.tree_at(lambda c: c.start, self, None, is_leaf=lambda leaf: leaf is None)
-        return without._move_parameters(key, BlockState(rows, columns, *weights, blocks, zero), jnp.ones(()))
+        return without._move_parameters(
+            key, BlockState(rows, columns, row_weights, column_weights, blocks, zero), jnp.ones(())
+        )
 
     def completed(
         self, rows: Array, columns: Array, row_weights: Array, column_weights: Array, blocks: Array
