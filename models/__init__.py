@@ -1,6 +1,7 @@
 """What is believed: exponential families and pure log-joints. No inference, no I/O, no search."""
 
 from lvsearch.models import families
+from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.checks import ContractReport, check
 from lvsearch.models.components import (
     BernoulliComponents,
@@ -8,7 +9,9 @@ from lvsearch.models.components import (
     DiagonalComponents,
     FullCovarianceComponents,
     KnownCovarianceComponents,
+    LevelComponents,
     MultinomialComponents,
+    PoissonComponents,
 )
 from lvsearch.models.components.component import Component
 from lvsearch.models.contract import Gate, Masks, Model, Site, first, hyperparameter
@@ -60,11 +63,14 @@ __all__ = [
     "HiddenMarkov",
     "IndependentNormalMixture",
     "KnownCovarianceComponents",
+    "LatentBlockModel",
+    "LevelComponents",
     "Masks",
     "MixtureOfUnigrams",
     "Model",
     "Multinomial",
     "MultinomialComponents",
+    "PoissonComponents",
     "Row",
     "Site",
     "Unigram",

@@ -32,7 +32,16 @@ from jaxtyping import Array, Bool, Float
 from lvsearch.models.components.component import Component, log_likelihood, log_prior, required_component, words
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.standard import positive_parameter
-from lvsearch.models.contract import Masks, Model, Site, Statistics, concentration_parameter, first
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    Masks,
+    Model,
+    Site,
+    Statistics,
+    concentration_parameter,
+    first,
+    refuted,
+)
 from lvsearch.models.families import Dirichlet, MarkovChain, MarkovChainStatistics, PointSimplex
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import GroupOfRows, Row
@@ -57,9 +66,9 @@ class HiddenMarkov(Model):
     """
 
     components: Component
-    concentration: np.ndarray | None
-    start_concentration: np.ndarray | None
-    stickiness: np.ndarray
+    concentration: HyperparameterArray | None
+    start_concentration: HyperparameterArray | None
+    stickiness: HyperparameterArray
 
     size_names: ClassVar[tuple[str, ...]] = ("states",)
     nested: ClassVar[bool] = True
@@ -86,7 +95,7 @@ class HiddenMarkov(Model):
             for name, value in given.items()
         )
         self.stickiness = concentration_parameter("stickiness", stickiness)
-        if self.stickiness.ndim or self.stickiness < 0:
+        if self.stickiness.ndim or refuted(self.stickiness >= 0):
             raise ValueError(f"got stickiness={stickiness!r}, expected a number of at least 0: it is a pseudo-count")
 
     def describe(self) -> str:

@@ -67,7 +67,8 @@ class MixtureModel(Model):
         return {}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        return {"component": first(size[0], capacity[0])}
+        own = {axis: jnp.ones(length, bool) for axis, length in self.components.own_extents.items()}
+        return {"component": first(size[0], capacity[0]), **own}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         per_component = log_prior(self.components, g["components"])

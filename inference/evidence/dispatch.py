@@ -79,6 +79,13 @@ def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -
     return None
 
 
+@singledispatch
+def patience(chain: Chain) -> float:
+    """Nats between the two directions, times temperatures, up to which more temperatures on the path from the prior are
+    expected to do, and a second path is not worth its time. 0 for chains whose second path is cheap and exact."""
+    return FAR
+
+
 def effort(chain: Chain, trial: int) -> Effort:
     """The `trial`-th annealing of a size: longer than the one before, fewer particles where data are large."""
     elements = chain.elements
@@ -102,7 +109,7 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
     key_first, key_anchors, key_second = jax.random.split(key, 3)
     first, states = both_ways(chain, key_first, work, profile)
     apart = float(np.mean(first.backward) - np.mean(first.forward))
-    if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= FAR:
+    if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= patience(chain):
         return (first,)
     key_anchor, key_pilot = jax.random.split(key_anchors)
     anchor = anchored_chain(chain, key_anchor, states)

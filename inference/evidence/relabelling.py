@@ -29,21 +29,29 @@ DRAWS = 2000
 def log_labelling(scores: Float[np.ndarray, "particle k k"]) -> Float[np.ndarray, " particle"]:
     """log(K! f(state) / Σ_σ f(σ state)) of each particle, nats.
 
-    A component that does not exist has −∞ off the diagonal and is not counted among the K.
+    A component that does not exist has −∞ off the diagonal and is not counted among the K. Components of several kinds,
+    such as clusters of rows and of columns, have −∞ between them: K! is the product of each kind's.
     """
-    n_components = max(1, int((np.isfinite(scores[0]).sum(0) > 1).sum()))
+    _, kind = connected_components(csr_array(np.isfinite(scores[0])), directed=False)
+    relabellings = gammaln(np.bincount(kind) + 1.0).sum()
     own = np.trace(scores, axis1=1, axis2=2)
-    return gammaln(n_components + 1) + own - np.array([log_permanent(each) for each in scores])
+    scaled, log_scale = _balanced(scores)
+    return relabellings + own - np.array([_log_permanent(*each) for each in zip(scaled, log_scale, strict=True)])
 
 
 def draw_orders(scores: Float[np.ndarray, "particle k k"], rng: np.random.Generator) -> Int[np.ndarray, "particle k"]:
     """For each particle a relabelling σ drawn in proportion to f(σ state); order[l] = σ(l)."""
-    return np.stack([_draw_order(each, rng) for each in scores])
+    return np.stack([_draw_order(each, rng) for each in _balanced(scores)[0]])
 
 
 def log_permanent(scores: Float[np.ndarray, "k k"]) -> float:
     """log Σ_σ exp Σ_l scores[σ(l), l]."""
-    scaled, log_scale = _balanced(scores)
+    scaled, log_scale = _balanced(np.asarray(scores)[None])
+    return _log_permanent(scaled[0], log_scale[0])
+
+
+def _log_permanent(scaled: Float[np.ndarray, "k k"], log_scale: float) -> float:
+    """log of the permanent of e^log_scale times a matrix that `_balanced` made."""
     total = log_scale
     for rows, columns in _blocks(scaled):
         block = scaled[np.ix_(rows, columns)]
@@ -51,17 +59,28 @@ def log_permanent(scores: Float[np.ndarray, "k k"]) -> float:
     return float(total)
 
 
-def _balanced(scores: Float[np.ndarray, "k k"]) -> tuple[np.ndarray, float]:
-    """exp(scores) scaled to rows and columns that sum to 1 (Sinkhorn), and the log of what its permanent lost by it."""
-    log, log_scale = np.array(scores, np.float64), 0.0
-    for _ in range(200):
-        for axis in (0, 1):
+def _balanced(
+    scores: Float[np.ndarray, "particle k k"],
+) -> tuple[Float[np.ndarray, "particle k k"], Float[np.ndarray, " particle"]]:
+    """exp(scores) scaled to rows and columns that sum to 1 (Sinkhorn), and the log of what its permanent lost by it.
+
+    All particles together, and without the entries that stand alone in all of them: the others are few.
+    """
+    finite = np.isfinite(scores).any(0)
+    alone = (finite.sum(0) == 1) & (finite.sum(1) == 1) & np.diag(finite)
+    rest = np.flatnonzero(~alone)
+    log_scale = np.where(alone, np.diagonal(scores, axis1=1, axis2=2), 0.0).sum(1)
+    log = np.array(scores[:, rest[:, None], rest], np.float64)
+    for _ in range(200 if rest.size else 0):
+        for axis in (1, 2):
             top = log.max(axis, keepdims=True)
             sums = top + np.log(np.exp(log - top).sum(axis, keepdims=True))
-            log, log_scale = log - sums, log_scale + sums.sum()
-        if np.abs(np.exp(log).sum(0) - 1).max() < 1e-6:
+            log, log_scale = log - sums, log_scale + sums.sum((1, 2))
+        if np.abs(np.exp(log).sum(1) - 1).max() < 1e-6:
             break
-    return np.exp(log), float(log_scale)
+    scaled = np.where(np.eye(len(alone), dtype=bool), 1.0, np.zeros_like(scores, np.float64))
+    scaled[:, rest[:, None], rest] = np.exp(log)
+    return scaled, log_scale
 
 
 def _blocks(scaled: Float[np.ndarray, "k k"]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -104,9 +123,8 @@ def _sampled_permanent(block: Float[np.ndarray, "b b"]) -> float:
     return float(weights.mean())
 
 
-def _draw_order(scores: Float[np.ndarray, "k k"], rng: np.random.Generator) -> Int[np.ndarray, " k"]:
-    scaled, _ = _balanced(scores)
-    order = np.zeros(len(scores), np.int64)
+def _draw_order(scaled: Float[np.ndarray, "k k"], rng: np.random.Generator) -> Int[np.ndarray, " k"]:
+    order = np.zeros(len(scaled), np.int64)
     for rows, columns in _blocks(scaled):
         block = scaled[np.ix_(rows, columns)]
         if len(rows) > LARGEST_BLOCK:

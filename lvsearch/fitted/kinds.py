@@ -5,12 +5,14 @@ from functools import singledispatch
 from lvsearch.data.base import Data
 from lvsearch.fitted.annotation import FittedImages
 from lvsearch.fitted.aspects import FittedAspects
+from lvsearch.fitted.blocks import FittedBlocks
 from lvsearch.fitted.clusters import FittedMixture
 from lvsearch.fitted.features import FittedFeatures
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.sequences import FittedSequences
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.models.annotated import AnnotatedModel
+from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.contract import Model
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.ibp import IBP
@@ -54,6 +56,11 @@ def _(model: IBP) -> type[FittedModel]:
 @fitted_type.register
 def _(model: HiddenMarkov) -> type[FittedModel]:
     return FittedSequences
+
+
+@fitted_type.register
+def _(model: LatentBlockModel) -> type[FittedModel]:
+    return FittedBlocks
 
 
 def fitted(fit: Fit, training: Data) -> FittedModel:

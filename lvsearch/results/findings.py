@@ -121,12 +121,12 @@ class Findings:
     @cached_property
     def estimated(self) -> EstimatedPosterior:
         """The posterior over the sizes tried, under standard errors."""
-        return estimate_posterior(*self._estimates())
+        return estimate_posterior(*self.estimates())
 
     @cached_property
     def influence(self) -> PriorInfluence:
         """Whether the prior still matters."""
-        return prior_influence(*self._estimates())
+        return prior_influence(*self.estimates())
 
     def certified(self) -> bounds_of.Certified:
         """Bounds on log p(data) that rest on no assumption; plug-in evidence: of these fits, not of the best parameters
@@ -337,7 +337,8 @@ class Findings:
             records.insert(0, record_of(self.visits[0], scale))
         return WitnessSearch.from_records(self.prior, np.inf, False, self.settings.max_size, records)
 
-    def _estimates(self) -> tuple[list[Size], np.ndarray, np.ndarray, np.ndarray]:
+    def estimates(self) -> tuple[list[Size], np.ndarray, np.ndarray, np.ndarray]:
+        """(sizes, log prior, estimated log evidence, its standard error) of sizes that have any, (sizes,), nats."""
         self._require_good()
         sizes = [visit.size for visit in self._good]
         log_prior = np.array([self.prior.log_pmf(size) for size in sizes])

@@ -28,6 +28,7 @@ from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.evidence_plots import draw_evidence, draw_progress
 from lvsearch.results.findings import Findings
 from lvsearch.results.held_out_plot import draw_held_out
+from lvsearch.results.lattice_plot import draw_lattice
 from lvsearch.results.page_content import Drawing, Entry, Page
 from lvsearch.results.page_parts import drawn, grid_of, parts_of
 from lvsearch.results.posterior_plots import draw_posterior
@@ -60,6 +61,8 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
         [] if held_out is None else [drawn(partial(draw_held_out, held_out), "heldout", "Held-out score of each size")]
     )
     lead.append(drawn(partial(draw_posterior, result), "posterior", "Probability of each size"))
+    if result.prior.dimension == 2:
+        lead.append(drawn(partial(draw_lattice, result), "lattice", "Probability over both numbers", 4.6))
     evidence = (
         drawn(partial(draw_evidence, result), "evidence", "Evidence of each size"),
         drawn(partial(draw_progress, result), "progress", "Evidence against the time spent"),

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.data.points import Points
+from lvsearch.fitted.blocks import FittedBlocks
 from lvsearch.fitted.clusters import FittedMixture
 from lvsearch.fitted.features import FittedFeatures, draw_loadings
 from lvsearch.fitted.model import FittedModel
@@ -69,6 +70,14 @@ def _(fitted: FittedTopics) -> Parts:
     units = tuple(_document(fitted, number) for number in chosen)
     explorer = Explorer("document", "documents", units, note)
     return Parts("Topics", "topic", "of the tokens", columns, rows, (drawing,), explorer=explorer)
+
+
+@parts_of.register
+def _(fitted: FittedBlocks) -> Parts:
+    drawing = drawn(fitted.draw_blocks, "blocks", "The matrix in the order of its clusters", 6.4)
+    return Parts(
+        "Blocks", "block", "", drawings=(drawing,), grids=(grid_of("Means", fitted.block_means().reset_index()),)
+    )
 
 
 @parts_of.register

@@ -15,11 +15,15 @@ from lvsearch.pictures.style import dressed
 from lvsearch.results.evidence_plots import draw_evidence, draw_progress
 from lvsearch.results.findings import Findings
 from lvsearch.results.held_out_plot import draw_held_out
+from lvsearch.results.lattice_plot import draw_lattice
 from lvsearch.results.posterior_plots import draw_posterior
 from lvsearch.sizing.sizes import Size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+LATTICE_HEIGHT = 6.0
+"""Inches."""
 
 
 def plot_posterior(result: Findings, ax: "Axes | None" = None, kind: str | None = None) -> "Axes":
@@ -46,6 +50,16 @@ def plot_bounds(result: Findings, ax: "Axes | None" = None) -> "Axes":
     """
     axes = dressed(ax)
     write_caption(axes, draw_evidence(result, axes))
+    return axes
+
+
+def plot_lattice(result: Findings, ax: "Axes | None" = None) -> "Axes":
+    """Probability of each size of two variables, a square each: shaded, those tried marked, the best framed.
+
+    Returns the axes. Raises ValueError for another number of size variables.
+    """
+    axes = dressed(ax, height=LATTICE_HEIGHT)
+    write_caption(axes, draw_lattice(result, axes))
     return axes
 
 

@@ -14,6 +14,7 @@ from lvsearch.results.auditing import audit_search
 from lvsearch.results.checkpoint import load_findings, save_result
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import SAMPLES, held_out_comparison
+from lvsearch.results.prior_members import prior_members
 from lvsearch.sizing.sizes import Size
 
 if TYPE_CHECKING:
@@ -64,6 +65,15 @@ class SearchResult(Findings):
             raise ValueError("got no test data, and the search kept none: pass them here or to lv.search(held_out=)")
         return held_out_comparison(self, test, samples=samples, seed=seed)
 
+    def prior_members(self) -> pd.DataFrame:
+        """Under a prior that is a `sizes.Mixture`, the posterior over its members: which of them the data speak for.
+
+        A row per member: prior (in words), weight, probability and its 5 % and 95 % points over the standard errors,
+        of the sizes tried; under plug-in evidence probability_lower and probability_upper alone, proved of these fits.
+        Raises ValueError for another prior.
+        """
+        return prior_members(self)
+
     # ── keeping and showing ─────────────────────────────────────────────────────────────────────────────────────────
 
     def save(self, folder: str | Path) -> None:
@@ -81,6 +91,12 @@ class SearchResult(Findings):
     def plot_posterior(self, ax: "Axes | None" = None) -> "Axes":
         """Probability of each size with error bars."""
         return plots.plot_posterior(self, ax)
+
+    def plot_lattice(self, ax: "Axes | None" = None) -> "Axes":
+        """Probability over two size variables: a square for each size, those tried marked, its number where it counts.
+
+        Raises ValueError for another number of size variables."""
+        return plots.plot_lattice(self, ax)
 
     def plot_component_map(
         self, size: Size | int, larger: Size | int | None = None, ax: "Axes | None" = None

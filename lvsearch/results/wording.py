@@ -30,7 +30,7 @@ def size_in_words(result: Findings, size: Size) -> str:
     names = result.evaluator.size_names
     if names == ("size",):
         return f"size {size[0]}"
-    return " × ".join(counted(number, name) for number, name in zip(size, names, strict=True))
+    return " × ".join(counted(number, name.replace("_", " ")) for number, name in zip(size, names, strict=True))
 
 
 def verb(result: Findings, size: Size) -> str:

@@ -163,9 +163,9 @@ def certified(
         log_prior=tuple(prior.log_pmf(record.size) for record in ordered),
         evidence_lower=tuple(record.evidence.lower for record in ordered),
         evidence_upper=tuple(record.evidence.upper for record in ordered),
-        log_unvisited_prior=log_sum([region.log_mass for region in regions]),
+        log_unvisited_prior=log_sum([region.log_mass_upper for region in regions]),
         unvisited_lower=log_sum(witnessed),
-        unvisited_upper=log_sum([log_times(region.log_mass, ceiling) for region in regions]),
+        unvisited_upper=log_sum([log_times(region.log_mass_upper, ceiling) for region in regions]),
         of_fits=nested,
     )
 
@@ -193,9 +193,9 @@ def diminishing(
     beyond = beyond_certified = -math.inf
     for region in regions:
         if region.upper[0] is not None:
-            terms.append(log_times(region.log_mass, min(_gap_level(visited, region.lower[0], nested), ceiling)))
+            terms.append(log_times(region.log_mass_upper, min(_gap_level(visited, region.lower[0], nested), ceiling)))
         else:
-            beyond_certified = log_times(region.log_mass, ceiling)
+            beyond_certified = log_times(region.log_mass_upper, ceiling)
             beyond = min(_log_beyond(trend, prior, region.lower[0]), beyond_certified)
     useless = beyond > -math.inf and beyond >= min(beyond_certified, log_sum(base.weights_lower))
     still_rising = trend.gain == math.inf or useless

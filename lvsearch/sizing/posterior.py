@@ -72,8 +72,8 @@ def posterior(bounds: Bounds) -> Posterior:
     """
     lower = np.append(bounds.weights_lower, bounds.unvisited_lower)
     upper = np.append(bounds.weights_upper, bounds.unvisited_upper)
-    probability_lower = _share(lower, _sum_of_others(upper), undefined=0.0)
-    probability_upper = _share(upper, _sum_of_others(lower), undefined=1.0)
+    probability_lower = share(lower, sum_of_others(upper), undefined=0.0)
+    probability_upper = share(upper, sum_of_others(lower), undefined=1.0)
     mass = bounds.log_unvisited_prior
     columns = zip(
         (*bounds.sizes, None),
@@ -126,8 +126,7 @@ def estimate_posterior(
     order = sorted(range(len(sizes)), key=lambda index: sizes[index])
     ordered = tuple(sizes[index] for index in order)
     weights, errors = (log_prior + estimate)[order], standard_error[order]
-    half = np.random.default_rng(0).standard_normal((DRAWS // 2, len(order)))
-    probability = _softmax(weights + errors * np.concatenate([half, -half]))
+    probability = softmax(weights + errors * antithetic_errors(len(order)))
     low, high = np.quantile(probability, [0.05, 0.95], axis=0)
     mean = probability.mean(axis=0)
     best = int(np.argmax(mean))
@@ -207,14 +206,14 @@ def _check_estimates(
         raise ValueError("The prior gives no mass to any size tried: try sizes that it allows, or change the prior.")
 
 
-def _sum_of_others(terms: Float[np.ndarray, " terms"]) -> Float[np.ndarray, " terms"]:
+def sum_of_others(terms: Float[np.ndarray, " terms"]) -> Float[np.ndarray, " terms"]:
     """For each term, log Σ e^(all the others)."""
     before = np.concatenate([[-math.inf], np.logaddexp.accumulate(terms)[:-1]])
     after = np.concatenate([np.logaddexp.accumulate(terms[::-1])[:-1][::-1], [-math.inf]])
     return np.logaddexp(before, after)
 
 
-def _share(
+def share(
     own: Float[np.ndarray, " terms"], others: Float[np.ndarray, " terms"], undefined: float
 ) -> Float[np.ndarray, " terms"]:
     """e^own / (e^own + e^others); `undefined` where both are zero or both infinite."""
@@ -225,7 +224,14 @@ def _share(
     return np.where(same & ~known, undefined, share)
 
 
-def _softmax(log_weights: Float[np.ndarray, "draws sizes"]) -> Float[np.ndarray, "draws sizes"]:
+def antithetic_errors(n_sizes: int) -> Float[np.ndarray, "draws sizes"]:
+    """Standard normal draws with a fixed seed, half of them mirror images of the others."""
+    half = np.random.default_rng(0).standard_normal((DRAWS // 2, n_sizes))
+    return np.concatenate([half, -half])
+
+
+def softmax(log_weights: Float[np.ndarray, "draws sizes"]) -> Float[np.ndarray, "draws sizes"]:
+    """Rows of probabilities from log-weights."""
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
 

@@ -1,11 +1,11 @@
 """Which size to look at next: where probability may hide, then where errors decide the answer.
 
-1. Discover. Sizes not tried are given the evidence that those around them suggest, generously: beside the best size
-   as much as it has, between two others the better of the two, beyond the largest its own and the last gain per unit
-   for as far again; `SLACK` nats on top. While all of a gap together could hold a thousandth of the probability, its
-   middle is tried. So the ladder 1, 2, 4, … ends where neither the prior nor the data go on, and not before. This finds
-   the mode of any curve that rises and then falls, and others that stand above both ends of their gap by no more than
-   the slack.
+1. Discover. Sizes not tried are given the evidence that those around them suggest, generously (`gaps`; of several
+   variables, along each line through a size that counts, `lattice`), `SLACK` nats on top. While all of a gap together
+   could hold a thousandth of the probability, its middle is tried. So the ladder 1, 2, 4, … ends where neither the
+   prior nor the data go on, and not before. This finds the mode of any curve that rises and then falls, and others that
+   stand above both ends of their gap by no more than the slack; of several variables, any that is found so by moving
+   one of them at a time, or all at once.
 2. Race. Of the sizes that may still hold a thousandth of the probability under their standard errors, or do on average
    over these, none may be told apart by fewer trials than its rivals had; and as long as errors move the posterior by
    more than `TOLERANCE`, and those of sizes with trials left by more than a quarter of it, the size that moves it most
@@ -16,11 +16,12 @@ Plain functions of what was found: a search that was cut off goes on as if it ha
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
-from lvsearch.sizing.ledger import Visit, standard_error, unvisited_neighbour
+from lvsearch.sizing.gaps import gaps
+from lvsearch.sizing.lattice import hidden_in_lattice
+from lvsearch.sizing.ledger import Visit, standard_error
 from lvsearch.sizing.logspace import log_sum
 from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
 from lvsearch.sizing.sizes import Size, SizePrior
@@ -33,8 +34,6 @@ TOLERANCE = 0.2
 """What standard errors may move the posterior by in the end: Σ_s p(s) (1 − p(s)) · standard error."""
 HOPELESS = 8
 """Sizes that may fail, all there are, before nothing more is tried."""
-FARTHEST = 1 << 20
-"""Beyond this size nothing is looked for."""
 
 
 def next_size(
@@ -68,12 +67,12 @@ def next_size(
 
 def unvisited_share(visits: Sequence[Visit], prior: SizePrior, max_size: Size | None, scale: float = 1.0) -> float:
     """The probability that sizes not tried, up to `max_size`, would hold if the evidence ran between and beyond those
-    tried as in step 1 but without slack: what ended the search, not a bound. One size variable; 0 for several."""
+    tried as in step 1 but without slack: what ended the search, not a bound."""
     good = [visit for visit in visits if not visit.failed and visit.estimate > -math.inf]
-    if not good or prior.dimension != 1:
+    if not good:
         return 0.0
     total = log_sum([prior.log_pmf(visit.size) + visit.estimate / scale for visit in good])
-    hidden = [mass for _, mass in _gaps(good, visits, prior, max_size, scale, slack=0.0)]
+    hidden = [mass for _, mass in _hidden(good, visits, prior, max_size, scale, slack=0.0)]
     rest = log_sum(hidden)
     return math.exp(rest - np.logaddexp(rest, total)) if rest > -math.inf else 0.0
 
@@ -94,94 +93,31 @@ def found_so_far(good: Sequence[Visit], prior: SizePrior, scale: float = 1.0) ->
 def _discover(
     good: Sequence[Visit], visits: Sequence[Visit], prior: SizePrior, max_size: Size | None, scale: float
 ) -> Size | None:
-    if prior.dimension > 1:
-        return _discover_in_lattice(good, visits, prior, max_size, scale)
-    weights = [prior.log_pmf(visit.size) + visit.estimate / scale for visit in good]
-    total = log_sum(weights)
-    gaps = _gaps(good, visits, prior, max_size, scale, slack=SLACK)
-    size, mass = max(gaps, key=lambda gap: gap[1], default=(None, -math.inf))
+    total = log_sum([prior.log_pmf(visit.size) + visit.estimate / scale for visit in good])
+    hidden = _hidden(good, visits, prior, max_size, scale, slack=SLACK)
+    size, mass = max(hidden, key=lambda each: each[1], default=(None, -math.inf))
     return size if mass > total + math.log(NEGLIGIBLE) or total == -math.inf else None
 
 
-def _gaps(
-    good: Sequence[Visit],
-    visits: Sequence[Visit],
-    prior: SizePrior,
-    max_size: Size | None,
-    scale: float,
-    slack: float,
+def _hidden(
+    good: Sequence[Visit], visits: Sequence[Visit], prior: SizePrior, max_size: Size | None, scale: float, slack: float
 ) -> list[tuple[Size, float]]:
-    """For each run of sizes not tried that have prior mass: (the one to try first, log of what all may weigh)."""
-    tried = sorted({visit.size[0] for visit in visits})
-    known = {visit.size[0]: visit.estimate / scale for visit in good}
-    places = np.array(sorted(known), np.float64)
-    best = max(known, key=lambda place: (prior.log_pmf((place,)) + known[place], -place), default=None)
-    values = np.array([known[int(place)] for place in places])
-    found = []
-    for low, high in pairwise(tried):
-        inside = np.arange(low + 1, high)
-        log_prior = np.array([prior.log_pmf((int(n),)) for n in inside])
-        if not np.any(log_prior > -math.inf):
-            continue
-        ends = [known[n] for n in ((best,) if best in (low, high) else (low, high)) if n in known]
-        possible = inside[log_prior > -math.inf]
-        middle = int(possible[np.argmin(np.abs(possible - (low + high) / 2))])
-        found.append(((middle,), float(log_sum(log_prior) + max(ends, default=-math.inf) + slack)))
-    beyond = _beyond(tried[-1], places, values, prior, max_size, slack)
-    return found if beyond is None else [*found, beyond]
-
-
-def _beyond(
-    last: int, places: np.ndarray, values: np.ndarray, prior: SizePrior, max_size: Size | None, slack: float
-) -> tuple[Size, float] | None:
-    end = FARTHEST if max_size is None else max_size[0]
-    mass = prior.log_mass((last + 1,))
-    if last >= end or mass == -math.inf:
-        return None
-    reach = min(2 * last, end)
-    if prior.log_mass((reach + 1,)) == mass:  # nothing up to there: the next size that has any
-        low, high = reach, reach + 1
-        while high < end and prior.log_mass((high + 1,)) == mass:
-            low, high = high, min(2 * high, end)
-        while low + 1 < high:
-            middle = (low + high) // 2
-            low, high = (middle, high) if prior.log_mass((middle + 1,)) == mass else (low, middle)
-        if prior.log_pmf((high,)) == -math.inf:
-            return None
-        reach = high
-    while prior.log_pmf((reach,)) == -math.inf and reach > last + 1:
-        reach -= 1
-    outside = prior.log_mass((end + 1,)) if max_size is not None else -math.inf
-    if outside == mass:
-        return None
-    gain = 0.0
-    if len(places) > 1 and places[-1] == last:
-        gain = max(0.0, (values[-1] - values[-2]) / (places[-1] - places[-2])) * (reach - last)
-    level = values[-1] if len(values) else 0.0
-    allowed = mass + math.log1p(-math.exp(outside - mass)) if outside > -math.inf else mass
-    return (int(reach),), float(allowed + level + gain + slack)
-
-
-def _discover_in_lattice(
-    good: Sequence[Visit], visits: Sequence[Visit], prior: SizePrior, max_size: Size | None, scale: float
-) -> Size | None:
-    """Several variables: twice the best size while it is the largest tried, then neighbours of those that count."""
+    """(the size to try first, log of what it and others not tried with it may weigh) wherever there are any."""
+    known = {visit.size: visit.estimate / scale for visit in good}
+    tried = sorted({visit.size for visit in visits})
+    if prior.dimension == 1:
+        end = None if max_size is None else max_size[0]
+        one = gaps([n for (n,) in tried], {n: value for (n,), value in known.items()}, prior, end, slack)
+        return [((gap.size,), gap.log_weight) for gap in one]
     weighted = [visit for visit in good if prior.log_pmf(visit.size) > -math.inf]
-    visited = {visit.size for visit in visits}
-    largest = max(visits, key=lambda visit: sum(visit.size)).size
-    found = found_so_far(weighted, prior, scale) if weighted else None
-    best = largest if found is None else found.best
-    doubled = tuple(min(2 * n, m) for n, m in zip(largest, max_size or (FARTHEST,) * len(largest), strict=True))
-    if best == largest and doubled not in visited and prior.log_mass(doubled) > -math.inf:
-        return doubled
-    if found is None:
-        return None
-    worth = {size for size, high in zip(found.sizes, found.probability_upper, strict=True) if high >= NEGLIGIBLE}
-    near = sorted(
-        (visit for visit in weighted if visit.size in worth),
-        key=lambda visit: -(prior.log_pmf(visit.size) + visit.estimate / scale),
-    )
-    return unvisited_neighbour(near, visits, prior, max_size)
+    counting = tried[:1]
+    if weighted:
+        found = found_so_far(weighted, prior, scale)
+        ranked = sorted(zip(found.sizes, found.probability_upper.tolist(), strict=True), key=lambda each: -each[1])
+        counting = [size for size, high in ranked if high >= NEGLIGIBLE or size == found.best]
+    return [
+        (hidden.size, hidden.log_weight) for hidden in hidden_in_lattice(tried, known, counting, prior, max_size, slack)
+    ]
 
 
 # ── race ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -22,7 +22,8 @@ class Region(NamedTuple):
 
     lower: Size
     upper: OpenSize
-    log_mass: float  # of the prior, nats; never −inf
+    log_mass: float  # of the prior, nats: at least; −inf where all that is known of it is an upper end
+    log_mass_upper: float  # at most; never −inf
     witness: Size  # the generated size w ⪯ t with the highest lower end of evidence
     log_witness: float  # that lower end, nats
 
@@ -35,12 +36,15 @@ class Unvisited(NamedTuple):
 
 
 def unvisited(
-    generated: Sequence[Size], evidence: Sequence[float], log_box: Callable[[Size, OpenSize], float]
+    generated: Sequence[Size],
+    evidence: Sequence[float],
+    log_box: Callable[[Size, OpenSize], float],
+    log_box_upper: Callable[[Size, OpenSize], float] | None = None,
 ) -> Unvisited:
     """Cut the complement of `generated`, which must contain (1, …, 1).
 
-    `evidence` holds the lower end (nats) per generated size; `log_box` gives the prior's log-mass of a box, and boxes
-    of no mass are left out.
+    `evidence` holds the lower end (nats) per generated size; `log_box` gives the prior's log-mass of a box,
+    `log_box_upper` its upper end where that is another; boxes of no mass are left out.
     """
     points = np.array(generated, dtype=np.int64)
     axes = [np.unique(points[:, axis]) for axis in range(points.shape[1])]
@@ -48,9 +52,9 @@ def unvisited(
     visited = np.zeros([axis.size for axis in axes], dtype=bool)
     visited[where] = True
     boxes = [
-        (cell, lower, upper, mass)
+        (cell, lower, upper, most)
         for cell, lower, upper in _boxes(axes, visited)
-        if (mass := log_box(lower, upper)) > -math.inf
+        if (most := (log_box_upper or log_box)(lower, upper)) > -math.inf
     ]
     if not boxes:
         return Unvisited((), ())
@@ -64,8 +68,15 @@ def unvisited(
         tuple(cell): int(np.flatnonzero(optimal[:, column] & kept)[0]) for column, cell in enumerate(cells.tolist())
     }
     regions = tuple(
-        Region(lower, upper, mass, generated[witness_of_cell[cell]], float(scores[witness_of_cell[cell]]))
-        for cell, lower, upper, mass in boxes
+        Region(
+            lower,
+            upper,
+            log_box(lower, upper),
+            most,
+            generated[witness_of_cell[cell]],
+            float(scores[witness_of_cell[cell]]),
+        )
+        for cell, lower, upper, most in boxes
     )
     return Unvisited(regions, tuple(generated[index] for index in np.flatnonzero(kept).tolist()))
 

@@ -50,6 +50,7 @@ __all__ = [
 
 WEAK = 0.05
 LARGEST_TABLE = 4_000_000  # cells of a Table or Joint: 32 MB of float64
+JOINT_SLACK = 1e-9  # of a sum of probabilities that were given
 
 
 class Tabulated(SizePrior):
@@ -160,6 +161,9 @@ class Product(SizePrior):
     def _box(self, lower: Size, upper: OpenSize) -> float:
         return math.fsum(prior.log_box(lower[part], upper[part]) for prior, part in self._parts)
 
+    def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        return math.fsum(prior.log_box_upper(lower[part], upper[part]) for prior, part in self._parts)
+
     def _tilted(self, start: int, slope: float) -> float:
         return self.priors[0].log_tilted_mass(start, slope)
 
@@ -172,19 +176,33 @@ class Product(SizePrior):
 
 @dataclass(frozen=True)
 class Joint(Tabulated):
-    """Interdependent sizes: log_pmf(size) up to a constant, on the finite box 1 ⪯ s ⪯ shape, zero outside it.
+    """Interdependent sizes: log_pmf(size), in nats, of a tuple of integers.
 
-    The function is tabulated once and normalised over the box, which is what makes every mass exact; choose the box
-    so large that what it leaves out does not matter. It is called with a tuple of integers and returns nats.
+    tail None, the default: up to a constant, on the finite box 1 ⪯ s ⪯ shape and zero outside it. The function is
+    tabulated once and normalised over the box, which is what makes every mass exact; choose the box so large that what
+    it leaves out does not matter.
+
+    tail a number in [0, 1): the function is normalised over *all* sizes, and `tail` is a bound, which you have proved,
+    on the probability outside the box. Masses are then intervals: `log_box` is what of it lies inside the box, and
+    `log_box_upper` has the tail too, so that bounds on log p(data) hold. ValueError where the box holds less than
+    1 − tail, or more than 1: one of the two is wrong then.
     """
 
     function: Callable[[Size], float]
     shape: Size
+    tail: float | int | None = None
 
     def __post_init__(self) -> None:
         as_size(self.shape, len(self.shape))
         cells = math.prod(self.shape)
         require(len(self.shape) > 0 and cells <= LARGEST_TABLE, "Joint's box must hold 1 to 4e6 sizes", cells)
+        require(self.tail is None or 0 <= self.tail < 1, "Joint's tail is a probability below 1", self.tail)
+        if self.tail is not None:
+            held = math.exp(log_sum(self._log_table.ravel()))
+            legal = 1 - self.tail - JOINT_SLACK <= held <= 1 + JOINT_SLACK
+            require(
+                legal, f"Joint's box must hold a probability from {1 - self.tail:g} to 1 (tail={self.tail:g})", held
+            )
 
     @cached_property
     def _log_table(self) -> Float[np.ndarray, " ..."]:
@@ -193,14 +211,48 @@ class Joint(Tabulated):
         largest = float(array.max())  # NaN if any is
         legal = -math.inf < largest < math.inf
         require(legal, "Joint's log_pmf must be below +inf, not NaN, and finite somewhere; its largest", largest)
-        return array - log_sum(array.ravel())
+        return array - log_sum(array.ravel()) if self.tail is None else array
+
+    def _pmf(self, size: Size) -> float:
+        inside = all(part <= end for part, end in zip(size, self.shape, strict=True))
+        if inside or not self.tail:
+            return super()._pmf(size)
+        value = float(self.function(size))
+        require(
+            value <= math.log(self.tail) + JOINT_SLACK, f"Joint's tail bounds the mass outside its box: {size}", value
+        )
+        return value
+
+    def _box(self, lower: Size, upper: OpenSize) -> float:
+        if self.tail is None:
+            return super()._box(lower, upper)
+        box = tuple(slice(start - 1, None if end is None else end - 1) for start, end in zip(lower, upper, strict=True))
+        return log_sum(self._log_table[box].ravel())
+
+    def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        known = self._box(lower, upper)
+        within = all(end is not None and end - 1 <= most for end, most in zip(upper, self.shape, strict=True))
+        if not self.tail or within:
+            return known
+        return min(0.0, log_sum([known, math.log(self.tail)]))
+
+    def _tilted(self, start: int, slope: float) -> float:
+        """At least the sum: the tail at its largest factor."""
+        known = super()._tilted(start, slope)
+        if not self.tail:
+            return known
+        return (
+            math.inf if slope > 0 else log_sum([known, math.log(self.tail) + slope * max(0, self.shape[0] + 1 - start)])
+        )
 
     def table(self) -> Table:
-        """The same prior as numbers, which can be stored (probabilities below 1e-308 become 0)."""
-        return Table(np.exp(self._log_table))
+        """The same prior as numbers, which can be stored (probabilities below 1e-308 become 0), without its tail."""
+        return Table(np.exp(self._log_table - log_sum(self._log_table.ravel())))
 
     def describe(self) -> str:
-        return f"interdependent sizes, a function normalised on {_box_name(self.shape)}"
+        if self.tail is None:
+            return f"interdependent sizes, a function normalised on {_box_name(self.shape)}"
+        return f"interdependent sizes, a function; at most {self.tail:g} outside {_box_name(self.shape)}"
 
     def to_json(self) -> dict[str, Any]:
         """Raises ValueError: code is not stored; `table()` is."""
@@ -241,6 +293,9 @@ class Mixture(SizePrior):
         if max(lower) == 1 and all(end is None for end in upper):
             return 0.0
         return min(self._mix([prior.log_box(lower, upper) for prior in self.priors]), 0.0)
+
+    def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        return min(self._mix([prior.log_box_upper(lower, upper) for prior in self.priors]), 0.0)
 
     def _tilted(self, start: int, slope: float) -> float:
         return self._mix([prior.log_tilted_mass(start, slope) for prior in self.priors])

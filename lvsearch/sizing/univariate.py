@@ -7,6 +7,10 @@ Every prior gives, as logarithms in nats,
     log_box(lower, upper)         log p(lower ⪯ S ≺ upper), `None` in `upper` for no end
     log_tilted_mass(start, g)     log Σ_{t ≥ start} p(t) e^{g (t − start)}, one size variable only; may be +inf
 
+and, where masses are only bounded (a `Joint` with a tail), their upper ends
+
+    log_box_upper(lower, upper)   ≥ log_box, equal to it for every other prior
+
 each accurate to about 1e-12 of itself, far in the tail too: tails are summed as positive series or taken in closed
 form, never as one minus a distribution function that is near one. Zero mass is −inf.
 """
@@ -69,6 +73,9 @@ class SizePrior(ABC):
     @abstractmethod
     def _tilted(self, start: int, slope: float) -> float: ...
 
+    def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        return self._box(lower, upper)
+
     def log_pmf(self, size: Size | int) -> float:
         """log p(S = size), nats. ValueError for what is no size."""
         return self._pmf(as_size(size, self.dimension))
@@ -78,13 +85,28 @@ class SizePrior(ABC):
         return self._box(as_size(corner, self.dimension), (None,) * self.dimension)
 
     def log_box(self, lower: Size, upper: OpenSize) -> float:
-        """log p(lower ⪯ S ≺ upper), nats; `None` in `upper` for no end. ValueError for ends of another number."""
+        """log p(lower ⪯ S ≺ upper), nats; `None` in `upper` for no end. ValueError for ends of another number.
+
+        Of a prior whose tail is only bounded, the mass that is known: a lower end.
+        """
+        lower, empty = self._checked_box(lower, upper)
+        return -math.inf if empty else self._box(lower, upper)
+
+    def log_box_upper(self, lower: Size, upper: OpenSize) -> float:
+        """A number ≥ log p(lower ⪯ S ≺ upper), nats: `log_box` itself where masses are known. Errors as there."""
+        lower, empty = self._checked_box(lower, upper)
+        return -math.inf if empty else self._box_upper(lower, upper)
+
+    def log_mass_upper(self, corner: Size | int) -> float:
+        """A number ≥ log p(S ⪰ corner), nats. ValueError for what is no size."""
+        return self._box_upper(as_size(corner, self.dimension), (None,) * self.dimension)
+
+    def _checked_box(self, lower: Size, upper: OpenSize) -> tuple[Size, bool]:
+        """The lower corner, and whether the box holds no size."""
         lower = as_size(lower, self.dimension)
         if len(upper) != self.dimension:
             raise ValueError(f"A box has {self.dimension} upper ends (None for no end): got {upper!r}.")
-        if any(end is not None and end <= start for start, end in zip(lower, upper, strict=True)):
-            return -math.inf
-        return self._box(lower, upper)
+        return lower, any(end is not None and end <= start for start, end in zip(lower, upper, strict=True))
 
     def log_tilted_mass(self, start: int, slope: float | int) -> float:
         """log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats, may be +inf; slope: nats per unit of size.

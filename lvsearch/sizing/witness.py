@@ -16,7 +16,7 @@ from functools import cache
 
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.evidence import Evidence, Record
-from lvsearch.sizing.regions import Unvisited, unvisited
+from lvsearch.sizing.regions import Region, Unvisited, unvisited
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
 
 
@@ -52,7 +52,8 @@ class WitnessSearch:
         self._records: dict[Size, Record] = {}
         self._unvisited = Unvisited((), ())
         self._log_box = cache(prior.log_box)  # a step changes few boxes: the others keep their mass
-        self._log_mass = cache(prior.log_mass)
+        self._log_box_upper = cache(prior.log_box_upper)
+        self._log_mass = cache(prior.log_mass_upper)  # which sizes may have any
 
     @classmethod
     def from_records(
@@ -79,6 +80,11 @@ class WitnessSearch:
     def generated(self) -> tuple[Size, ...]:
         """Sizes recorded, in order."""
         return tuple(self._records)
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The unvisited sizes with prior mass, cut into boxes."""
+        return self._unvisited.regions
 
     @property
     def witnesses(self) -> tuple[Size, ...]:
@@ -182,7 +188,7 @@ class WitnessSearch:
     def _cut(self) -> None:
         if self._records:
             lower = [record.evidence.lower for record in self._records.values()]
-            self._unvisited = unvisited(self.generated, lower, self._log_box)
+            self._unvisited = unvisited(self.generated, lower, self._log_box, self._log_box_upper)
 
     def _allowed(self, size: Size) -> bool:
         return self.max_size is None or _precedes(size, self.max_size)

@@ -12,7 +12,9 @@ from lvsearch.models.components.component import (
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.full_covariance import FullCovarianceComponents
 from lvsearch.models.components.known_covariance import KnownCovarianceComponents
+from lvsearch.models.components.levels import LevelComponents
 from lvsearch.models.components.multinomial import MultinomialComponents
+from lvsearch.models.components.poisson import PoissonComponents
 
 __all__ = [
     "BernoulliComponents",
@@ -21,7 +23,9 @@ __all__ = [
     "DiagonalComponents",
     "FullCovarianceComponents",
     "KnownCovarianceComponents",
+    "LevelComponents",
     "MultinomialComponents",
+    "PoissonComponents",
     "log_likelihood",
     "log_normalisers",
     "log_predictive",

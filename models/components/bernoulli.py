@@ -27,6 +27,7 @@ class BernoulliComponents(Component):
 
     axes: ClassVar[tuple[str, ...]] = ("dim",)
     elliptical: ClassVar[bool] = False
+    cellwise: ClassVar[bool] = True
 
     def __init__(self, ones: Any = 0.5, zeros: Any = 0.5, estimated: bool = False):
         self.ones, self.zeros = positive_parameter("ones", ones), positive_parameter("zeros", zeros)

@@ -30,12 +30,14 @@ class Component(eqx.Module):
 
     Increments, natural parameters and statistics are in the coordinates of `coordinates`: the data shifted and scaled
     by hyper-parameters, so that floats keep their digits whatever the unit of the data. Densities are of the data
-    themselves. `axes` names the axes of one component's statistics, those of one row's cells ("dim").
+    themselves. `axes` names the axes of one component's statistics, those of one row's cells ("dim") first.
     """
 
     axes: eqx.AbstractClassVar[tuple[str, ...]]
     elliptical: ClassVar[bool] = True
     """Whether the mean and covariance of a component say where its rows are, as an ellipse does."""
+    cellwise: ClassVar[bool] = False
+    """Cells are independent given the parameters, each with statistics of its own: one cell alone has a density."""
     estimated: eqx.AbstractVar[bool]
     """Parameters are points, with no prior (plug-in evidence), instead of integrated out."""
 
@@ -48,6 +50,11 @@ class Component(eqx.Module):
     @abstractmethod
     def prior_family(self) -> Family:
         """The family of the parameters' prior."""
+
+    @property
+    def own_extents(self) -> dict[str, int]:
+        """Lengths of those of its `axes` that neither data nor size decide, such as {"level": 5}. By default none."""
+        return {}
 
     def describe(self) -> str:
         """The kind and its hyper-parameters in a few words. By default the class and its fields."""
@@ -109,7 +116,7 @@ def log_prior(component: Component, statistics: Any) -> Float[Array, " component
     leaves = jax.tree.leaves(statistics)
     if component.estimated:
         return jnp.zeros(leaves[0].shape[:1], leaves[0].dtype)
-    n_dims = max(leaves, key=lambda leaf: leaf.ndim).shape[-1]
+    n_dims = max(leaves, key=lambda leaf: leaf.ndim).shape[1 + component.axes.index("dim")]
     natural = component.prior(n_dims)
     products = inner(component.family, natural, statistics, None)
     return (products - component.family.log_normaliser(natural)).reshape(len(products), -1).sum(-1)

@@ -39,6 +39,7 @@ class DiagonalComponents(Component):
 
     estimated: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ("dim",)
+    cellwise: ClassVar[bool] = True
 
     def __init__(
         self,

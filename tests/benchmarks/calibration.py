@@ -41,12 +41,21 @@ LEVELS = (0.8, 0.9, 0.95)
 
 @dataclass(frozen=True)
 class Regime:
-    """A model, a prior over its sizes up to `max_size`, and how data of one size are drawn: (key, size) -> data."""
+    """A model, a prior over its sizes up to `max_size`, and how data of one size are drawn: (key, size) -> data.
+
+    Sizes are numbers; of several size variables, tuples."""
 
     model: Model
     prior: lv.sizes.SizePrior
-    max_size: int
-    draw: Callable[[Any, int], Any]
+    max_size: int | tuple[int, ...]
+    draw: Callable[[Any, Any], Any]
+
+    @property
+    def sizes(self) -> list[int] | list[tuple[int, ...]]:
+        """All of them, in order."""
+        if isinstance(self.max_size, int):
+            return list(range(1, self.max_size + 1))
+        return [tuple(n + 1 for n in index) for index in np.ndindex(*self.max_size)]
 
 
 def truncated_poisson(rate: float, most: int) -> lv.sizes.Table:
@@ -84,6 +93,19 @@ def rows(model: Model, n_rows: int, n_dims: int, rate: float, most: int, whole: 
 
 def mixture(components: Any, n_rows: int, n_dims: int, whole: bool = False) -> Regime:
     return rows(lv.models.FiniteMixture(components), n_rows, n_dims, 3.0, 8, whole)
+
+
+def blocks(component: Any, n_rows: int, n_dims: int, rate: float, most: tuple[int, int]) -> Regime:
+    """Clusters of rows and of columns, independent a priori."""
+    model = lv.models.LatentBlockModel(component)
+
+    def draw(key: Any, size: tuple[int, ...]) -> np.ndarray:
+        shape = (n_rows, n_dims)
+        with jax.enable_x64(True):
+            drawn = model.simulate(key, size, Row(np.zeros(shape), np.ones(shape, bool)), {"dim": n_dims})[2]
+        return np.asarray(drawn.value, np.float64)
+
+    return Regime(model, lv.sizes.Product(*(truncated_poisson(rate, n) for n in most)), most, draw)
 
 
 @dataclass(frozen=True)
@@ -157,6 +179,7 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "process-overlapping": lambda: process(lv.models.DiagonalComponents(pseudo_count=0.5), 30, 2),
     "process-separated": lambda: process(lv.models.DiagonalComponents(pseudo_count=0.01), 30, 2),
     "hidden-markov": lambda: hidden_markov(lv.models.DiagonalComponents(pseudo_count=0.1), 3, 10, 2),
+    "block-model": lambda: blocks(lv.models.BernoulliComponents(1.0, 1.0), 100, 80, 3.0, (6, 5)),
     "features": lambda: rows(lv.models.IBP(), 12, 3, 2.0, 4),
 }
 
@@ -165,8 +188,8 @@ def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, 
     """One set of data and what the search says of it."""
     key = jax.random.fold_in(jax.random.key(seed), number)
     rng = np.random.default_rng([seed, number])
-    prior = np.exp([regime.prior.log_pmf((size,)) for size in range(1, regime.max_size + 1)])
-    truth = int(rng.choice(regime.max_size, p=prior / prior.sum())) + 1
+    prior = np.exp([regime.prior.log_pmf(size) for size in regime.sizes])
+    truth = regime.sizes[int(rng.choice(len(prior), p=prior / prior.sum()))]
     data = regime.draw(key, truth)
     began = time.perf_counter()
     result = lv.search(
@@ -181,16 +204,17 @@ def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, 
     seconds = time.perf_counter() - began
     table = result.posterior()
     of = {visit.size: visit for visit in result.visits}
-    sizes = [(size,) for size in table["size"]]
+    names = ["size"] if isinstance(regime.max_size, int) else list(regime.model.size_names)
+    sizes = [tuple(size) for size in table[names].to_numpy().tolist()]
     return {
         "number": number,
         "truth": truth,
-        "sizes": table["size"].tolist(),
+        "sizes": [plain(size) for size in sizes],
         "log_prior": table["log_prior"].tolist(),
         "log_evidence": table["log_evidence"].tolist(),
         "standard_error": table["standard_error"].tolist(),
         "probability": table["probability"].tolist(),
-        "together": [size[0] for size in result.estimated.indistinguishable],
+        "together": [plain(size) for size in result.estimated.indistinguishable],
         "trials": [len(of[size].trials) for size in sizes],
         "brackets": [
             [
@@ -201,6 +225,22 @@ def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, 
             for size in sizes
         ],
         "seconds": seconds,
+    }
+
+
+def plain(size: tuple[int, ...]) -> int | tuple[int, ...]:
+    """One number where there is one size variable."""
+    return size[0] if len(size) == 1 else size
+
+
+def hashable(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry as it was before JSON made lists of its sizes."""
+
+    def one(size: Any) -> Any:
+        return tuple(size) if isinstance(size, list) else size
+
+    return {**entry, "truth": one(entry["truth"])} | {
+        name: [one(s) for s in entry[name]] for name in ("sizes", "together")
     }
 
 
@@ -233,14 +273,14 @@ def with_planted(entry: dict[str, Any], nats: float) -> dict[str, Any]:
         return {**entry, "probability": (tilted / tilted.sum()).tolist()}
     from lvsearch.sizing.posterior import estimate_posterior
 
-    sizes = np.array(entry["sizes"])
+    sizes = [size if isinstance(size, tuple) else (size,) for size in entry["sizes"]]
     found = estimate_posterior(
-        [(int(size),) for size in sizes],
+        sizes,
         np.array(entry["log_prior"]),
-        np.array(entry["log_evidence"]) + nats * sizes,
+        np.array(entry["log_evidence"]) + nats * np.array(sizes).sum(1),
         np.array(entry["standard_error"]),
     )
-    together = [size[0] for size in found.indistinguishable]
+    together = [plain(size) for size in found.indistinguishable]
     return {**entry, "probability": found.probability.tolist(), "together": together}
 
 
@@ -326,12 +366,12 @@ def main() -> None:
     parser.add_argument("--planted", type=float, default=0.0)
     arguments = parser.parse_args()
     if arguments.report:
-        entries = [json.loads(line) for path in arguments.report for line in path.read_text().splitlines()]
+        entries = [hashable(json.loads(line)) for path in arguments.report for line in path.read_text().splitlines()]
     else:
         regime, entries = REGIMES[arguments.regime](), []
         done = set()
         if arguments.out is not None and arguments.out.exists():
-            entries = [json.loads(line) for line in arguments.out.read_text().splitlines()]
+            entries = [hashable(json.loads(line)) for line in arguments.out.read_text().splitlines()]
             done = {entry["number"] for entry in entries}
         for number in range(arguments.first, arguments.first + arguments.sets):
             if number in done:

@@ -1,0 +1,82 @@
+"""The estimator of block models: mean field from where a short annealing ended.
+
+Coordinate ascent alone stops at the first division of the rows that fits some division of the columns: from scattered
+labels, 2,200 nats below the evidence on 100 × 80 planted cells of 4 × 3 blocks, where from here it stops 70 below. A
+smaller size's fit is tried as a start beside it, and the better of the two kept.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from lvsearch.inference.block_models.anchor import settled
+from lvsearch.inference.block_models.chain import BlockChain
+from lvsearch.inference.block_models.packing import layout_of
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimator import (
+    Estimate,
+    GenericEstimator,
+    beliefs_of,
+    capacity_of,
+    cut_axes,
+    estimator,
+    exact_bound,
+)
+from lvsearch.inference.engine.meanfield import MeanField, ascend
+from lvsearch.inference.engine.meanfield_starts import scattered_start
+from lvsearch.inference.evidence.annealing import forward
+from lvsearch.inference.evidence.dispatch import effort
+from lvsearch.models.block_model import COLUMN, LatentBlockModel
+
+TEMPERATURES = 32
+"""From where a few cells count to all of them, each a fixed share above the last."""
+FEW_CELLS = 10
+
+
+class BlockEstimator(GenericEstimator):
+    """Batch mean field by the generic engine, begun where labels were annealed to."""
+
+    def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
+        """The best of the ascents from an annealing and, where there is one, from a smaller fit."""
+        capacity = capacity_of(size)
+        scattered = scattered_start(self.model, key, self.data, size, capacity)
+        begins = [self._annealed(scattered, key, size, capacity)]
+        if start is not None:
+            begins.append(self._grown(scattered, start, size, capacity))
+        fits = [
+            ascend(self.model, self.data, begin, size, capacity=capacity, sweeps=self.sweeps, tolerance=self.tolerance)
+            for begin in begins
+        ]
+        best = max(fits, key=lambda fit: fit.trace[-1])
+        natural = cut_axes(self.model, best.beliefs.natural, size, capacity)
+        lower = exact_bound(self.model, self.data, natural, best, size, capacity)
+        return Estimate(self.model, size, natural, lower, np.inf, sum(len(fit.trace) for fit in fits))
+
+    def _annealed(self, begin: MeanField, key: Array, size: tuple[int, ...], capacity: tuple[int, ...]) -> MeanField:
+        """The globals that follow from the labels which the best particle of a short annealing settles with."""
+        model = self.model
+        assert isinstance(model, LatentBlockModel)
+        chain = BlockChain.of(model, self.data, size, capacity)
+        work, (key_path, key_end) = effort(chain, 0), jax.random.split(key)
+        n_cells = max(FEW_CELLS + 1, int(sum(np.asarray(batch.units.observed).sum() for batch in self.data.batches)))
+        temperatures = np.geomspace(FEW_CELLS / n_cells, 1.0, TEMPERATURES)
+        ended = forward(chain, key_path, temperatures, islands=work.islands, particles=work.particles)
+        known = settled(chain, key_end, [ended.state])
+        old = begin.beliefs.natural
+        blocks = layout_of(model.component).unpack(jnp.asarray(np.asarray(chain.prior) + known.blocks))
+        natural = {
+            "row_weights": np.asarray(model.row_concentration) - 1 + known.row_weights,
+            "column_weights": np.asarray(model.column_concentration) - 1 + known.column_weights,
+            "blocks": blocks,
+            COLUMN: np.log(np.maximum(known.columns, 1e-6)),
+        }
+        same = jax.tree.map(lambda new, was: np.asarray(new, np.asarray(was).dtype), natural, dict(old))
+        return begin._replace(beliefs=beliefs_of(model, same, size, capacity=capacity))
+
+
+@estimator.register
+def _(model: LatentBlockModel, data: Dataset) -> Any:
+    return BlockEstimator(model, data)

@@ -1,0 +1,46 @@
+"""The statistics of one cell as numbers on one axis: so that blocks of every kind of component are one array."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from lvsearch.models.components import Component
+
+
+class CellLayout(NamedTuple):
+    """How the arrays of a cell's statistics lie side by side. `shapes`: of each array, of one cell."""
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def length(self) -> int:
+        """Numbers of one cell."""
+        return sum(map(math.prod, self.shapes))
+
+    def pack(self, statistics: Any) -> Float[Array, "*cells number"]:
+        """From arrays (cells…, shape…) to one (cells…, number)."""
+        leaves = jax.tree.leaves(statistics)
+        flat = [
+            jnp.asarray(leaf).reshape(*jnp.shape(leaf)[: jnp.ndim(leaf) - len(shape)], math.prod(shape))
+            for leaf, shape in zip(leaves, self.shapes, strict=True)
+        ]
+        return jnp.concatenate(flat, axis=-1)
+
+    def unpack(self, numbers: Float[Array, "*cells number"]) -> Any:
+        """The inverse of `pack`."""
+        leaves, start = [], 0
+        for shape in self.shapes:
+            end = start + math.prod(shape)
+            leaves.append(numbers[..., start:end].reshape(*numbers.shape[:-1], *shape))
+            start = end
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def layout_of(component: Component) -> CellLayout:
+    """The layout of a kind whose cells have statistics of their own (`Component.cellwise`)."""
+    one = jax.eval_shape(lambda: component.prior(1))
+    return CellLayout(jax.tree.structure(one), tuple(leaf.shape[1:] for leaf in jax.tree.leaves(one)))

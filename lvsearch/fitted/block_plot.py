@@ -1,0 +1,70 @@
+"""A matrix in the order of its row and column clusters, as a picture."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+
+from lvsearch.data.points import Points
+from lvsearch.files.plain_text import visible
+from lvsearch.pictures.captions import Caption
+from lvsearch.pictures.style import palette_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NAMED_ROWS, NAMED_COLUMNS = 60, 100
+"""Rows and columns up to which each has its name."""
+
+
+def draw_blocks(
+    points: Points,
+    rows: Int[np.ndarray, " row"],
+    columns: Int[np.ndarray, " column"],
+    means: pd.DataFrame,
+    axes: "Axes",
+) -> Caption:
+    """Clusters by falling mean of their cells, and within a cluster rows and columns by theirs; the caption is not
+    written."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    palette, values = palette_of(axes), np.asarray(points.values)
+    order_rows, row_edges = _ordered(values, rows, points.observed)
+    order_columns, column_edges = _ordered(values.T, columns, points.observed.T)
+    shades = LinearSegmentedColormap.from_list("cells", [palette.background, palette.band, palette.main])
+    shades.set_bad(palette.grid)
+    low, high = np.nanquantile(values, [0.01, 0.99])
+    shown = values[np.ix_(order_rows, order_columns)]
+    axes.imshow(shown, cmap=shades, vmin=low, vmax=max(high, low + 1e-9), aspect="auto", interpolation="nearest")
+    for edge in row_edges:
+        axes.axhline(edge - 0.5, color=palette.accent, linewidth=1.3)
+    for edge in column_edges:
+        axes.axvline(edge - 0.5, color=palette.accent, linewidth=1.3)
+    axes.grid(visible=False)
+    names = points.row_names or tuple(map(str, range(len(rows))))
+    if len(rows) <= NAMED_ROWS:
+        axes.set_yticks(range(len(rows)), [visible(names[row]) for row in order_rows], fontsize=7, parse_math=False)
+    if len(columns) <= NAMED_COLUMNS:
+        labels = [visible(points.columns[column]) for column in order_columns]
+        small = 6.5 if len(columns) <= 60 else 4.8
+        axes.set_xticks(range(len(columns)), labels, fontsize=small, rotation=90, parse_math=False)
+    n_rows, n_columns = means.shape
+    missing = float(1 - points.observed.mean())
+    holes = f" Grey: the {missing:.0%} of the cells that were not observed." if missing else ""
+    return Caption(
+        f"{n_rows} row clusters × {n_columns} column clusters",
+        "Rows and columns in the order of their most probable clusters, the larger mean first; lines part clusters. "
+        f"White to dark: {low:g} to {high:g}.{holes}",
+    )
+
+
+def _ordered(
+    values: np.ndarray, labels: Int[np.ndarray, " each"], observed: np.ndarray
+) -> tuple[Int[np.ndarray, " each"], list[int]]:
+    """The order, and where in it the next cluster begins."""
+    cells = np.where(observed, values, 0.0).sum(1) / np.maximum(observed.sum(1), 1)
+    clusters = sorted(set(labels.tolist()), key=lambda k: -float(cells[labels == k].mean()))
+    parts = [np.flatnonzero(labels == k) for k in clusters]
+    parts = [part[np.argsort(-cells[part], kind="stable")] for part in parts]
+    return np.concatenate(parts), np.cumsum([len(part) for part in parts])[:-1].tolist()

@@ -1,0 +1,74 @@
+"""Which of the priors in a `Mixture` the data speak for: a hyper-prior over λ, say, and its posterior.
+
+p(member m | data) ∝ weight_m Σ_s p_m(s) p(data | s): the members differ only in how they weigh the sizes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from lvsearch.sizing.logspace import log_sum, log_times
+from lvsearch.sizing.posterior import antithetic_errors, share, softmax, sum_of_others
+from lvsearch.sizing.sizes import Mixture, Size
+from lvsearch.sizing.witness import WitnessSearch
+
+
+@dataclass(frozen=True)
+class MemberPosterior:
+    """Probabilities of the members of a mixture; arrays follow its members.
+
+    `probability` is None where the ends are proved and nothing is estimated.
+    """
+
+    members: tuple[str, ...]
+    weight: tuple[float, ...]
+    probability: Float[np.ndarray, " members"] | None
+    probability_lower: Float[np.ndarray, " members"]
+    probability_upper: Float[np.ndarray, " members"]
+
+
+def estimated_members(
+    prior: Mixture,
+    sizes: Sequence[Size],
+    estimate: Float[np.ndarray, " sizes"],
+    standard_error: Float[np.ndarray, " sizes"],
+) -> MemberPosterior:
+    """Averaged over independent Gaussian errors of the estimates (nats), with the 5 % and 95 % points over them; of the
+    sizes tried alone."""
+    log_pmf = np.array([[member.log_pmf(size) for size in sizes] for member in prior.priors])
+    evidence = estimate + standard_error * antithetic_errors(len(sizes))
+    top = np.maximum(evidence.max(axis=1, keepdims=True), -np.finfo(float).max)
+    with np.errstate(divide="ignore"):
+        each = np.log(np.exp(evidence - top) @ np.exp(log_pmf).T)
+    probability = softmax(each + np.log(prior.weights))
+    low, high = np.quantile(probability, [0.05, 0.95], axis=0)
+    return MemberPosterior(_names(prior), prior.weights, probability.mean(axis=0), low, high)
+
+
+def proved_members(prior: Mixture, search: WitnessSearch) -> MemberPosterior:
+    """Intervals that need no assumption, as those of `WitnessSearch.bounds`: unvisited sizes lie between their best
+    witness (if models are nested) and the ceiling."""
+    lower, upper = [], []
+    for weight, member in zip(np.log(prior.weights).tolist(), prior.priors, strict=True):
+        low = [log_times(member.log_pmf(record.size), record.evidence.lower) for record in search.records]
+        high = [log_times(member.log_pmf(record.size), record.evidence.upper) for record in search.records]
+        for region in search.regions:
+            if search.nested:
+                low.append(log_times(member.log_box(region.lower, region.upper), region.log_witness))
+            high.append(log_times(member.log_box_upper(region.lower, region.upper), search.ceiling))
+        lower.append(weight + log_sum(low))
+        upper.append(weight + log_sum(high))
+    low, high = np.array(lower), np.array(upper)
+    return MemberPosterior(
+        _names(prior),
+        prior.weights,
+        None,
+        share(low, sum_of_others(high), undefined=0.0),
+        share(high, sum_of_others(low), undefined=1.0),
+    )
+
+
+def _names(prior: Mixture) -> tuple[str, ...]:
+    return tuple(member.describe() for member in prior.priors)

@@ -1,0 +1,200 @@
+"""The latent block model: rows and columns of a matrix clustered together, a density for each pair of clusters.
+
+Source: Govaert & Nadif (2003); Wyse & Friel (2012), §2, for the prior. The generative story:
+
+    1. row weights          π ~ Dirichlet(a, …, a)                            K row clusters
+    2. column weights       ρ ~ Dirichlet(b, …, b)                            L column clusters
+    3. blocks               θ_kl ~ the conjugate prior of their kind          k = 1…K, l = 1…L
+    4. column clusters      w_d ~ Categorical(ρ)                              d = 1…D
+    5. row clusters         z_n ~ Categorical(π)                              n = 1…N
+    6. cells                x_nd ~ p(· | θ_{z_n w_d})                         where observed
+
+    log p(x_n, z_n | globals) = Σ_k z_nk [log π_k + Σ_l ⟨t(θ_kl), Σ_d w_dl s(x_nd)⟩] + Σ_d log h(x_nd)
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `component` | the kind of p(x \\| θ) and its prior | | `lvsearch.models.components`, one cell each |
+| `row_concentration`, `column_concentration` | a, b | () | > 0 |
+| site `row_weights` | log π | (row_cluster,) | simplex |
+| site `column_weights` | log ρ | (column_cluster,) | simplex |
+| site `blocks` | t(θ_kl) | (row_cluster, column_cluster, …) | |
+| site `column_cluster` | w_d | (dim, column_cluster) | one-hot |
+| site `row_cluster` | z_n | (row_cluster,) | one-hot |
+
+Rows are units; the clusters of the columns are shared by all of them, so they are a global site. Given the rows' and
+the blocks, columns do not interact with each other, nor rows given the columns': each side is updated all at once.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components.bernoulli import BernoulliComponents
+from lvsearch.models.components.component import Component, required_component, words
+from lvsearch.models.components.standard import positive_parameter
+from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, concentration_parameter, first
+from lvsearch.models.exponential.family import inner
+from lvsearch.models.families import Categorical, Dirichlet
+from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.units import Row
+
+ROW, COLUMN = "row_cluster", "column_cluster"
+
+
+class LatentBlockModel(Model):
+    """Row clusters × column clusters of a matrix: users and films, animals and attributes, who links to whom.
+
+    component: what one cell is like in a block: `BernoulliComponents()` for links (the default),
+        `LevelComponents(levels)` for ratings, `PoissonComponents()` for counts, `DiagonalComponents(location,
+        scale)` for numbers; hyper-parameters are numbers, one for all cells.
+    row_concentration, column_concentration: of the symmetric Dirichlets on the weights, *per cluster*: with 1, the
+        default, every division of the rows over K clusters is as probable as any other.
+
+    Missing cells are left out, and a matrix may miss most of them. Rows and columns are exchangeable.
+
+    `nested` is False: there is no plug-in form, since the likelihood of blocks sums over the clusters of all rows and
+    columns together.
+    """
+
+    component: Component
+    row_concentration: HyperparameterArray
+    column_concentration: HyperparameterArray
+
+    size_names: ClassVar[tuple[str, ...]] = ("row_clusters", "column_clusters")
+    nested: ClassVar[bool] = False
+    unit_type: ClassVar[type] = Row
+    representation: ClassVar[str] = ROW
+
+    def __init__(
+        self, component: Component | None = None, row_concentration: Any = 1.0, column_concentration: Any = 1.0
+    ):
+        self.component = BernoulliComponents(1.0, 1.0) if component is None else required_component(component)
+        if not self.component.cellwise or self.component.estimated or _by_column(self.component):
+            raise ValueError(
+                f"got component={self.component.describe()}, expected a kind whose single cells have a density and a "
+                "prior, the same in all columns: BernoulliComponents, LevelComponents, PoissonComponents or "
+                "DiagonalComponents, with one number for each hyper-parameter"
+            )
+        names = ("row_concentration", "column_concentration")
+        self.row_concentration, self.column_concentration = (
+            positive_parameter(name, concentration_parameter(name, value))
+            for name, value in zip(names, (row_concentration, column_concentration), strict=True)
+        )
+
+    def describe(self) -> str:
+        """Such as "LatentBlockModel: independent yes-or-no cells (…) in each block; weights ~ Dirichlet, …"."""
+        return (
+            f"LatentBlockModel: {self.component.describe()} in each block; weights ~ Dirichlet, "
+            f"{words(self.row_concentration)} per row cluster and {words(self.column_concentration)} per column cluster"
+        )
+
+    def globals(self) -> dict[str, Site]:
+        return {
+            "row_weights": Site(Dirichlet(), (ROW,)),
+            "column_weights": Site(Dirichlet(), (COLUMN,)),
+            "blocks": Site(self.component.family, (ROW, COLUMN, *self.component.axes[1:])),
+            COLUMN: Site(Categorical(), ("dim", COLUMN)),
+        }
+
+    def locals(self) -> dict[str, Site]:
+        return {ROW: Site(Categorical(), (ROW,))}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        own = {axis: jnp.ones(length, bool) for axis, length in self.component.own_extents.items()}
+        return {ROW: first(size[0], capacity[0]), COLUMN: first(size[1], capacity[1]), **own}
+
+    def block_prior(self) -> Any:
+        """The natural parameters of one block without cells, no axes but those of one cell."""
+        return jax.tree.map(lambda leaf: leaf[0], self.component.prior(1))
+
+    def increments(self, unit: Row) -> Any:
+        """s(x_nd) of each cell of a row, (dim, …) a leaf; 0 where nothing was observed."""
+        return self.component.increment(self.component.coordinates(unit), jnp.asarray(unit.observed))
+
+    def log_carrier(self, unit: Row) -> Float[Array, ""]:
+        """Σ_d log h(x_nd) of a row, nats."""
+        return self.component.log_carrier(self.component.coordinates(unit), jnp.asarray(unit.observed))
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        rows, columns, prior, family = on[ROW], on[COLUMN], self.block_prior(), self.component.family
+        blocks = inner(family, prior, g["blocks"], None) - family.log_normaliser(prior)
+        return (
+            _log_dirichlet(g["row_weights"], self.row_concentration, rows)
+            + _log_dirichlet(g["column_weights"], self.column_concentration, columns)
+            + jnp.where(rows[:, None] & columns, blocks, 0.0).sum()
+            + jnp.where(columns, g[COLUMN] * g["column_weights"], 0.0).sum()
+        )
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Float[Array, ""]:
+        chosen = jnp.where(on[COLUMN], g[COLUMN], 0.0)
+        sums = jax.tree.map(lambda leaf: jnp.tensordot(chosen, leaf, ((0,), (0,))), self.increments(unit))
+        cells = jnp.where(on[COLUMN], inner(self.component.family, sums, g["blocks"], None), 0.0)
+        each = g["row_weights"] + cells.sum(-1) + self.log_carrier(unit)
+        return jnp.where(on[ROW], l[ROW] * each, 0.0).sum()
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j! · L! / Π m_j!) in nats, m_j the sizes of groups of identical row and column clusters."""
+        blocks = [np.asarray(leaf) for leaf in jax.tree.leaves(natural["blocks"])]
+        rows = [np.asarray(natural["row_weights"]), *(leaf[: size[0]] for leaf in blocks)]
+        columns = [np.asarray(natural["column_weights"]), *(np.swapaxes(leaf, 0, 1)[: size[1]] for leaf in blocks)]
+        columns.append(np.asarray(natural[COLUMN]).T)
+        each = (
+            np.concatenate([leaf[:n].reshape(n, -1) for leaf in leaves], axis=1)
+            for n, leaves in zip(size, (rows, columns), strict=True)
+        )
+        return sum(map(log_relabellings, each))
+
+    def ceiling(self, units: Row) -> float:
+        """The sum of each row's greatest density under any parameters, one for each cell; `inf` where there is none.
+
+        Proof: parameters that may differ from cell to cell leave more freedom than one for each block; averaging over
+        parameters and clusters keeps what is at most that. Raises ValueError for cells without a density.
+        """
+        self.component.check(units)
+        return float(self.component.log_ceiling(units).sum())
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Row:
+        chosen, columns = jnp.argmax(l[ROW]), jnp.argmax(g[COLUMN], axis=-1)
+        cells = jax.tree.map(lambda leaf: leaf[chosen, columns], g["blocks"])
+        return Row(self.component.draw(key, cells, unit), unit.observed)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}."""
+        keys, n_rows, on = jax.random.split(key, 6), np.shape(units.value)[0], self.active(size, size)
+        prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*size, *jnp.shape(leaf))), self.block_prior())
+        concentrations = self.row_concentration, self.column_concentration
+        rows, columns = (
+            Dirichlet().sample(each, jnp.broadcast_to(jnp.asarray(a - 1), (n,)))
+            for each, a, n in zip(keys[:2], concentrations, size, strict=True)
+        )
+        chosen = jax.random.categorical(keys[3], columns, shape=(extents["dim"],))
+        g = {
+            "row_weights": rows,
+            "column_weights": columns,
+            "blocks": self.component.family.sample(keys[2], prior),
+            COLUMN: jax.nn.one_hot(chosen, size[1], dtype=columns.dtype),
+        }
+        l = {ROW: jax.nn.one_hot(jax.random.categorical(keys[4], rows, shape=(n_rows,)), size[0], dtype=rows.dtype)}
+        each = jax.random.split(keys[5], n_rows)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(each, l, units)
+
+
+def _log_dirichlet(log_weights: Any, concentration: Any, exists: Any) -> Array:
+    a, n = jnp.asarray(concentration, log_weights.dtype), exists.sum().astype(log_weights.dtype)
+    return gammaln(n * a) - n * gammaln(a) + jnp.where(exists, (a - 1) * log_weights, 0.0).sum()
+
+
+def _by_column(component: Component) -> bool:
+    """Whether some hyper-parameter is given one for each column: columns would not be exchangeable."""
+    return any(np.ndim(leaf) > 0 for leaf in jax.tree.leaves(component))
