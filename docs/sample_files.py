@@ -9,6 +9,7 @@ machines.csv    machine, load, heat  sequences of readings, a step missing
 regions.csv     image, two features  three regions an image
 captions.csv    image, word          a word an image
 survey.csv      three questions      answers of two kinds of people, some missing
+clubs.csv       fourteen clubs       who is in which: two kinds of people, three of clubs
 """
 
 import sys
@@ -43,6 +44,17 @@ def write(folder: Path) -> None:
     images(folder, rng)
     survey(folder, rng)
     machines(folder)
+    clubs(folder)
+
+
+def clubs(folder: Path) -> None:
+    """Thirty people of two kinds, four, six and four clubs of three kinds; one cell in twenty is empty."""
+    rng = np.random.default_rng(0)
+    chance = np.array([[0.9, 0.1, 0.5], [0.1, 0.8, 0.9]])
+    people, kinds = rng.integers(0, 2, 30), np.repeat([0, 1, 2], [4, 6, 4])
+    joined = (rng.random((30, 14)) < chance[people][:, kinds]).astype(float)
+    frame = pd.DataFrame(joined, columns=[f"club{n}" for n in range(14)], index=[f"person{n}" for n in range(30)])
+    frame.mask(rng.random(frame.shape) < 0.05).to_csv(folder / "clubs.csv", index_label="person")
 
 
 def machines(folder: Path) -> None:

@@ -9,6 +9,7 @@ from functools import cache, partial
 from itertools import product
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import mixture_cases
@@ -19,6 +20,7 @@ from mixture_cases import BERNOULLI, DIAGONAL, KINDS, Kind
 from scipy.special import gammaln, logsumexp
 
 from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.evidence import annealing
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.models import FiniteMixture, Row
 from lvsearch.models.components import BernoulliComponents
@@ -226,6 +228,64 @@ def test_annealing_has_the_exact_evidence(kind):
 @kinds
 def test_annealing_has_the_exact_evidence_of_every_kind(kind, size):
     assert np.abs(z_of_evidence(kind, 7, size, 400)).max() < Z_LIMIT
+
+
+# ── the path about one labelling ────────────────────────────────────────────────────────────────────────────────────
+
+
+def about_labels(kind: Kind, n: int, size: int, capacity: int = 4) -> tuple[CollapsedMixtureChain, np.ndarray]:
+    """(A chain whose q leans to one labelling, the path from the prior's; log q of every labelling, nats)."""
+    chain = chain_of(kind, n, size, capacity)
+    lean = np.random.default_rng(8).dirichlet(np.full(size, 0.6), len(chain.weight))
+    log_lean = np.full((len(lean), capacity), -np.inf)
+    log_lean[:, :size] = np.log(0.9 * lean + 0.1 / size)
+    anchored = eqx.tree_at(lambda c: c.anchor, chain, log_lean, is_leaf=lambda leaf: leaf is None)
+    labels = all_labels(n, size)
+    return anchored, np.take_along_axis(log_lean[:n], labels, axis=1).sum(0)
+
+
+def test_sweep_about_a_labelling_draws_from_the_tempered_conditionals():
+    n, size, temperature = 3, 3, 0.4
+    chain, log_q = about_labels(DIAGONAL, n, size)
+    log_p = log_priors(n, size) + log_likelihoods(DIAGONAL, n, size)
+    state = chain.of_labels(padded(all_labels(n, size), chain))
+    np.testing.assert_allclose(chain.log_ratio(state), log_p - log_q, rtol=0, atol=1e-9)
+    matrices = conditional_matrices((1 - temperature) * log_q + temperature * log_p, n, size)
+    for backward in (False, True):
+        sweep = np.linalg.multi_dot(matrices[::-1] if backward else matrices)
+        z = partial(z_of_transitions, chain, n, size, sweep=sweep, repeats=1000, backward=backward)
+        assert z(temperature) < Z_LIMIT
+        assert z(0.9) > Z_LIMIT
+
+
+def test_renamed_states_are_scored_as_what_they_are():
+    n, size = 4, 3
+    chain, _ = about_labels(DIAGONAL, n, size)
+    state = chain.of_labels(padded(all_labels(n, size), chain))
+    scores = np.asarray(chain.label_scores(state))
+    order = np.array([2, 0, 1, 3])
+    renamed = chain.relabel(state, jnp.broadcast_to(jnp.asarray(order), (state.labels.shape[1], 4)))
+    np.testing.assert_array_equal(renamed.labels[:n], order[np.asarray(state.labels[:n])])
+    log_q = np.asarray(chain.log_density(renamed) - chain.log_ratio(renamed))
+    np.testing.assert_allclose(scores[:, order[:3], np.arange(3)].sum(1), log_q, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seeds", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_annealing_about_a_labelling_has_the_exact_evidence(seeds):
+    """All labellings counted, though q knows one: E[p̂] = p(rows) forwards, 1 / p(rows) back from posterior draws."""
+    n, size, particles = 5, 3, 10
+    chain, _ = about_labels(DIAGONAL, n, size)
+    log_target = log_priors(n, size) + log_likelihoods(DIAGONAL, n, size)
+    evidence = logsumexp(log_target)
+    up = np.linspace(0, 1, 7)[1:]
+    there = annealing.forward(chain, jax.random.key(3), up, islands=seeds, particles=particles)
+    rng = np.random.default_rng(5)
+    drawn = rng.choice(len(log_target), (seeds * particles,), p=np.exp(log_target - evidence))
+    posterior = chain.of_labels(padded(all_labels(n, size)[:, drawn], chain))
+    back = annealing.backward(chain, jax.random.key(4), posterior, up, islands=seeds)
+    assert there.labelled
+    for ratio in (np.exp(there.log_evidence - evidence), np.exp(evidence - back.log_evidence)):
+        assert abs(ratio.mean() - 1) < Z_LIMIT * ratio.std(ddof=1) / np.sqrt(seeds)
 
 
 # ── the border ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,8 +8,13 @@ A sweep draws one row after another from the tempered conditional, in which both
     π_t(z_n = k | the others) ∝ (n_k + a) · exp(t [A(λ + S_k + s(x_n)) − A(λ + S_k)]),
 
 n_k and S_k without row n; h(x_n) is the same for every k. The path does not change when components are renamed.
+
+Where its two directions end far apart there is a second path (`anchored_chain`), about one labelling r of the rows:
+
+    π_t(z) ∝ q(z)^(1−t) p(rows, z)^t,      q(z) = Π_n r_n[z_n].
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,7 +26,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Estimate, capacity_of
-from lvsearch.inference.evidence.dispatch import evidence_chain
+from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, evidence_chain, patience
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.contract import HyperparameterArray, first
@@ -55,6 +60,7 @@ class CollapsedMixtureChain(eqx.Module):
     | `carriers` | log h(x_n), nats | (row,) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
     | `prior` | λ | (…) a leaf |
+    | `anchor` | log r | (row, component), nats; None for the path from the prior |
     """
 
     component: Component
@@ -64,6 +70,7 @@ class CollapsedMixtureChain(eqx.Module):
     carriers: Float[Array | np.ndarray, " row"]
     weight: Float[Array | np.ndarray, " row"]
     prior: Any
+    anchor: Float[Array | np.ndarray, "row component"] | None
     capacity: int = eqx.field(static=True)
 
     @classmethod
@@ -96,6 +103,7 @@ class CollapsedMixtureChain(eqx.Module):
                 np.asarray(carriers),
                 weight,
                 prior,
+                None,
                 capacity,
             )
 
@@ -112,7 +120,10 @@ class CollapsedMixtureChain(eqx.Module):
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> CollapsedState:
-        """Labels from their prior: weights are drawn, then labels given the weights."""
+        """Labels from q. Those of the prior: weights are drawn, then labels given the weights."""
+        if self.anchor is not None:
+            drawn = jax.random.categorical(key, self._rows(self.anchor)[:, None], shape=(len(self.weight), particles))
+            return self.of_labels(drawn)
         key_weights, key_labels = jax.random.split(key)
         exists, a = self._exists(), self._concentration()
         log_gamma = jax.random.loggamma(key_weights, a, (self.capacity, particles), dtype=a.dtype)
@@ -129,11 +140,12 @@ class CollapsedMixtureChain(eqx.Module):
         exists, a, weight = self._exists(), self._concentration(), self._rows(self.weight)
         prior = jax.tree.map(self._rows, self.prior)
         uniforms = jax.random.uniform(key, (n_rows, particles), a.dtype)
+        anchor = jnp.zeros((n_rows, self.capacity)) if self.anchor is None else self._rows(self.anchor)
         state = self.of_labels(state.labels)  # summed anew, so that rounding does not add up over sweeps
 
         def one(carry: tuple[Array, Any, Array], row: Any) -> tuple[tuple[Array, Any, Array], Array]:
             counts, natural, normaliser = carry
-            old, increment, here, uniform = row
+            old, increment, here, uniform, lean = row
             leaves = places == old
             counts = counts - here * leaves
             emptied = jnp.take_along_axis(counts, old[None], axis=0)[0] < 0.5
@@ -147,7 +159,12 @@ class CollapsedMixtureChain(eqx.Module):
             normaliser = jnp.where(leaves, log_normalisers(self.component, left), normaliser)
             joined = jax.tree.map(jnp.add, natural, increment)
             after = self._normalisers(joined)
-            score = jnp.where(exists, jnp.log(counts + a) + temperature * (after - normaliser), -jnp.inf)
+            of_label, of_row = jnp.log(counts + a), after - normaliser
+            if self.anchor is None:
+                tilted = of_label + temperature * of_row
+            else:
+                tilted = (1 - temperature) * lean[:, None] + temperature * (of_label + of_row)
+            score = jnp.where(exists, tilted, -jnp.inf)
             cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
             new = (cumulative < uniform * cumulative[-1]).sum(0).astype(old.dtype)
             new = jnp.minimum(new, jnp.asarray(self.size, old.dtype) - 1)
@@ -158,11 +175,18 @@ class CollapsedMixtureChain(eqx.Module):
         begin = state.counts, state.natural, self._normalisers(state.natural)
         increments = jax.tree.map(self._rows, self.increments)
         (counts, natural, _), labels = jax.lax.scan(
-            one, begin, (state.labels, increments, weight, uniforms), reverse=backward
+            one, begin, (state.labels, increments, weight, uniforms, anchor), reverse=backward
         )
         return CollapsedState(labels, counts, natural)
 
     def log_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
+        """log p(rows, labels) − log q(labels): from the prior, log p(rows | labels)."""
+        if self.anchor is None:
+            return self._log_rows(state)
+        chosen = jnp.take_along_axis(self._rows(self.anchor), state.labels, axis=1)
+        return self.log_density(state) - (self._rows(self.weight)[:, None] * chosen).sum(0)
+
+    def _log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
         """log p(rows | labels)."""
         empty = log_normalisers(self.component, jax.tree.map(lambda leaf: self._rows(leaf)[None], self.prior))[0]
         gains = jnp.where(self._exists(), self._normalisers(state.natural) - empty, 0.0)
@@ -173,15 +197,24 @@ class CollapsedMixtureChain(eqx.Module):
         a = self._concentration()
         total = self.size * a
         each = jnp.where(self._exists(), gammaln(state.counts + a) - gammaln(a), 0.0).sum(0)
-        return self.log_ratio(state) + each + gammaln(total) - gammaln(total + self._rows(self.weight).sum())
+        return self._log_rows(state) + each + gammaln(total) - gammaln(total + self._rows(self.weight).sum())
 
-    def label_scores(self, state: CollapsedState) -> None:
-        """None: the prior does not change under relabelling."""
-        return
+    def label_scores(self, state: CollapsedState) -> Float[Array, "particle component component"] | None:
+        """S[k, l] = Σ log r_n[k] over the rows of component l, nats: f = q. None for the prior, which does not change
+        under relabelling."""
+        if self.anchor is None:
+            return None
+        members = (state.labels[:, :, None] == jnp.arange(self.capacity)) * self._rows(self.weight)[:, None, None]
+        exists = self._exists()[:, 0]
+        scores = jnp.einsum("nk,npl->pkl", jnp.where(exists, self._rows(self.anchor), 0.0), members)
+        both = exists[:, None] & exists
+        return jnp.where(both, scores, jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: CollapsedState, order: Int[Array, "particle component"]) -> CollapsedState:
-        """The state itself: no labelling is better than another."""
-        return state
+        """Each state with its component l called order[l]; on the path from the prior no labelling is better."""
+        if self.anchor is None:
+            return state
+        return self.of_labels(jnp.take_along_axis(order.T, state.labels, axis=0))
 
     def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
         """The named particles, in that order."""
@@ -216,6 +249,53 @@ class CollapsedMixtureChain(eqx.Module):
 @evidence_chain.register
 def _(model: FiniteMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedMixtureChain:
     return CollapsedMixtureChain.of(model, data, size[0], capacity_of(size)[0])
+
+
+# ── the second path ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+SETTLING, AVERAGED, SETTLED = 10, 20, 16
+"""Sweeps before the averages, those averaged over, and the particles that settle."""
+ANYWHERE = 0.02
+"""Probability under q that a label is drawn evenly."""
+
+
+@patience.register
+def _(chain: CollapsedMixtureChain) -> float:
+    """q of labels is normalised and as cheap to draw from as the prior."""
+    return 0.0
+
+
+@anchored_chain.register
+def _(chain: CollapsedMixtureChain, key: Key[Array, ""], states: Sequence[CollapsedState]) -> Anchor:
+    """About the labels of the particle, of those with the highest joint, that has it still after some sweeps: how often
+    a row is in a component over further sweeps, a little of it spread evenly."""
+    with jax.enable_x64(True):
+        together: CollapsedState = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *states)
+        order = np.argsort(-np.asarray(_log_density(chain, together)), kind="stable")
+        shares, log_density = _averaged(chain, key, chain.take(together, jnp.asarray(order[:SETTLED])))
+        best = np.asarray(shares)[:, int(np.argmax(np.asarray(log_density)))]
+    exists = np.arange(chain.capacity) < int(chain.size)
+    mixed = (1 - ANYWHERE) * best + ANYWHERE * exists / exists.sum()
+    anchor = np.log(np.where(exists, mixed, 1.0)) + np.where(exists, 0.0, -np.inf)
+    return Anchor(eqx.tree_at(lambda c: c.anchor, chain, anchor, is_leaf=lambda leaf: leaf is None), 0.0)
+
+
+_log_density = jax.jit(lambda chain, state: chain.log_density(state))
+
+
+@jax.jit
+def _averaged(chain: CollapsedMixtureChain, key: Array, state: CollapsedState) -> tuple[Array, Array]:
+    """(How often each row was in each component (row, particle, component), the average joint in nats)."""
+    places = jnp.arange(chain.capacity)
+
+    def one(index: Array, carry: tuple[CollapsedState, Array, Array]) -> tuple[CollapsedState, Array, Array]:
+        state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
+        share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
+        labelled = state.labels[:, :, None] == places
+        return state, carry[1] + share * labelled, carry[2] + share * chain.log_density(state)
+
+    begin = state, jnp.zeros((*state.labels.shape, chain.capacity)), jnp.zeros(state.labels.shape[1])
+    return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)[1:]
 
 
 def _aligned(mask: Array, leaf: Array) -> Array:
