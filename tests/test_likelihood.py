@@ -203,7 +203,9 @@ def test_standard_errors_cover(small, method):
 PEAKED, FLAT = (0.05, 1e-4), (1.0, 1e-4)  # Dirichlet parameter of the topics, α
 
 
-@pytest.mark.parametrize("method", ["mfi", "mfi2", "lr", "lrs"])
+@pytest.mark.parametrize(
+    "method", ["mfi", pytest.param("mfi2", marks=pytest.mark.slow), "lr", pytest.param("lrs", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     ("sharpness", "alpha"), [*(pytest.param(*case, marks=pytest.mark.slow) for case in (PEAKED, FLAT)), (1.0, 0.02)]
 )

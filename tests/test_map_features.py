@@ -77,6 +77,7 @@ def test_search_without_a_beam_is_exact(name: str):
     assert joint(X, Z, alpha, sigma_x, sigma_a) == pytest.approx(score, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_brute_force_goes_to_the_proved_cap_in_all_cases_but_those_named():
     beyond = {name for name, (X, *_) in CASES.items() if proved_best(name)[1] > MOST_ENUMERATED[len(X)]}
     assert beyond == BEYOND

@@ -28,6 +28,7 @@ REDUCED = {
     "classification": Reduced(
         "DOCUMENTS, TOPICS, FRACTIONS, REPEATS, CLASS_TOPICS = 900, 5, (0.2, 0.4), 2, (1, 2)", pictures=1, slow=True
     ),
+    "block_model": Reduced("MAX_SIZE, USERS, FILMS, FILM_SIZE = (2, 2), 20, 15, (2, 2)", pictures=3, slow=True),
     "bring_your_own_model": Reduced(
         "ROWS, MAX_SIZE, TRIALS, GAUSSIAN_SIZES, WARMUP, DRAWS = 40, 2, 1, 4, 20, 20", pictures=2, slow=True
     ),
