@@ -50,7 +50,7 @@ def write(folder: Path) -> None:
 def clubs(folder: Path) -> None:
     """Thirty people of two kinds, four, six and four clubs of three kinds; one cell in twenty is empty."""
     rng = np.random.default_rng(0)
-    chance = np.array([[0.9, 0.1, 0.5], [0.1, 0.8, 0.9]])
+    chance = np.array([[0.95, 0.05, 0.9], [0.05, 0.9, 0.9]])
     people, kinds = rng.integers(0, 2, 30), np.repeat([0, 1, 2], [4, 6, 4])
     joined = (rng.random((30, 14)) < chance[people][:, kinds]).astype(float)
     frame = pd.DataFrame(joined, columns=[f"club{n}" for n in range(14)], index=[f"person{n}" for n in range(30)])

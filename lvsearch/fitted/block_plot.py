@@ -32,8 +32,9 @@ def draw_blocks(
     palette, values = palette_of(axes), np.asarray(points.values)
     order_rows, row_edges = _ordered(values, rows, points.observed)
     order_columns, column_edges = _ordered(values.T, columns, points.observed.T)
-    shades = LinearSegmentedColormap.from_list("cells", [palette.background, palette.band, palette.main])
-    shades.set_bad(palette.grid)
+    shades = LinearSegmentedColormap.from_list("cells", [palette.background, palette.band, palette.main]).with_extremes(
+        bad=palette.grid
+    )
     low, high = np.nanquantile(values, [0.01, 0.99])
     shown = values[np.ix_(order_rows, order_columns)]
     axes.imshow(shown, cmap=shades, vmin=low, vmax=max(high, low + 1e-9), aspect="auto", interpolation="nearest")

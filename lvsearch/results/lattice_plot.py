@@ -35,8 +35,9 @@ def draw_lattice(result: Findings, axes: "Axes") -> Caption:
     shown = np.full((rows, columns), np.nan)
     for size, chance in chances.items():
         shown[size[0] - 1, size[1] - 1] = chance
-    shades = LinearSegmentedColormap.from_list("probability", [palette.background, palette.band, palette.main])
-    shades.set_bad(palette.background)
+    shades = LinearSegmentedColormap.from_list(
+        "probability", [palette.background, palette.band, palette.main]
+    ).with_extremes(bad=palette.background)
     top = max(0.05, float(np.sqrt(max(chances.values()))))
     edges = np.arange(columns + 1) + 0.5, np.arange(rows + 1) + 0.5
     # a square root: sizes that hold a few hundredths are seen beside those that hold most
