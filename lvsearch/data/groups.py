@@ -1,7 +1,7 @@
 """Rows of a real matrix in groups: pupils of schools, cells of patients, visits of customers.
 
-The rows themselves are `Points`, with their names, masks and refusals. A group may be empty; the order of rows within a
-group means nothing.
+The rows themselves are `Points`, with their names, masks and refusals. A group may be empty. To
+models of groups the order of rows within one means nothing; to hidden Markov models it is time.
 """
 
 import hashlib
