@@ -205,3 +205,18 @@ def test_the_posterior_over_the_members_of_a_mixture():
         assert "probability" not in proved
     with pytest.raises(ValueError, match=r"expected a lv\.sizes\.Mixture"):
         result.with_prior(sizes.weak(2)).prior_members()
+
+
+def test_a_limit_that_decides_one_of_the_numbers_stands_in_the_headline():
+    function = lv.from_function(
+        lambda size: -9.0 * (size[0] - 2) ** 2 + 9.0 * size[1], size_names=("row_clusters", "column_clusters"), calls=1
+    )
+    prior = sizes.Product(sizes.Uniform(5), sizes.Uniform(9))
+    found = lv.search(function, prior=prior, max_size=(5, 4), progress=False)
+    assert repr(found).startswith(
+        "still rising at 2 row clusters × 4 column clusters, the most column clusters allowed"
+    )
+    whole = lv.search(
+        function, prior=sizes.Product(sizes.Uniform(5), sizes.Uniform(1)), max_size=(5, 1), progress=False
+    )
+    assert repr(whole).startswith("2 row clusters × 1 column cluster is most probable")

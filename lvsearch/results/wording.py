@@ -67,14 +67,13 @@ def _most_probable(result: Findings) -> str:
     """A search that did not finish says so first, and one whose answer the largest size allowed decides says that it is
     still rising there."""
     found = result.estimated
-    best, allowed = size_in_words(result, found.best), result.settings.max_size
-    largest = max(visit.size for visit in result.visits)
+    best, end = size_in_words(result, found.best), _end_reached(result)
     unfinished = result.state.stopped not in (None, "finished")
     start = f"unfinished ({result.state.stopped}): " if unfinished else ""
     many = len(found.indistinguishable) > 1
     together = f"; {sizes_in_words(found.indistinguishable)} cannot be told apart" if many else ""
-    if found.best == allowed or (unfinished and found.best == largest and max(largest) > 1):
-        return f"{start}still rising at {best}, the largest {'allowed' if found.best == allowed else 'tried'}{together}"
+    if end is not None:
+        return f"{start}still rising at {best}, the {end}{together}"
     if many:
         return f"{start}{best} {verb(result, found.best)} most probable{together}"
     prior, posterior = result.unvisited
@@ -82,13 +81,28 @@ def _most_probable(result: Findings) -> str:
     return f"{start}{best} {verb(result, found.best)} most probable, apart from every other size tried{hidden}"
 
 
+def _end_reached(result: Findings) -> str | None:
+    """Where the most probable size is the largest allowed, or of an unfinished search the largest tried, in any of its
+    numbers: "largest allowed", "most column clusters tried". None where it is not."""
+    best, allowed = result.estimated.best, result.settings.max_size
+    tried = tuple(max(numbers) for numbers in zip(*(visit.size for visit in result.visits), strict=True))
+    unfinished = result.state.stopped not in (None, "finished")
+    for end, word in ((allowed, "allowed"), (tried if unfinished and max(tried) > 1 else None, "tried")):
+        if end == best:
+            return f"largest {word}"
+        names = zip(result.evaluator.size_names, best, end or (), strict=False)
+        at_end = [name.replace("_", " ") for name, number, most in names if number == most > 1]
+        if at_end:
+            return f"most {' and '.join(at_end)} {word}"
+    return None
+
+
 def short_answer(result: Findings) -> str:
     """The answer in a few words, for a title: of an estimated posterior."""
-    found, allowed = result.estimated, result.settings.max_size
+    found = result.estimated
     best = size_in_words(result, found.best)
     unfinished = result.state.stopped not in (None, "finished")
-    largest = max(visit.size for visit in result.visits)
-    if found.best == allowed or (unfinished and found.best == largest and max(largest) > 1):
+    if _end_reached(result) is not None:
         return f"Still rising at {best}"
     start = "Unfinished: " if unfinished else ""
     if len(found.indistinguishable) > 1:
