@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 import lvsearch as lv
+from lvsearch.pictures.style import dressed
+from lvsearch.results.lattice_plot import draw_lattice
 from lvsearch.sizing import sizes
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.witness import WitnessSearch
@@ -211,11 +213,16 @@ def test_a_limit_that_decides_one_of_the_numbers_stands_in_the_headline():
     function = lv.from_function(
         lambda size: -9.0 * (size[0] - 2) ** 2 + 9.0 * size[1], size_names=("row_clusters", "column_clusters"), calls=1
     )
-    prior = sizes.Product(sizes.Uniform(5), sizes.Uniform(9))
-    found = lv.search(function, prior=prior, max_size=(5, 4), progress=False)
+    prior = sizes.Product(sizes.Uniform(5), sizes.Uniform(20))
+    found = lv.search(function, prior=prior, max_size=(5, 15), progress=False)
     assert repr(found).startswith(
-        "still rising at 2 row clusters × 4 column clusters, the most column clusters allowed"
+        "still rising at 2 row clusters × 15 column clusters, the most column clusters allowed"
     )
+    axes = dressed(None)
+    assert draw_lattice(found, axes).title.startswith("Still rising at")  # the picture says what the sentence says
+    dotted = {(int(line.get_ydata()[0]), int(line.get_xdata()[0])) for line in axes.get_lines()}
+    assert dotted
+    assert found.best_size not in dotted  # though so many squares leave no room for numbers
     whole = lv.search(
         function, prior=sizes.Product(sizes.Uniform(5), sizes.Uniform(1)), max_size=(5, 1), progress=False
     )

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound
+from lvsearch.inference.mixtures.kernel import TRACE_LENGTH, AscentTrace
 from lvsearch.inference.mixtures.packing import pack_statistics, unpack_sums
 from lvsearch.models.contract import Masks, Statistics
 from lvsearch.models.families import MarkovChain, MarkovChainStatistics
@@ -24,8 +25,6 @@ from lvsearch.models.hidden_markov import HiddenMarkov
 
 UNROLL = 4
 """Rows in one turn of a compiled loop: turning costs more than a row of few sequences."""
-TRACE_LENGTH = 1000
-"""Sweeps of one ascent at most."""
 
 
 class Sequences(NamedTuple):
@@ -44,14 +43,6 @@ class PathSums(NamedTuple):
     steps: Float[Array, "state state"]
     increments: Float[Array, "state packed"]
     log_total: Float[Array, ""]
-
-
-class PathTrace(NamedTuple):
-    """State of a compiled ascent: the globals, the bound before each sweep (nan beyond `sweeps`), sweeps made."""
-
-    beliefs: Beliefs
-    bounds: Float[Array, " sweep"]
-    sweeps: Array
 
 
 def log_rows(model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on: Masks) -> Float[Array, "s row state"]:
@@ -137,27 +128,29 @@ def ascend_paths(
     sweeps: int | Array,
     *,
     capacity: tuple[int, ...],
-) -> PathTrace:
+) -> AscentTrace:
     """Coordinate ascent, at most `sweeps` (and `TRACE_LENGTH`) sweeps, until one gains less than `tolerance` nats.
 
     The bound of a sweep is that of the globals before it, with the paths at their optimum; log h is left out of it.
     """
     on = model.active(size, capacity)
 
-    def body(carry: tuple[PathTrace, Array]) -> tuple[PathTrace, Array]:
+    def body(carry: tuple[AscentTrace, Array]) -> tuple[AscentTrace, Array]:
         trace, last = carry
         sums = path_sums(model, trace.beliefs.mean, batches, on)
         bound = sums.log_total + globals_bound(model, trace.beliefs, size, capacity=capacity)
         bounds = trace.bounds.at[trace.sweeps].set(bound)
-        return PathTrace(updated(model, trace.beliefs, sums, on), bounds, trace.sweeps + 1), jnp.stack([last[1], bound])
+        return AscentTrace(updated(model, trace.beliefs, sums, on), bounds, trace.sweeps + 1), jnp.stack(
+            [last[1], bound]
+        )
 
-    def going(carry: tuple[PathTrace, Array]) -> Array:
+    def going(carry: tuple[AscentTrace, Array]) -> Array:
         trace, last = carry
         settled = (trace.sweeps > 1) & ~(last[1] - last[0] > tolerance)
         return (trace.sweeps < jnp.minimum(sweeps, TRACE_LENGTH)) & ~settled
 
     dtype = batches[0].increments.dtype
-    start = PathTrace(beliefs, jnp.full(TRACE_LENGTH, jnp.nan, dtype), jnp.asarray(0))
+    start = AscentTrace(beliefs, jnp.full(TRACE_LENGTH, jnp.nan, dtype), jnp.asarray(0))
     return jax.lax.while_loop(going, body, (start, jnp.array([-jnp.inf, -jnp.inf], dtype)))[0]
 
 

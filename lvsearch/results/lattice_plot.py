@@ -8,7 +8,7 @@ from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption
 from lvsearch.pictures.style import palette_of
 from lvsearch.results.findings import Findings
-from lvsearch.results.wording import limit_in_words, probability_in_words, size_in_words
+from lvsearch.results.wording import limit_in_words, probability_in_words, short_answer
 from lvsearch.sizing.posterior import format_probability, posterior
 from lvsearch.sizing.sizes import Size
 
@@ -44,12 +44,12 @@ def draw_lattice(result: Findings, axes: "Axes") -> Caption:
     axes.pcolormesh(*edges, np.sqrt(shown), cmap=shades, vmin=0.0, vmax=top, edgecolors=palette.grid, linewidth=0.6)
     for size in tried:
         chance = chances.get(size, 0.0)
-        if chance >= WRITTEN and max(rows, columns) <= MOST_WRITTEN:
+        if chance < WRITTEN:
+            axes.plot(size[1], size[0], marker="o", markersize=3.2, color=palette.faint, linewidth=0)
+        elif max(rows, columns) <= MOST_WRITTEN:
             colour = palette.background if np.sqrt(chance) > 0.75 * top else palette.ink
             text = format_probability(chance)[:4] if chance < 0.995 else format_probability(chance)
             axes.text(size[1], size[0], text, ha="center", va="center", fontsize=8.5, color=colour)
-        else:
-            axes.plot(size[1], size[0], marker="o", markersize=3.2, color=palette.faint, linewidth=0)
     for size in result.estimated.indistinguishable if not result.evaluator.nested else ():
         axes.add_patch(
             Rectangle((size[1] - 0.5, size[0] - 0.5), 1, 1, fill=False, edgecolor=palette.ink, linewidth=1.2)
@@ -73,8 +73,7 @@ def _caption(result: Findings, n_tried: int) -> Caption:
         together = len(result.estimated.indistinguishable)
         framed = f" Framed thinly: the {together} that cannot be told apart." if together > 1 else ""
         text = f"Shade: probability among the sizes tried, {probability_in_words(result)}.{framed}"
-        unfinished = "" if result.state.stopped in (None, "finished") else "Unfinished: "
-        title = f"{unfinished}{size_in_words(result, result.best_size)} most probable"
+        title = short_answer(result)
     limit = limit_in_words(result)
     text = f"{text} Dots: below .01. Blank: not tried ({n_tried} were). Framed: the most probable."
     return Caption(title, f"{text}\n{limit}" if limit else text)
