@@ -69,7 +69,16 @@ class Growing(Sampler, Protocol):
 
 
 @runtime_checkable
-class Chain(Sampler, Protocol):
+class Selectable(Protocol):
+    """What resampling asks of a population's sampler."""
+
+    def take(self, state: State, particles: Int[Array, " chosen"]) -> State:
+        """The named particles, in that order, with repetitions."""
+        ...
+
+
+@runtime_checkable
+class Chain(Sampler, Selectable, Protocol):
     """A path from q to the posterior of one model at one size."""
 
     @property
@@ -100,10 +109,6 @@ class Chain(Sampler, Protocol):
         """Each state with its component l called order[l]."""
         ...
 
-    def take(self, state: State, particles: Int[Array, " chosen"]) -> State:
-        """The named particles, in that order, with repetitions."""
-        ...
-
 
 @runtime_checkable
 class Curved(Chain, Protocol):
@@ -113,4 +118,39 @@ class Curved(Chain, Protocol):
     def log_gain(self, state: State, before: Float[Array, ""], after: Float[Array, ""]) -> Float[Array, " particle"]:
         """log π_after(state) − log π_before(state), nats, both without their normaliser, which at 0 is 1 and at 1
         p(data)."""
+        ...
+
+
+@runtime_checkable
+class Sequential(Selectable, Protocol):
+    """A sampler whose units come one after another (`lvsearch.inference.evidence.prefixes`). A pytree; methods are pure
+    and traced."""
+
+    @property
+    def places(self) -> int:
+        """Units with those of padding, which come last."""
+        ...
+
+    @property
+    def n_units(self) -> Int[Array, ""]:
+        """Units without those of padding."""
+        ...
+
+    def none_yet(self, particles: int) -> State:
+        """Before any unit."""
+        ...
+
+    def append(
+        self, key: Key[Array, ""], state: State, unit: Int[Array, ""]
+    ) -> tuple[State, Float[Array, " particle"]]:
+        """The state with the next unit, its latents drawn, and log p(unit | the units before and their latents), nats;
+        of several latents drawn in turn the sum of what each of them predicted."""
+        ...
+
+    def remove(self, state: State, unit: Int[Array, ""]) -> tuple[State, Float[Array, " particle"]]:
+        """`append` undone: the state without the last unit, and what `append` would say of the latents it had."""
+        ...
+
+    def revisit(self, key: Key[Array, ""], state: State, units: Int[Array, ""], *, backward: bool) -> State:
+        """One sweep over the latents of the first `units` units, in reverse order where `backward`."""
         ...

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Int, Key
 
-from lvsearch.inference.chains import Chain, Curved, State
+from lvsearch.inference.chains import Chain, Curved, Selectable, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.evidence.relabelling import draw_orders, log_labelling
 from lvsearch.inference.generators import generator
@@ -223,7 +223,7 @@ def _advance(
     def one(index: Array, carry: tuple[Population, Array]) -> tuple[Population, Array]:
         population, seen = carry
         key_resample, key_step = jax.random.split(jax.random.fold_in(key, index))
-        population = _resampled(chain, key_resample, population, islands, jnp.where(always_resample, jnp.inf, 0.5))
+        population = resampled(chain, key_resample, population, islands, jnp.where(always_resample, jnp.inf, 0.5))
         state = chain.step(key_step, population.state, chunk[0, index], backward=backward)
         ratio = chain.log_ratio(state)
         leaves = zip(jax.tree.leaves(population.state), jax.tree.leaves(state), strict=True)
@@ -250,15 +250,15 @@ def traced_both_ways(
     before = jnp.concatenate([jnp.zeros(1), temperatures])
     there = jnp.stack([before, jnp.append(jnp.diff(before), 0.0)]).astype(blank.dtype)
     went, _ = _advance(chain, key_there, begun, there, steps + 1, always, islands=islands, backward=False)
-    ended = _resampled(chain, key_end, went, islands, jnp.inf)
+    ended = resampled(chain, key_end, went, islands, jnp.inf)
     back = jnp.stack([temperatures[::-1], jnp.diff(before[::-1])]).astype(blank.dtype)
     again = Population(ended.state, blank, blank[:islands])
     came, _ = _advance(chain, key_back, again, back, steps, always, islands=islands, backward=chain.directed)
-    last = _resampled(chain, key_last, came, islands, jnp.inf)
+    last = resampled(chain, key_last, came, islands, jnp.inf)
     return jnp.asarray(ended.log_total), -jnp.asarray(last.log_total)
 
 
-def _resampled(chain: Chain, key: Array, population: Population, islands: int, least: Any) -> Population:
+def resampled(chain: Selectable, key: Array, population: Population, islands: int, least: Any) -> Population:
     """Systematic resampling of the islands whose effective sample size is below `least` of their particles."""
     weights = jnp.asarray(population.log_weight).reshape(islands, -1)
     particles = weights.shape[1]
@@ -278,7 +278,7 @@ def _resampled(chain: Chain, key: Array, population: Population, islands: int, l
 
 
 _resample_all = partial(jax.jit, static_argnames=("islands",))(
-    lambda chain, key, population, *, islands: _resampled(chain, key, population, islands, jnp.inf)
+    lambda chain, key, population, *, islands: resampled(chain, key, population, islands, jnp.inf)
 )
 
 

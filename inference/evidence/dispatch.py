@@ -14,6 +14,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Estimate, capacity_of
 from lvsearch.inference.evidence.annealing import CONSTANT, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.evidence.generic import flat_chain
+from lvsearch.inference.evidence.prefixes import grow, sequential, shrink
 from lvsearch.models.contract import Model
 
 FIRST_STEPS, FIRST_DRAWS = 24, 48_000
@@ -23,7 +24,14 @@ GROWTH = 3
 """Every further annealing of a size has this many times the temperatures."""
 ISLAND = 16
 """Particles that resample among themselves, where data are small."""
+ISLAND_ALONG_DATA = 64
+"""The same on a path along the data: the first units weigh most, and it takes many particles to have them right."""
+TEMPERATURES_A_SWEEP = 12
+"""Temperatures of a path whose work, along the data, is one sweep over all units. Diagonal Gaussians, 300 rows about
+three points, 4 components: the ends of 288 temperatures are 21 nats apart, those of 8 sweeps 1."""
 FEWEST_FOR_PILOT = 8
+ORDER = 0x0DE2
+"""What sets the key of the order of units apart from that of the path along them."""
 HALVES = 2
 """Groups of islands that run side by side, each in a thread of its own: results do not depend on the timing."""
 NEAR, FAR = 10.0, 4000.0
@@ -80,6 +88,12 @@ def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -
 
 
 @singledispatch
+def along_data(chain: Chain) -> bool:
+    """Whether the path from the prior leads along the data (`prefixes`), and not along temperatures."""
+    return False
+
+
+@singledispatch
 def patience(chain: Chain) -> float:
     """Nats between the two directions, times temperatures, up to which more temperatures on the path from the prior are
     expected to do, and a second path is not worth its time. 0 for chains whose second path is cheap and exact."""
@@ -90,6 +104,8 @@ def effort(chain: Chain, trial: int) -> Effort:
     """The `trial`-th annealing of a size: longer than the one before, fewer particles where data are large."""
     elements = chain.elements
     steps = min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS) * GROWTH**trial
+    if elements <= 1_000 and along_data(chain):
+        return Effort(steps, 2, ISLAND_ALONG_DATA)
     if elements <= 20_000:
         return Effort(steps, max(2, chain.lanes // ISLAND), ISLAND)
     return Effort(steps, 2, 4) if elements <= 60_000 else Effort(steps, 1, 1)
@@ -97,8 +113,8 @@ def effort(chain: Chain, trial: int) -> Effort:
 
 def pace(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
     """What `anneal` spaces its temperatures by: a pilot; evenly where particles are too few to tell how weights
-    spread."""
-    if work.islands * work.particles < FEWEST_FOR_PILOT:
+    spread, and where there are no temperatures."""
+    if work.islands * work.particles < FEWEST_FOR_PILOT or along_data(chain):
         return Profile(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
     return pilot(chain, key, islands=work.islands, particles=work.particles)
 
@@ -115,6 +131,7 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
     anchor = anchored_chain(chain, key_anchor, states)
     if anchor is None:
         return (first,)
+    work = work._replace(particles=min(work.particles, ISLAND))
     second, _ = both_ways(anchor.chain, key_second, work, pace(anchor.chain, key_pilot, work))
     return first, second._replace(anchor_error=anchor.error)
 
@@ -131,6 +148,8 @@ def both_ways(
 
     def half(number: int) -> tuple[TwoSided, State]:
         key_forward, key_backward = jax.random.split(jax.random.fold_in(key, number))
+        if along_data(chain):
+            return _along_data(chain, key_forward, key_backward, work, truth)
         there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles)
         back = backward(
             chain, key_backward, there.state if truth is None else truth, temperatures, islands=work.islands
@@ -142,3 +161,15 @@ def both_ways(
         ends, states = zip(*pool.map(half, range(HALVES)), strict=True)
     there, back = (np.concatenate([end[way] for end in ends]) for way in (0, 1))
     return TwoSided(there, back, ends[0].anchor_error, all(end.moved for end in ends)), states
+
+
+def _along_data(
+    chain: Chain, key_forward: Array, key_backward: Array, work: Effort, truth: State | None
+) -> tuple[TwoSided, State]:
+    """One half of `both_ways`, units in the place of temperatures."""
+    sampler = sequential(chain, jax.random.fold_in(key_forward, ORDER))
+    assert sampler is not None  # `along_data` is registered for chains that have one
+    sweeps = -(-work.steps // TEMPERATURES_A_SWEEP)
+    there = grow(sampler, key_forward, sweeps, islands=work.islands, particles=work.particles).annealed
+    back = shrink(sampler, key_backward, there.state if truth is None else truth, sweeps, islands=work.islands)
+    return TwoSided(there.log_evidence, back.log_evidence, None, there.moved and back.moved), there.state

@@ -164,10 +164,7 @@ class CollapsedMixtureChain(eqx.Module):
                 tilted = of_label + temperature * of_row
             else:
                 tilted = (1 - temperature) * lean[:, None] + temperature * (of_label + of_row)
-            score = jnp.where(exists, tilted, -jnp.inf)
-            cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
-            new = (cumulative < uniform * cumulative[-1]).sum(0).astype(old.dtype)
-            new = jnp.minimum(new, jnp.asarray(self.size, old.dtype) - 1)
+            new = self.chosen(jnp.where(exists, tilted, -jnp.inf), uniform).astype(old.dtype)
             joins = places == new
             natural = jax.tree.map(lambda sums, more: jnp.where(_aligned(joins, sums), more, sums), natural, joined)
             return (counts + here * joins, natural, jnp.where(joins, after, normaliser)), new
@@ -178,6 +175,52 @@ class CollapsedMixtureChain(eqx.Module):
             one, begin, (state.labels, increments, weight, uniforms, anchor), reverse=backward
         )
         return CollapsedState(labels, counts, natural)
+
+    # ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def joining(self, state: CollapsedState, row: Int[Array, ""]) -> tuple[Float[Array, "component particle"], Any]:
+        """log (n_k + a) + A(λ + S_k + s(row)) − A(λ + S_k), −inf where no component is, and the parameters there."""
+        joined = jax.tree.map(lambda sums, s: sums + self._rows(s)[row], state.natural, self.increments)
+        score = jnp.log(state.counts + self._concentration())
+        score = score + self._normalisers(joined) - self._normalisers(state.natural)
+        return jnp.where(self._exists(), score, -jnp.inf), joined
+
+    def chosen(
+        self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]
+    ) -> Int[Array, " particle"]:
+        """A component drawn in proportion to exp(score)."""
+        cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
+        new = (cumulative < uniform * cumulative[-1]).sum(0)
+        return jnp.minimum(new, jnp.asarray(self.size, new.dtype) - 1)
+
+    def joined(
+        self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Any
+    ) -> CollapsedState:
+        """The row in components `labels`, whose parameters with it are those of `natural`."""
+        joins = jnp.arange(self.capacity)[:, None] == labels
+        return CollapsedState(
+            state.labels.at[row].set(labels.astype(state.labels.dtype)),
+            state.counts + joins,
+            jax.tree.map(lambda sums, more: jnp.where(_aligned(joins, sums), more, sums), state.natural, natural),
+        )
+
+    def without(self, state: CollapsedState, row: Int[Array, ""]) -> CollapsedState:
+        """The row in no component; what is left without any row has the prior's parameters."""
+        leaves = jnp.arange(self.capacity)[:, None] == state.labels[row]
+        counts = state.counts - leaves
+        emptied = leaves & (counts < 0.5)
+
+        def less(sums: Array, s: Any, empty: Any) -> Array:
+            left = jnp.where(_aligned(leaves, sums), sums - self._rows(s)[row], sums)
+            return jnp.where(_aligned(emptied, sums), self._rows(empty), left)
+
+        return CollapsedState(state.labels, counts, jax.tree.map(less, state.natural, self.increments, self.prior))
+
+    def total_concentration(self) -> Float[Array, ""]:
+        """Ka."""
+        return self.size * self._concentration()
+
+    # ── densities and labels ────────────────────────────────────────────────────────────────────────────────────────
 
     def log_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
         """log p(rows, labels) − log q(labels): from the prior, log p(rows | labels)."""
@@ -195,7 +238,7 @@ class CollapsedMixtureChain(eqx.Module):
     def log_density(self, state: CollapsedState) -> Float[Array, " particle"]:
         """log p(rows, labels)."""
         a = self._concentration()
-        total = self.size * a
+        total = self.total_concentration()
         each = jnp.where(self._exists(), gammaln(state.counts + a) - gammaln(a), 0.0).sum(0)
         return self._log_rows(state) + each + gammaln(total) - gammaln(total + self._rows(self.weight).sum())
 

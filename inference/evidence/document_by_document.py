@@ -1,0 +1,136 @@
+"""LDA whose documents come one after another, token by token: left to right, with topics that may still move.
+
+    p(w_i | tokens before, z) = Σ_k (n_dk + α_k) / (n_d + A) · (n_kw + η) / (n_k + Vη),      A = Σ_k α_k,
+
+counts of the tokens before, those of the same document among them: the conditional of the collapsed sweep (`topics`),
+whose normaliser is the weight (Wallach, Murray, Salakhutdinov & Mimno 2009, of one document under given topics).
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from lvsearch.inference.evidence.prefixes import sequential
+from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
+from lvsearch.inference.generators import generator
+
+
+class DocumentByDocument(eqx.Module):
+    """A chain from the prior, and the order in which its documents come.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `tokens` | (token,) | of the chain, document after document in that order; padding last |
+    | `ends` | (document,) | tokens up to the end of the first, second, … document; at padding all |
+    | `documents` | () | without those of padding |
+    """
+
+    chain: CollapsedTopics
+    tokens: Int[np.ndarray, " token"]
+    ends: Int[np.ndarray, " document"]
+    documents: Int[np.ndarray, ""]
+
+    @property
+    def places(self) -> int:
+        return len(self.ends)
+
+    @property
+    def n_units(self) -> Int[Array, ""]:
+        return jnp.asarray(self.documents)
+
+    def none_yet(self, particles: int) -> TopicState:
+        """No token has a topic: −1."""
+        return self.chain.of_topics(jnp.full((len(self.tokens), particles), -1, jnp.int32))
+
+    def append(
+        self, key: Key[Array, ""], state: TopicState, unit: Int[Array, ""]
+    ) -> tuple[TopicState, Float[Array, " particle"]]:
+        first, last = self._tokens_of(unit)
+
+        def one(place: Array, carry: tuple[TopicState, Array]) -> tuple[TopicState, Array]:
+            state, gain = carry
+            state, total = self._redrawn(jax.random.fold_in(key, place), state, jnp.asarray(self.tokens)[place])
+            return state, gain + self._worth(total, place - first)
+
+        return jax.lax.fori_loop(first, last, one, (state, self._zero(state)))
+
+    def remove(self, state: TopicState, unit: Int[Array, ""]) -> tuple[TopicState, Float[Array, " particle"]]:
+        first, last = self._tokens_of(unit)
+
+        def one(done: Array, carry: tuple[TopicState, Array]) -> tuple[TopicState, Array]:
+            state, gain = carry
+            place = last - 1 - done
+            state, total = self._redrawn(None, state, jnp.asarray(self.tokens)[place])
+            return state, gain + self._worth(total, place - first)
+
+        return jax.lax.fori_loop(0, last - first, one, (state, self._zero(state)))
+
+    def revisit(self, key: Key[Array, ""], state: TopicState, units: Int[Array, ""], *, backward: bool) -> TopicState:
+        last = jnp.where(units > 0, jnp.asarray(self.ends)[units - 1], 0)
+
+        def one(done: Array, state: TopicState) -> TopicState:
+            token = jnp.asarray(self.tokens)[last - 1 - done if backward else done]
+            return self._redrawn(jax.random.fold_in(key, done), state, token)[0]
+
+        return jax.lax.fori_loop(0, last, one, state)
+
+    def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
+        return self.chain.take(state, particles)
+
+    def _tokens_of(self, unit: Int[Array, ""]) -> tuple[Array, Array]:
+        ends = jnp.asarray(self.ends)
+        return jnp.where(unit > 0, ends[unit - 1], 0), ends[unit]
+
+    def _zero(self, state: TopicState) -> Float[Array, " particle"]:
+        return jnp.zeros(state.assignment.shape[1])
+
+    def _redrawn(
+        self, key: Key[Array, ""] | None, state: TopicState, token: Int[Array, ""]
+    ) -> tuple[TopicState, Float[Array, " particle"]]:
+        """The token's topic drawn given all others (none: −1, where there is no key), and
+        Σ_k (n_dk + α_k) (n_kw + η) / (n_k + Vη) without it."""
+        chain = self.chain
+        topics = jnp.arange(len(chain.alpha))[:, None]
+        alpha, eta = jnp.asarray(chain.alpha, jnp.float32)[:, None], jnp.asarray(chain.eta, jnp.float32)
+        document, word = jnp.asarray(chain.document)[token], jnp.asarray(chain.word)[token]
+        own = (topics == state.assignment[token]).astype(jnp.float32)
+        of_document, of_word = state.document_topic[document] - own, state.word_topic[word] - own
+        total = state.topic_total - own
+        weight = jnp.where(alpha > 0, of_document + alpha, 0.0)
+        weight = weight * (of_word + eta) / (total + eta * jnp.asarray(chain.vocabulary, jnp.float32))
+        below = jnp.tril(jnp.ones((len(topics), len(topics)), jnp.float32))
+        ends = jnp.matmul(below, weight, precision=jax.lax.Precision.HIGHEST)
+        new = jnp.full_like(state.assignment[token], -1)
+        if key is not None:
+            uniform = jax.random.uniform(key, ends.shape[1:], ends.dtype)
+            new = (ends[:-1] <= uniform * ends[-1]).sum(0).astype(new.dtype)
+        own = (topics == new).astype(jnp.float32)
+        state = TopicState(
+            state.assignment.at[token].set(new),
+            state.document_topic.at[document].set(of_document + own),
+            state.word_topic.at[word].set(of_word + own),
+            total + own,
+        )
+        return state, ends[-1]
+
+    def _worth(self, total: Float[Array, " particle"], before: Int[Array, ""]) -> Float[Array, " particle"]:
+        """log p(token | tokens before), `before` of them in its document."""
+        concentration = jnp.asarray(self.chain.alpha, jnp.result_type(float)).sum()
+        return jnp.log(total.astype(concentration.dtype)) - jnp.log(before + concentration)
+
+
+@sequential.register
+def _(chain: CollapsedTopics, key: Key[Array, ""]) -> DocumentByDocument | None:
+    if chain.log_q is not None:
+        return None
+    real = np.flatnonzero(chain.word >= 0)
+    document = chain.document[real]
+    order = generator(key).permutation(np.unique(document))  # documents without tokens are worth nothing
+    lengths = np.bincount(document, minlength=chain.n_documents)
+    rank = np.empty(chain.n_documents, np.int64)
+    rank[order] = np.arange(len(order))
+    tokens = np.concatenate([real[np.argsort(rank[document], kind="stable")], np.flatnonzero(chain.word < 0)])
+    ends = np.pad(np.cumsum(lengths[order]), (0, chain.n_documents - len(order)), mode="edge")
+    return DocumentByDocument(chain, tokens.astype(np.int32), ends.astype(np.int32), np.asarray(len(order)))

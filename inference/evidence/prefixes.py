@@ -1,0 +1,147 @@
+"""A path to the posterior along the data: of the first unit, of the first two, … of all, and back.
+
+    π_m(z_1 … z_m) = p(z_1 … z_m | x_1 … x_m),      m = 0, 1, …, n
+
+Forward, the next unit weighs each particle by what it predicted, p(x_m | x_1 … x_{m−1}, z_1 … z_{m−1}), and draws its
+latents given them; now and then a sweep over all latents so far leaves π_m as it is (Liu & Chen 1998; MacEachern, Clyde
+& Liu 1999; Chopin 2002). Backward, from draws of π_n, the sweeps are made in reverse order and the last unit is dropped
+again and again, each weighing by 1 / p(x_m | …): the time reversal of the forward path, which is one of annealed
+importance sampling with units in the place of temperatures. What is exact and what is assumed is said there
+(`annealing`), with one thing more: forward, E[p̂] = p(x_1 … x_m) for every m on the way.
+
+No unit is ever half there, so that clusters form as their rows come: where rows lie in groups apart from each other,
+tempered paths hold all of them in one for long and part them late.
+"""
+
+from functools import partial, singledispatch
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Float64, Key
+
+from lvsearch.inference.chains import Chain, Sequential, State
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.evidence.annealing import CONSTANT, Annealed, Population, Profile, resampled
+
+
+@singledispatch
+def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
+    """The chain's units in an order drawn by the key; None for chains whose path is one of temperatures."""
+    return None
+
+
+class Grown(NamedTuple):
+    """Where a path along the data ended.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `log_evidence` | (unit, island) | log p̂(the first m units) at [m − 1], nats; at padding that of all |
+    | `annealed` | | of all units, as after `annealing.forward` |
+    """
+
+    log_evidence: Float64[np.ndarray, "unit island"]
+    annealed: Annealed
+
+
+def revisits(units: int, sweeps: int) -> Bool[np.ndarray, " unit"]:
+    """After which units all latents so far are drawn again: whenever there are 1 + 1/sweeps times those of the last
+    time, so that the work is about that of `sweeps` sweeps over all units, and of one when the last has come."""
+    due, last = np.zeros(units, bool), 0.0
+    for unit in range(units):
+        if unit + 1 >= (1 + 1 / sweeps) * last or unit == units - 1:
+            due[unit], last = True, unit + 1
+    return due
+
+
+def grow(sampler: Sequential, key: Key[Array, ""], sweeps: int, *, islands: int, particles: int) -> Grown:
+    """Forward, from no unit to all. particles: in each island."""
+    with jax.enable_x64(True):
+        due = _padded_revisits(sampler, sweeps)
+        population, found, moved = _grow(sampler, key, due, islands=islands, particles=particles)
+        ended = np.asarray(found)
+        annealed = Annealed(ended[-1], population.state, _UNEVEN, False, bool(moved))
+        return Grown(ended, annealed)
+
+
+def shrink(sampler: Sequential, key: Key[Array, ""], state: State, sweeps: int, *, islands: int) -> Annealed:
+    """Backward, from draws of the posterior of all units, `state`, to none; sweeps where the forward path had them."""
+    with jax.enable_x64(True):
+        due = _padded_revisits(sampler, sweeps)
+        log_total, moved = _shrink(sampler, key, state, due, islands=islands)
+        return Annealed(-np.asarray(log_total), state, _UNEVEN, False, bool(moved))
+
+
+_UNEVEN = Profile(np.array([0.0, 1.0]), np.zeros(2), np.ones(2))
+"""There are no temperatures to be chosen."""
+
+
+def _padded_revisits(sampler: Sequential, sweeps: int) -> Bool[np.ndarray, " place"]:
+    units = int(sampler.n_units)
+    return np.pad(revisits(units, sweeps), (0, sampler.places - units))
+
+
+@partial(jax.jit, static_argnames=("islands", "particles"))
+@counted
+def _grow(
+    sampler: Sequential, key: Key[Array, ""], due: Bool[Array, " place"], *, islands: int, particles: int
+) -> tuple[Population, Float[Array, "place island"], Bool[Array, ""]]:
+    """(all particles, equally weighted; log p̂ after each unit; whether a sweep moved any, or all were always alike)."""
+    later = jnp.arange(sampler.places)[:, None]
+
+    def one(unit: Array, carry: Any) -> Any:
+        population, found, moved, alike = carry
+        key_append, key_resample, key_revisit = jax.random.split(jax.random.fold_in(key, unit), 3)
+        state, gain = sampler.append(key_append, population.state, unit)
+        population = Population(state, population.log_weight + gain, population.log_total)
+        found = jnp.where(later >= unit, _log_averages(population, islands), found)
+        population = resampled(sampler, key_resample, population, islands, 0.5)
+        state = sampler.revisit(key_revisit, population.state, jnp.where(due[unit], unit + 1, 0), backward=False)
+        moved = moved | _differ(population.state, state)
+        return population._replace(state=state), found, moved, alike & (gain.std() <= CONSTANT)
+
+    state = sampler.none_yet(islands * particles)
+    begin = Population(state, jnp.zeros(islands * particles), jnp.zeros(islands))
+    found = jnp.zeros((sampler.places, islands))
+    population, found, moved, alike = jax.lax.fori_loop(
+        0, sampler.n_units, one, (begin, found, np.bool_(False), np.bool_(True))
+    )
+    ended = resampled(sampler, jax.random.fold_in(key, sampler.places), population, islands, jnp.inf)
+    return ended, found, moved | alike
+
+
+@partial(jax.jit, static_argnames=("islands",))
+@counted
+def _shrink(
+    sampler: Sequential, key: Key[Array, ""], state: State, due: Bool[Array, " place"], *, islands: int
+) -> tuple[Float[Array, " island"], Bool[Array, ""]]:
+    """(log of the estimate of 1 / p(all units), whether a sweep moved any particle, or all were always alike)."""
+
+    def one(done: Array, carry: Any) -> Any:
+        population, moved, alike = carry
+        unit = sampler.n_units - 1 - done
+        key_resample, key_revisit = jax.random.split(jax.random.fold_in(key, unit))
+        state = sampler.revisit(key_revisit, population.state, jnp.where(due[unit], unit + 1, 0), backward=True)
+        moved = moved | _differ(population.state, state)
+        state, gain = sampler.remove(state, unit)
+        population = Population(state, population.log_weight - gain, population.log_total)
+        population = resampled(sampler, key_resample, population, islands, 0.5)
+        return population, moved, alike & (gain.std() <= CONSTANT)
+
+    n_particles = jax.eval_shape(lambda: sampler.remove(state, sampler.n_units - 1)[1]).shape[0]
+    begin = Population(state, jnp.zeros(n_particles), jnp.zeros(islands))
+    population, moved, alike = jax.lax.fori_loop(0, sampler.n_units, one, (begin, np.bool_(False), np.bool_(True)))
+    return _log_averages(population, islands), moved | alike
+
+
+def _log_averages(population: Population, islands: int) -> Float[Array, " island"]:
+    """log p̂ of each island."""
+    weights = jnp.asarray(population.log_weight).reshape(islands, -1)
+    average = jax.scipy.special.logsumexp(weights, axis=1) - jnp.log(weights.shape[1])
+    return population.log_total + average
+
+
+def _differ(before: State, after: State) -> Bool[Array, ""]:
+    leaves = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+    return jnp.stack([jnp.any(one != other) for one, other in leaves]).any()
