@@ -20,6 +20,7 @@ from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.prefixes import grow, sequential
 from lvsearch.inference.evidence.simulation import Simulated, simulated_like
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, hyper_topics
 from lvsearch.inference.evidence.topics import CollapsedTopics, collapsed_topics
@@ -50,11 +51,13 @@ __all__ = [
     "fitted_chain",
     "flat_chain",
     "forward",
+    "grow",
     "hyper_topics",
     "pace",
     "path_needs_fit",
     "pilot",
     "schedule",
+    "sequential",
     "simulated_like",
     "true_state",
 ]

@@ -24,8 +24,8 @@ GROWTH = 3
 """Every further annealing of a size has this many times the temperatures."""
 ISLAND = 16
 """Particles that resample among themselves, where data are small."""
-ISLAND_ALONG_DATA = 64
-"""The same on a path along the data: the first units weigh most, and it takes many particles to have them right."""
+MOST_ALONG_DATA = 4
+"""Times `ISLAND` on a path along few data: the first units weigh most, and many particles have them right."""
 TEMPERATURES_A_SWEEP = 12
 """Temperatures of a path whose work, along the data, is one sweep over all units. Diagonal Gaussians, 300 rows about
 three points, 4 components: the ends of 288 temperatures are 21 nats apart, those of 8 sweeps 1."""
@@ -105,7 +105,7 @@ def effort(chain: Chain, trial: int) -> Effort:
     elements = chain.elements
     steps = min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS) * GROWTH**trial
     if elements <= 1_000 and along_data(chain):
-        return Effort(steps, 2, ISLAND_ALONG_DATA)
+        return Effort(steps, 2, ISLAND * min(MOST_ALONG_DATA, max(1, 1_000 // elements)))
     if elements <= 20_000:
         return Effort(steps, max(2, chain.lanes // ISLAND), ISLAND)
     return Effort(steps, 2, 4) if elements <= 60_000 else Effort(steps, 1, 1)

@@ -31,7 +31,7 @@ MOST_SIZES = 3
 
 def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: int, progress: bool = False) -> Audit:
     """`SearchResult.audit`, which says what it takes and raises."""
-    evaluator, training = _audited(result)
+    evaluator, training = audited_search(result)
     chosen = _default_sizes(result) if sizes is None else _given_sizes(result, sizes)
     data = training.dataset()
     trials = len(next(visit for visit in result.visits if visit.size == result.best_size).trials)
@@ -97,7 +97,7 @@ def _row(found: Findings, size: Size, bracket: Bracket) -> AuditRow:
     return AuditRow(size, estimate, error, bracket.lower, bracket.upper, bracket.standard_error, together)
 
 
-def _audited(result: Findings) -> tuple[ModelEvaluator, Data]:
+def audited_search(result: Findings) -> tuple[ModelEvaluator, Data]:
     """The evaluator and the data of a search that can be audited. ValueError, saying why, for any other."""
     evaluator, training = result.evaluator, result.training
     if not isinstance(evaluator, ModelEvaluator) or training is None:

@@ -12,9 +12,11 @@ from lvsearch.results import plots
 from lvsearch.results.audit import Audit
 from lvsearch.results.auditing import audit_search
 from lvsearch.results.checkpoint import load_findings, save_result
+from lvsearch.results.fewer_units import robust_search
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import SAMPLES, held_out_comparison
 from lvsearch.results.prior_members import prior_members
+from lvsearch.results.robustness import Robustness
 from lvsearch.sizing.sizes import Size
 
 if TYPE_CHECKING:
@@ -53,6 +55,28 @@ class SearchResult(Findings):
         """The same result with an audit on its card, in its report and in its folder. A search that goes on begins
         without one."""
         return replace(self, audited=audit)
+
+    def robustness(
+        self,
+        *,
+        orders: int = 8,
+        most: int = 500,
+        max_size: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Robustness:
+        """How the answer depends on how much data it is asked of: what the first m units say, for every m up to all.
+
+        Where the model is not quite true, many data ask for components that mend it; few cannot. `Robustness` says what
+        is read off that, and what is not claimed. orders: random orders of the units, over which the logarithms of the
+        evidence are averaged. most: units that come at most, drawn anew for each order where there are more. max_size:
+        the largest size looked at, by default two beyond what the search could not tell from the best. It takes a pass
+        over the data for every order and size, some ten sweeps' work each.
+
+        Raises ValueError for evidence that is not annealed, searches over a function or over several size variables,
+        and models other than `FiniteMixture` and `LDA` with given concentrations.
+        """
+        return robust_search(self, orders, most, max_size, seed=seed, progress=progress)
 
     def compare_held_out(self, test: Any = None, *, samples: int = SAMPLES, seed: int = 0) -> pd.DataFrame:
         """What each kept size makes of units that the search did not see, paired unit by unit: a second opinion.

@@ -1,0 +1,87 @@
+"""The evidence of the first m units, for every m, in several orders: what `SearchResult.robustness` is made of."""
+
+import jax
+import numpy as np
+from jaxtyping import Int
+
+from lvsearch.data.base import Data
+from lvsearch.inference.chains import Chain, Sequential
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.evidence import evidence_chain, grow, sequential
+from lvsearch.inference.generators import generator
+from lvsearch.models.contract import Model
+from lvsearch.progress import progress_bar
+from lvsearch.results.auditing import audited_search
+from lvsearch.results.findings import Findings
+from lvsearch.results.robustness import Robustness
+
+SWEEPS, PARTICLES = 12, 64
+BEYOND = 2
+"""Sizes looked at beyond the largest that the search could not tell from the best."""
+MARK = 1.05
+"""Each number of units looked at is about so many times the last."""
+
+
+def robust_search(
+    result: Findings, orders: int, most: int, max_size: int | None, *, seed: int, progress: bool
+) -> Robustness:
+    """`SearchResult.robustness`, which says what it takes and raises."""
+    evaluator, training = audited_search(result)
+    if len(evaluator.size_names) != 1:
+        raise ValueError(f"got {len(evaluator.size_names)} size variables, expected one: what grows is one number")
+    for name, value in (("orders", orders), ("most", most), ("max_size", max_size)):
+        if value is not None and value < 2:
+            raise ValueError(f"got {name}={value}, expected at least 2")
+    largest = _largest(result) if max_size is None else max_size
+    sizes = range(1, largest + 1)
+    log_prior = np.array([result.prior.log_pmf((size,)) for size in sizes])
+    bar = progress_bar(orders * largest, "fewer units", "pass", wanted=progress)
+    found = []
+    for order in range(orders):
+        key_part, key_order, key_paths = jax.random.split(jax.random.fold_in(jax.random.key(seed), order), 3)
+        part = _part(training, most, key_part)
+        columns = []
+        for size in sizes:
+            chain = evidence_chain(evaluator.model, part, (size,), None)
+            sampler = _sampler(evaluator.model, chain, key_order)
+            key = jax.random.fold_in(key_paths, size)
+            grown = grow(sampler, key, SWEEPS, islands=1, particles=max(PARTICLES, chain.lanes))
+            columns.append(grown.log_evidence[: int(sampler.n_units), 0])
+            bar.update()
+        found.append(np.stack(columns, -1))
+    bar.close()
+    units = min(len(one) for one in found)  # units without observations are left out, which differ between parts
+    marks = _marks(units)
+    log_evidence = np.stack([one[marks - 1] for one in found])
+    return Robustness(marks, log_evidence, log_prior, len(training), training.nouns.units, evaluator.size_names[0])
+
+
+def _largest(result: Findings) -> int:
+    """Beyond what the search cannot tell from the best, where it was allowed to go there."""
+    beyond = max(size for (size,) in result.estimated.indistinguishable) + BEYOND
+    return beyond if result.settings.max_size is None else max(2, min(beyond, result.settings.max_size[0]))
+
+
+def _part(training: Data, most: int, key: jax.Array) -> Dataset:
+    """`most` units drawn without replacement, all where there are no more."""
+    if len(training) <= most:
+        return training.dataset()
+    rows = generator(key).choice(len(training), most, replace=False)
+    return training.part(np.sort(rows), f"{most} of them").dataset()
+
+
+def _sampler(model: Model, chain: Chain, key: jax.Array) -> Sequential:
+    """The units in the order that the key draws, the same for every size. ValueError for models without such a path."""
+    found = sequential(chain, key)
+    if found is None:
+        raise ValueError(
+            f"got {type(model).__name__}, expected a model whose units can come one after another with everything but "
+            "their latents integrated out: FiniteMixture, or LDA with numbers as its concentrations"
+        )
+    return found
+
+
+def _marks(units: int) -> Int[np.ndarray, " mark"]:
+    """1, 2, 3, … and then a geometric ladder, up to all."""
+    ladder = np.round(np.exp(np.arange(0.0, np.log(units), np.log(MARK)))).astype(int)
+    return np.unique(np.append(ladder, units))

@@ -1,0 +1,164 @@
+"""How the answer depends on how much data it is asked of: a size that holds from few units to many, or one that grows.
+
+No model is true, and exact evidence of enough data finds that out: where clusters are not quite what the model says,
+it asks for two or three of its own in the place of each. Fewer data cannot see so small a difference. A posterior given
+m of n units is coarsened: it takes models for true whose distance from what made the data is below about 1/m nats a
+unit (Miller & Dunson 2019, whose power posterior raises the likelihood to m/n; here m units are taken, in random
+orders, as Huggins & Miller 2023 do, and the logarithms of their evidence averaged over the orders).
+
+How much to coarsen is a choice that no data can make. So all of it is shown, and one number is read off: for every m
+the largest size that m units *prove*, k with P(K ≥ k | m units) ≥ .95. It climbs from 1, stays where further
+components would only mend the model, and climbs again when there are data enough to mend it with. The size at which it
+stays for the longest stretch of log m is the one reported, like the longest bar of a persistence diagram. What is
+not claimed: a probability that this size is true. How often it was, where models were wrong on purpose, is in
+`tests/benchmarks/README.md`.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64, Int
+from scipy.special import softmax
+
+from lvsearch.pictures.captions import Caption, write_caption
+from lvsearch.pictures.style import dressed
+from lvsearch.results.robustness_plot import draw_robustness
+from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PROVED = 0.95
+"""Probability that there are so many at least, from which on m units prove it."""
+SHARE = 0.9
+"""Of the stretch of log m, that the sizes of `together` hold between them."""
+RESAMPLED = 400
+"""Bootstrap samples of the orders."""
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """What `SearchResult.robustness` found.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `units` | (mark,) | numbers of units m, increasing; each stands for the stretch of log m up to the next |
+    | `log_evidence` | (order, mark, size) | log p̂(the first m units of the order | size), nats |
+    | `log_prior` | (size,) | of sizes 1, 2, …, up to a constant |
+    | `n_units` | | units of the data searched |
+    | `unit_name`, `size_name` | | such as "rows" and "components" |
+    """
+
+    units: Int[np.ndarray, " mark"]
+    log_evidence: Float64[np.ndarray, "order mark size"]
+    log_prior: Float64[np.ndarray, " size"]
+    n_units: int
+    unit_name: str
+    size_name: str
+
+    @cached_property
+    def probability(self) -> Float64[np.ndarray, "mark size"]:
+        """Of each size, given m units: from the logarithms of the evidence, averaged over the orders."""
+        return _posterior(self.log_evidence.mean(0), self.log_prior)
+
+    @cached_property
+    def proved(self) -> Int[np.ndarray, " mark"]:
+        """The largest size that m units prove."""
+        return _proved(self.probability)
+
+    @cached_property
+    def share(self) -> Float64[np.ndarray, " size"]:
+        """Of the stretch of log m, where each size is the one proved: averaged over bootstrap samples of the orders."""
+        return self._shares.mean(0)
+
+    @property
+    def size(self) -> int:
+        """The size proved over the longest stretch."""
+        return int(np.argmax(self.share)) + 1
+
+    @cached_property
+    def confidence(self) -> float:
+        """Share of bootstrap samples of the orders in which `size` has the longest stretch: of the orders, not of the
+        data."""
+        return float((self._shares.argmax(1) + 1 == self.size).mean())
+
+    @cached_property
+    def together(self) -> tuple[int, ...]:
+        """The fewest sizes that hold 90 % of the stretch between them."""
+        order = np.argsort(-self.share, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(self.share[order]), SHARE - 1e-9)) + 1
+        return tuple(sorted((order[:enough] + 1).tolist()))
+
+    @property
+    def stretch(self) -> tuple[int, int]:
+        """The least and the largest m at which `size` is the one proved."""
+        held = self.units[self.proved == self.size]
+        return (int(held[0]), int(held[-1])) if len(held) else (0, 0)
+
+    @property
+    def grows(self) -> bool:
+        """Whether all units taken prove more than `size`."""
+        return bool(self.proved[-1] > self.size)
+
+    @property
+    def limited(self) -> bool:
+        """Whether the largest size looked at is the one proved of all units taken: there may be more."""
+        return bool(self.proved[-1] == len(self.log_prior))
+
+    def describe(self) -> str:
+        """The answer in a sentence or two."""
+        first, last = self.stretch
+        name, most = self.size_name, int(self.units[-1])
+        noun = counted(self.size, name)
+        held = f"{noun} {is_or_are(self.size)} what {first} to {last} {self.unit_name} prove, the longest stretch"
+        if self.grows:
+            more = f"{'at least ' if self.limited else ''}{int(self.proved[-1])}"
+            return f"{held}; {most} prove {more}: more {self.unit_name} ask for more, to mend the model perhaps."
+        return f"{held}; no more are proved by {most}."
+
+    def table(self) -> pd.DataFrame:
+        """A row per number of units: units, proved, and a column with the probability of each size."""
+        sizes = {size: self.probability[:, size - 1] for size in range(1, len(self.log_prior) + 1)}
+        return pd.DataFrame({"units": self.units, "proved": self.proved, **sizes})
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Probability of each size given so many units, shaded, and the largest size that they prove, as a line."""
+        axes = dressed(ax)
+        draw_robustness(self.units, self.probability, self.proved, self.size, (self.unit_name, self.size_name), axes)
+        text = (
+            f"Shade: probability of each size given so many {self.unit_name}. Line: what they prove "
+            f"(probability {PROVED:.0%}), thick where it is {self.size}. {self.describe()}"
+        )
+        noun = counted(self.size, self.size_name)
+        write_caption(axes, Caption(f"{noun} over the longest stretch of {self.unit_name}", text))
+        return axes
+
+    def __str__(self) -> str:
+        sizes = sizes_in_words([(size,) for size in self.together])
+        return f"{self.describe()} 90 % of the stretch of log {self.unit_name}: {sizes}."
+
+    @cached_property
+    def _shares(self) -> Float64[np.ndarray, "sample size"]:
+        widths = np.diff(np.log(np.append(self.units, self.units[-1] + 1)))
+        rng, n_orders = np.random.default_rng(0), len(self.log_evidence)
+        found = np.zeros((RESAMPLED, len(self.log_prior)))
+        for row in found:
+            chosen = rng.integers(n_orders, size=n_orders)
+            proved = _proved(_posterior(self.log_evidence[chosen].mean(0), self.log_prior))
+            np.add.at(row, proved - 1, widths)
+        return found / widths.sum()
+
+
+def _posterior(
+    log_evidence: Float64[np.ndarray, "mark size"], log_prior: Float64[np.ndarray, " size"]
+) -> Float64[np.ndarray, "mark size"]:
+    return softmax(log_evidence + log_prior, axis=-1)
+
+
+def _proved(probability: Float64[np.ndarray, "mark size"]) -> Int[np.ndarray, " mark"]:
+    at_least = np.cumsum(probability[:, ::-1], axis=1)[:, ::-1]
+    at_least[:, 0] = 1.0  # but for rounding
+    return (at_least >= PROVED).sum(1)

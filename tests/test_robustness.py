@@ -1,0 +1,82 @@
+"""What fewer units say: the numbers read off a made-up curve, and a search of rows that are not what the model says."""
+
+import numpy as np
+import pytest
+
+import lvsearch as lv
+from lvsearch.results.robustness import Robustness
+
+
+def made_up(steps: list[tuple[int, int]], n_sizes: int = 6, orders: int = 4, noise: float = 0.0) -> Robustness:
+    """Evidence that proves a size from so many units on, of (units, size): 8 nats above every smaller one."""
+    units = np.arange(1, 201)
+    proved = np.ones(200, int)
+    for first, size in steps:
+        proved[units >= first] = size
+    sizes = np.arange(1, n_sizes + 1)
+    # a size above the one proved is as good as it; one below is 8 nats worse
+    log_evidence = np.where(sizes >= proved[:, None], 0.0, -8.0) - 4.0 * (sizes > proved[:, None])
+    spread = noise * np.random.default_rng(0).normal(size=(orders, 1, n_sizes))
+    return Robustness(units, log_evidence + spread, np.zeros(n_sizes), 200, "rows", "components")
+
+
+def test_the_longest_stretch_on_a_logarithmic_scale():
+    found = made_up([(5, 2), (10, 3), (150, 5)])
+    assert found.proved[[0, 4, 9, 149]].tolist() == [1, 2, 3, 5]
+    assert found.size == 3
+    assert found.stretch == (10, 149)
+    expected = np.log([5 / 1, 10 / 5, 150 / 10, 1, 201 / 150, 1]) / np.log(201)
+    np.testing.assert_allclose(found.share, expected, atol=1e-12)
+    assert found.confidence == 1.0
+    assert found.grows
+    assert not found.limited
+    assert found.describe() == (
+        "3 components are what 10 to 149 rows prove, the longest stretch; 200 prove 5: more rows ask for more, to mend "
+        "the model perhaps."
+    )
+    assert found.together == (1, 2, 3)
+    assert found.table()["proved"].tolist() == found.proved.tolist()
+
+
+def test_one_component_and_no_growth_are_said_so():
+    assert (
+        made_up([]).describe()
+        == "1 component is what 1 to 200 rows prove, the longest stretch; no more are proved by 200."
+    )
+    assert made_up([(20, 6)]).limited
+
+
+def test_orders_that_disagree_lower_the_confidence():
+    found = made_up([(5, 2), (32, 3)], orders=3, noise=6.0)
+    assert 0 < found.confidence < 1
+    assert found.share.sum() == pytest.approx(1.0)
+
+
+@pytest.fixture(scope="module")
+def skewed() -> lv.results.result.SearchResult:
+    rng = np.random.default_rng(2)
+    values = np.array([[0.0, 0.0], [6.0, 0.0]])[rng.choice(2, 60)] + rng.gamma(1.0, 1.0, (60, 2))
+    kind = lv.models.DiagonalComponents.scaled_to(values)
+    return lv.search(lv.models.FiniteMixture(kind), values, max_size=4, starts=1, seed=1, progress=False)
+
+
+def test_two_skewed_clusters(skewed):
+    found = skewed.robustness(orders=3, max_size=4, seed=3, progress=False)
+    assert found.units[-1] == 60
+    assert found.log_evidence.shape == (3, len(found.units), 4)
+    assert found.size == 2
+    assert 2 in found.together
+    # the evidence of all rows is that of the search, and of one component exact in every order
+    np.testing.assert_allclose(found.log_evidence[:, -1, 0], skewed.visits[0].estimate, atol=1e-6)
+    same = skewed.robustness(orders=3, max_size=4, seed=3, progress=False)
+    np.testing.assert_array_equal(same.log_evidence, found.log_evidence)
+    axes = found.plot()
+    assert "2 components" in axes.get_title(loc="left")
+
+
+def test_what_cannot_be_asked_is_refused(skewed):
+    with pytest.raises(ValueError, match="orders=1"):
+        skewed.robustness(orders=1)
+    bound = lv.search(skewed.evaluator.base_model, skewed.training, evidence="bound", max_size=2, progress=False)
+    with pytest.raises(ValueError, match="annealed"):
+        bound.robustness()
