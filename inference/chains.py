@@ -132,7 +132,7 @@ class Sequential(Selectable, Protocol):
         ...
 
     @property
-    def n_units(self) -> Int[Array, ""]:
+    def n_units(self) -> Int[Array | np.ndarray, ""]:
         """Units without those of padding."""
         ...
 

@@ -105,7 +105,7 @@ def test_wrong_weights_and_wrong_sweeps_are_seen(wrong):
             return (left._replace(labels=state.labels) if wrong == "reverse" else left), worth
 
     sampler = rows_of(DIAGONAL, 5)
-    planted = Wrong(sampler.chain, sampler.order)
+    planted = Wrong(sampler.chain, sampler.order, sampler.n_units)
     if wrong == "reverse":
         assert abs(z_back(planted, DIAGONAL, 5, 300)) > Z_LIMIT
     else:

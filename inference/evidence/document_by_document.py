@@ -24,21 +24,17 @@ class DocumentByDocument(eqx.Module):
     |---|---|---|
     | `tokens` | (token,) | of the chain, document after document in that order; padding last |
     | `ends` | (document,) | tokens up to the end of the first, second, … document; at padding all |
-    | `documents` | () | without those of padding |
+    | `n_units` | () | documents without those of padding |
     """
 
     chain: CollapsedTopics
     tokens: Int[np.ndarray, " token"]
     ends: Int[np.ndarray, " document"]
-    documents: Int[np.ndarray, ""]
+    n_units: Int[Array | np.ndarray, ""]
 
     @property
     def places(self) -> int:
         return len(self.ends)
-
-    @property
-    def n_units(self) -> Int[Array, ""]:
-        return jnp.asarray(self.documents)
 
     def none_yet(self, particles: int) -> TopicState:
         """No token has a topic: −1."""
@@ -133,4 +129,4 @@ def _(chain: CollapsedTopics, key: Key[Array, ""]) -> DocumentByDocument | None:
     rank[order] = np.arange(len(order))
     tokens = np.concatenate([real[np.argsort(rank[document], kind="stable")], np.flatnonzero(chain.word < 0)])
     ends = np.pad(np.cumsum(lengths[order]), (0, chain.n_documents - len(order)), mode="edge")
-    return DocumentByDocument(chain, tokens.astype(np.int32), ends.astype(np.int32), np.asarray(len(order)))
+    return DocumentByDocument(chain, tokens.astype(np.int32), ends.astype(np.int32), np.asarray(len(order), np.int32))

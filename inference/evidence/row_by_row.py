@@ -18,18 +18,15 @@ from lvsearch.inference.generators import generator
 
 
 class RowByRow(eqx.Module):
-    """A chain from the prior, and the order in which its rows come, (row,), those of padding last."""
+    """A chain from the prior, the order in which its `n_units` rows come, (row,), and after them those of padding."""
 
     chain: CollapsedMixtureChain
     order: Int[np.ndarray, " row"]
+    n_units: Int[Array | np.ndarray, ""]
 
     @property
     def places(self) -> int:
         return len(self.order)
-
-    @property
-    def n_units(self) -> Int[Array, ""]:
-        return jnp.asarray(self.chain.weight).sum().astype(int)
 
     def none_yet(self, particles: int) -> CollapsedState:
         """No row has a label: −1."""
@@ -81,7 +78,7 @@ def _(chain: CollapsedMixtureChain, key: Key[Array, ""]) -> RowByRow | None:
         return None
     real = np.asarray(chain.weight) > 0
     order = np.concatenate([generator(key).permutation(np.flatnonzero(real)), np.flatnonzero(~real)])
-    return RowByRow(chain, order)
+    return RowByRow(chain, order, np.asarray(real.sum(), np.int32))
 
 
 @along_data.register
