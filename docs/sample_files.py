@@ -9,6 +9,7 @@ machines.csv    machine, load, heat  sequences of readings, a step missing
 regions.csv     image, two features  three regions an image
 captions.csv    image, word          a word an image
 survey.csv      three questions      answers of two kinds of people, some missing
+skewed.csv      two columns          two clusters that lean to one side
 clubs.csv       fourteen clubs       who is in which: two kinds of people, three of clubs
 """
 
@@ -45,6 +46,14 @@ def write(folder: Path) -> None:
     survey(folder, rng)
     machines(folder)
     clubs(folder)
+    skewed(folder)
+
+
+def skewed(folder: Path) -> None:
+    """150 rows about two points, their distances from these exponential-like."""
+    rng = np.random.default_rng(0)
+    values = np.array([[0, 0], [8, 5]])[rng.integers(0, 2, 150)] + rng.gamma(2.0, 1.0, (150, 2))
+    pd.DataFrame(values.round(3), columns=["width", "weight"]).to_csv(folder / "skewed.csv", index=False)
 
 
 def clubs(folder: Path) -> None:
