@@ -1,5 +1,6 @@
 """Gaussian components with independent columns, mean and precision of each integrated out."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -11,12 +12,14 @@ from lvsearch.models.components.component import Component, words
 from lvsearch.models.components.standard import (
     location_and_scale,
     location_parameter,
+    positive_or_prior,
     positive_parameter,
     standardised,
 )
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, NormalGamma, NormalGammaStatistics
+from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.units import Row
 
 
@@ -25,21 +28,24 @@ class DiagonalComponents(Component):
 
     location, scale: a number, or one per column; they only choose the unit in which the rest is said. The defaults
         expect data of mean 0 and standard deviation 1; `scaled_to(values)` takes both from the data.
-    pseudo_count: κ; how many rows the prior of a mean is worth.
-    shape, rate: a and b; a component's variance is around rate/shape of scale².
+    pseudo_count: κ; how many rows the prior of a mean is worth. A number or a `GammaPrior`.
+    shape, rate: a and b; a component's variance is around rate/shape of scale². rate: a number, one per column, or a
+        `GammaPrior` from which each column has its own, shared by all components: how wide they are is then inferred,
+        and they are as wide as each other but for what `shape` leaves open.
 
     Missing cells are left out.
     """
 
     location: HyperparameterArray
     scale: HyperparameterArray
-    pseudo_count: HyperparameterArray
+    pseudo_count: HyperparameterArray | GammaPrior
     shape: HyperparameterArray
-    rate: HyperparameterArray
+    rate: HyperparameterArray | GammaPrior
 
     estimated: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ("dim",)
     cellwise: ClassVar[bool] = True
+    hyper_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {"pseudo_count": (), "rate": ("dim",)}
 
     def __init__(
         self,
@@ -50,8 +56,8 @@ class DiagonalComponents(Component):
         rate: Any = 0.5,
     ):
         self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
-        self.pseudo_count = positive_parameter("pseudo_count", pseudo_count)
-        self.shape, self.rate = positive_parameter("shape", shape), positive_parameter("rate", rate)
+        self.pseudo_count = positive_or_prior("pseudo_count", pseudo_count)
+        self.shape, self.rate = positive_parameter("shape", shape), positive_or_prior("rate", rate, ndim=1)
 
     @classmethod
     def scaled_to(cls, values: Any, pseudo_count: Any = 0.1, shape: Any = 2.0, rate: Any = 0.5) -> "DiagonalComponents":
