@@ -17,6 +17,7 @@ from lvsearch.inference.evidence.dispatch import (
 from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat_chain
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
+from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.simulation import Simulated, simulated_like
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, hyper_topics
@@ -31,6 +32,7 @@ __all__ = [
     "Effort",
     "GenericChain",
     "HiddenMarkovChain",
+    "HyperMixture",
     "HyperTopics",
     "IndependentNormalChain",
     "Profile",

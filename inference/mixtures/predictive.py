@@ -36,9 +36,7 @@ def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarra
     units, _ = rows_of(data)
     model.components.check(units)
     weights, left = model.expected_weights(estimate.natural)
-    component = model.components.given(
-        {name: site_value(estimate, name) for name in model.components.inferred}
-    )
+    component = model.components.given({name: site_value(estimate, name) for name in model.components.inferred})
     return weighted_predictive(component, estimate.natural["components"], weights, left, units)
 
 
