@@ -155,7 +155,7 @@ class HyperMixture(eqx.Module):
     def prior(self, log_hyper: LogHyper) -> Any:
         """λ(h), (particle, …) a leaf."""
 
-        def one(values: LogHyper) -> Any:
+        def one(values: dict[str, Array]) -> Any:
             columns = {name: each if self.component.hyper_axes[name] else each[0] for name, each in values.items()}
             return self.component.given(columns).prior(self.n_dims)
 

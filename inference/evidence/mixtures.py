@@ -80,8 +80,8 @@ class CollapsedMixtureChain(eqx.Module):
         Raises ValueError for estimated components, rows without a density, rows weighted otherwise than 0 or 1, and a
         size that does not fit in the capacity.
         """
-        component, a = model.components, model.concentration
-        if a is None:
+        component = model.components
+        if model.concentration is None:
             raise ValueError(
                 f"got {model.describe()}, expected a mixture whose parameters have a prior: with estimated parameters "
                 "nothing is integrated out"
@@ -97,7 +97,7 @@ class CollapsedMixtureChain(eqx.Module):
             prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), one)
             return cls(
                 component,
-                a,
+                np.asarray(model.concentration_at(size), np.float64),
                 np.asarray(size),
                 jax.tree.map(np.asarray, increments),
                 np.asarray(carriers),

@@ -69,6 +69,17 @@ class DiagonalComponents(Component):
         """
         return cls(*location_and_scale(values), pseudo_count, shape, rate)
 
+    @classmethod
+    def weak(cls, values: Any) -> "DiagonalComponents":
+        """As `scaled_to`, with weakly informative hyper-priors in place of numbers for how wide components are and how
+        far apart.
+
+        shape is 2, and the rate of each column ~ Gamma(1, rate 1), as of Richardson & Green (1997): a component's
+        variance is on average that of the whole column, and as much smaller as the components then say. pseudo_count ~
+        Gamma(1, rate 1): means spread on average as widely as rows do about them, or as much wider.
+        """
+        return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 2.0, GammaPrior(1.0, 1.0))
+
     @property
     def family(self) -> Family:
         return self.prior_family
@@ -80,8 +91,12 @@ class DiagonalComponents(Component):
     def describe(self) -> str:
         return (
             f"Gaussians with independent columns (location {words(self.location)}, scale {words(self.scale)}, "
-            f"pseudo_count {words(self.pseudo_count)}, precision ~ Gamma({words(self.shape)}, rate {words(self.rate)}))"
+            f"pseudo_count {words(self.pseudo_count)}, precision ~ Gamma({words(self.shape)}, rate {self._rate_in_words})"
         )
+
+    @property
+    def _rate_in_words(self) -> str:
+        return f"β), β {words(self.rate)} in each column" if isinstance(self.rate, GammaPrior) else f"{words(self.rate)})"
 
     def check(self, units: Row) -> None:
         """Any real cells will do."""
