@@ -24,7 +24,7 @@ def given_or_prior(name: str, value: Any) -> HyperparameterArray | GammaPrior:
     return _positive(name, concentration_parameter(name, value))
 
 
-def in_words(value: HyperparameterArray | GammaPrior) -> str:
+def in_words(value: Any) -> str:
     """Such as "2", "~ Gamma(1, rate 1)" or "given for 3 columns"."""
     if isinstance(value, GammaPrior):
         return f"~ Gamma({float(value.shape):g}, rate {float(value.rate):g})"

@@ -34,11 +34,11 @@ class Course(NamedTuple):
         t = temperature
         return (1 - t) * first_shape + t * shape, (1 - t) * first_rate + t * rate
 
-    def log_prior(self, log_value: Float[Array, "*number particle"]) -> Float[Array, " particle"]:
+    def log_prior(self, log_value: Float[Array, "*number particle"]) -> Float[Array, "*number particle"]:
         """log p(h), a density of h."""
         return _log_gamma_density(self.prior, log_value)
 
-    def log_ratio(self, log_value: Float[Array, "*number particle"]) -> Float[Array, " particle"]:
+    def log_ratio(self, log_value: Float[Array, "*number particle"]) -> Float[Array, "*number particle"]:
         """log p(h) − log q(h)."""
         return self.log_prior(log_value) - _log_gamma_density(self.start, log_value)
 

@@ -93,7 +93,7 @@ class Component(eqx.Module):
             return self
         return eqx.tree_at(lambda c: [getattr(c, name) for name in values], self, list(values.values()))
 
-    def at(self: Kind, hyper: Mapping[str, GammaStatistics]) -> Kind:
+    def at(self: Kind, hyper: Mapping[str, Any]) -> Kind:
         """Given h at the expected statistics of its sites; others that `hyper` holds are not looked at. Its `prior` is
         E[λ(h)]."""
         return self.given({name: -hyper[name].negative_value for name in self.inferred})
@@ -168,7 +168,7 @@ def log_prior(component: Component, statistics: Any, hyper: Mapping[str, Any]) -
     return (products - normaliser).reshape(len(products), -1).sum(-1)
 
 
-def log_hyper_prior(component: Component, hyper: Mapping[str, GammaStatistics]) -> Float[Array, ""]:
+def log_hyper_prior(component: Component, hyper: Mapping[str, Any]) -> Float[Array, ""]:
     """log p(h), nats, of the hyper-parameters that have priors; 0 where none has."""
     total = jnp.zeros(())
     for name, (shape, rate) in component.inferred.items():

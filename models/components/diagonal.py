@@ -96,7 +96,9 @@ class DiagonalComponents(Component):
 
     @property
     def _rate_in_words(self) -> str:
-        return f"β), β {words(self.rate)} in each column" if isinstance(self.rate, GammaPrior) else f"{words(self.rate)})"
+        return (
+            f"β), β {words(self.rate)} in each column" if isinstance(self.rate, GammaPrior) else f"{words(self.rate)})"
+        )
 
     def check(self, units: Row) -> None:
         """Any real cells will do."""
