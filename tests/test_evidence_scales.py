@@ -20,7 +20,7 @@ import lvsearch as lv
 from lvsearch.inference.engine.estimator import beliefs_of, capacity_of, estimator, pad_axes
 from lvsearch.inference.engine.meanfield import bound, cast, fit_locals
 from lvsearch.inference.engine.meanfield_starts import blank_locals
-from lvsearch.inference.evidence import HyperMixture, annealing, evidence_chain
+from lvsearch.inference.evidence import HyperMixture, annealing, evidence_chain, simulated_like, true_state
 from lvsearch.inference.evidence.hyperparameters import gamma_about
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixtureState
 from lvsearch.models import DiagonalComponents, DPMixture, FiniteMixture, FullCovarianceComponents, GammaPrior
@@ -257,3 +257,40 @@ def test_one_number_per_column_is_as_one_column_each():
     for column, rate in enumerate((0.3, 0.9)):
         alone = DiagonalComponents(rate=rate).prior(1)
         jax.tree.map(lambda a, b, c=column: np.testing.assert_allclose(a[c], b[0]), both, alone)
+
+
+# ── around the chain ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_simulated_data_are_bracketed_from_their_truth():
+    """Audits: backward paths that begin at the labels and hyper-parameters that the data were drawn with."""
+    simulated = simulated_like(dataset(ROWS), MODEL, (2,), jax.random.key(1))
+    chain = evidence_chain(MODEL, simulated.data, (2,), None)
+    state = true_state(chain, simulated, 16)
+    assert {name: each.shape for name, each in state.log_hyper.items()} == {"pseudo_count": (1, 16), "rate": (2, 16)}
+    np.testing.assert_array_equal(state.log_hyper["rate"][:, 3], simulated.globals["rate"].log_value)
+    np.testing.assert_array_equal(state.labels[:, 0], np.argmax(simulated.locals["component"], -1))
+
+
+@pytest.mark.slow
+def test_samples_and_occupied_components():
+    """Draws of h beside the rows of each component; K₊ of a search beside K, never above it."""
+    trace = lv.sample(MODEL, ROWS[[0, 2, 4]], size=2, chains=2, draws=20, progress=False)
+    assert trace["rate"].shape == (2, 20, 2)
+    assert trace["pseudo_count"].shape == (2, 20)
+    result = lv.search(
+        FiniteMixture(DiagonalComponents.weak(VALUES), 0.3, dynamic=True), VALUES, max_size=3, starts=1, progress=False
+    )
+    table = result.occupied()
+    assert table["components"].tolist() == [1, 2, 3]
+    np.testing.assert_allclose(table[["size_probability", "occupied_probability"]].sum(), 1.0)
+    assert (table["occupied_probability"].cumsum() >= table["size_probability"].cumsum() - 1e-12).all()
+
+
+@pytest.mark.slow
+def test_scales_with_priors_are_stored(tmp_path):
+    model = FiniteMixture(FullCovarianceComponents.weak(VALUES), 2.0, dynamic=True)
+    result = lv.search(model, VALUES, max_size=2, starts=1, progress=False, out=tmp_path / "run", report=False)
+    again = lv.load(tmp_path / "run")
+    assert again.best.model.describe() == result.best.model.describe() == model.describe()
+    assert again.best.table("spread").shape == (2, 1)

@@ -89,15 +89,10 @@ class DiagonalComponents(Component):
         return NormalGamma()
 
     def describe(self) -> str:
+        rate = f"β), β {words(self.rate)}" if "rate" in self.inferred else f"{words(self.rate)})"
         return (
             f"Gaussians with independent columns (location {words(self.location)}, scale {words(self.scale)}, "
-            f"pseudo_count {words(self.pseudo_count)}, precision ~ Gamma({words(self.shape)}, rate {self._rate_in_words})"
-        )
-
-    @property
-    def _rate_in_words(self) -> str:
-        return (
-            f"β), β {words(self.rate)} in each column" if isinstance(self.rate, GammaPrior) else f"{words(self.rate)})"
+            f"pseudo_count {words(self.pseudo_count)}, precision ~ Gamma({words(self.shape)}, rate {rate})"
         )
 
     def check(self, units: Row) -> None:

@@ -75,10 +75,10 @@ class FullCovarianceComponents(Component):
         """As `scaled_to`, with weakly informative hyper-priors in place of numbers for how wide components are and how
         far apart.
 
-        excess_degrees is 4, and the spread of each column ~ Gamma(1, rate 1/2), as of Malsiner-Walli, Frühwirth-Schnatter
-        & Grün (2016) in columns: a component's variance is on average that of the whole column, and as much smaller as
-        the components then say. pseudo_count ~ Gamma(1, rate 1): means spread on average as widely as rows do about
-        them, or as much wider.
+        excess_degrees is 4, and the spread of each column ~ Gamma(1, rate 1/2), a diagonal form of the hierarchy of
+        Malsiner-Walli, Frühwirth-Schnatter & Grün (2016): a component's variance is on average that of the whole
+        column, and as much smaller as the components then say. pseudo_count ~ Gamma(1, rate 1): means spread on average
+        as widely as rows do about them, or as much wider.
         """
         return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 4.0, GammaPrior(1.0, 0.5))
 
