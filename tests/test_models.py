@@ -318,7 +318,7 @@ CASES = [
         lambda size, natural: scales_exact(size),
         other_missing_cells,
         certified=False,
-        coupled=("pseudo_count", "rate"),
+        coupled=("components",),
     ),
     Case(
         "DP mixture",
