@@ -1,17 +1,14 @@
 """How many components some unit is in, beside how many the model has."""
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
-if TYPE_CHECKING:
-    from lvsearch.results.result import SearchResult
+from lvsearch.results.findings import Findings
 
 COUNTS = 0.005
 """Sizes of less probability are left out; those that stay are weighted as if they were all."""
 
 
-def occupied_sizes(result: "SearchResult", draws: int, seed: int) -> pd.DataFrame:
+def occupied_sizes(result: Findings, draws: int, seed: int) -> pd.DataFrame:
     """A row per number: p(size | data), and p(occupied | data) = Σ_size p(size | data) q(occupied | size).
 
     q of each size is its mean-field fit's, from `draws` draws (`FittedModel.occupied_under_fit`). Raises ValueError for

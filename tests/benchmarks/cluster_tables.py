@@ -95,7 +95,7 @@ def by_bic(rows: np.ndarray, labels: np.ndarray, most: int) -> str:
 
 
 def by_process(rows: np.ndarray, labels: np.ndarray) -> str:
-    fit = BayesianGaussianMixture(10, n_init=5, max_iter=1000, random_state=0).fit(rows)
+    fit = BayesianGaussianMixture(n_components=10, n_init=5, max_iter=1000, random_state=0).fit(rows)
     found = fit.predict(rows)
     return f"{len(np.unique(found))}, {adjusted_rand_score(labels, found):.2f}"
 
