@@ -7,8 +7,8 @@ truncation 10, components that some row is most probably in), `FullCovarianceCom
 numbers, and `.weak` with hyper-priors; of each the number, the adjusted Rand index with the known clusters (of
 `faithful`, eruptions above and below 3 minutes), and of ours the sizes that cannot be told apart, log p(rows) over all
 sizes, and the numbers of occupied components that hold 95 %. Columns are standardised for scikit-learn. `faithful`
-needs `LVSEARCH_DATA`. The simulated sets are Gaussians that overlap, Gaussians of unequal width, skewed clusters and
-heavy-tailed ones.
+needs `LVSEARCH_DATA`. The simulated sets are Gaussians that overlap, Gaussians of unequal width, skewed clusters,
+heavy-tailed ones, and wine as it would be if its cultivars were Gaussian.
 """
 
 import argparse
@@ -72,6 +72,15 @@ def heavy() -> Labelled:
     return means[labels] + noise / tails[:, None], labels
 
 
+def gaussian_wine() -> Labelled:
+    """Rows drawn from three Gaussians with the means and covariances of wine's three cultivars, as many of each."""
+    rows, labels = load_wine(return_X_y=True)
+    rng = np.random.default_rng(0)
+    means = [rows[labels == k].mean(0) for k in range(3)]
+    each = [np.cov(rows[labels == k].T) for k in range(3)]
+    return np.array([rng.multivariate_normal(means[k], each[k]) for k in labels]), labels
+
+
 SETS: dict[str, Callable[[], Labelled]] = {
     "iris": lambda: load_iris(return_X_y=True),
     "faithful": faithful,
@@ -80,6 +89,7 @@ SETS: dict[str, Callable[[], Labelled]] = {
     "skewed": skewed,
     "heavy": heavy,
     "wine": lambda: load_wine(return_X_y=True),
+    "gaussian-wine": gaussian_wine,
 }
 
 
