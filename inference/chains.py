@@ -136,8 +136,8 @@ class Sequential(Selectable, Protocol):
         """Units without those of padding."""
         ...
 
-    def none_yet(self, particles: int) -> State:
-        """Before any unit."""
+    def none_yet(self, key: Key[Array, ""], particles: int) -> State:
+        """Before any unit: what no unit has a part in drawn from its prior."""
         ...
 
     def append(

@@ -35,7 +35,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.bernoulli import BernoulliComponents
-from lvsearch.models.components.component import Component, required_component, words
+from lvsearch.models.components.component import Component, required_numbers, words
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, concentration_parameter, first
 from lvsearch.models.exponential.family import inner
@@ -73,7 +73,7 @@ class LatentBlockModel(Model):
     def __init__(
         self, component: Component | None = None, row_concentration: Any = 1.0, column_concentration: Any = 1.0
     ):
-        self.component = BernoulliComponents(1.0, 1.0) if component is None else required_component(component)
+        self.component = BernoulliComponents(1.0, 1.0) if component is None else required_numbers(component)
         if not self.component.cellwise or self.component.estimated or _by_column(self.component):
             raise ValueError(
                 f"got component={self.component.describe()}, expected a kind whose single cells have a density and a "

@@ -31,7 +31,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from lvsearch.models.components.component import Component, required_component
+from lvsearch.models.components.component import Component, required_numbers
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.families import Beta, BetaStatistics, Gamma, GammaStatistics
@@ -60,7 +60,7 @@ class DPMixture(MixtureModel):
     ordered: ClassVar[bool] = True
 
     def __init__(self, components: Component | None = None, concentration: Any = UNIT_PRIOR):
-        self.components = DiagonalComponents() if components is None else required_component(components)
+        self.components = DiagonalComponents() if components is None else required_numbers(components)
         if self.components.estimated:
             raise ValueError("got estimated components, expected components with a prior: the process draws them")
         self.concentration = given_or_prior("concentration", concentration)

@@ -2,7 +2,7 @@
 
 Source: Richardson & Green (1997) for the question and the prior on weights; Bishop (2006), §10.2. The story:
 
-    1. weights      π ~ Dirichlet(a, …, a)            (absent in the plug-in form)
+    1. weights      π ~ Dirichlet(a, …, a)            (absent in the plug-in form)   a, or α/K for all K
     2. components   θ_k ~ the conjugate prior of their kind,   k = 1…K   (absent in the plug-in form)
     3. assignment   z_n ~ Categorical(π)              n = 1…N
     4. row          x_n ~ p(· | θ_{z_n})
@@ -19,6 +19,7 @@ Source: Richardson & Green (1997) for the question and the prior on weights; Bis
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
@@ -40,6 +41,10 @@ class FiniteMixture(MixtureModel):
     concentration: of the symmetric Dirichlet on the weights, *per component*: with 1, the default, every division of
         the rows over K components is as probable as any other, and larger K pays for components it does not need.
         None (with estimated components) for weights that are parameters: the plug-in form.
+    dynamic: the concentration is that of all components together, α, and each has α/K. A *static* mixture of finite
+        mixtures (Miller & Harrison 2018) has the same a at every size, a *dynamic* one (Frühwirth-Schnatter,
+        Malsiner-Walli & Grün 2021) α/K: components without rows then cost little, the size of the model says less about
+        the data, and how many are occupied says more.
 
     `nested` (Proposition 1 for the plug-in form, whose weights are free). Given π and θ at size K, put at size K + 1
     θ'_{K+1} = θ_k for any k, π'_{K+1} = ε, π'_k = π_k − ε: every row keeps its density exactly.
@@ -47,12 +52,13 @@ class FiniteMixture(MixtureModel):
 
     components: Component
     concentration: HyperparameterArray | None
+    dynamic: bool = eqx.field(static=True)
 
     size_names: ClassVar[tuple[str, ...]] = ("components",)
     nested: ClassVar[bool] = True
     ordered: ClassVar[bool] = False
 
-    def __init__(self, components: Component | None = None, concentration: Any = 1.0):
+    def __init__(self, components: Component | None = None, concentration: Any = 1.0, dynamic: bool = False):
         self.components = DiagonalComponents() if components is None else required_component(components)
         if (concentration is None) != self.components.estimated:
             raise ValueError(
@@ -65,15 +71,18 @@ class FiniteMixture(MixtureModel):
             if concentration is None
             else positive_parameter("concentration", concentration_parameter("concentration", concentration))
         )
+        self.dynamic = bool(dynamic)
 
     def describe(self) -> str:
         """Such as "FiniteMixture: Gaussians of known variance 1 (…); weights ~ Dirichlet, 1 per component"."""
-        weights = (
-            "weights estimated"
-            if self.concentration is None
-            else f"weights ~ Dirichlet, {words(self.concentration)} per component"
-        )
-        return f"FiniteMixture: {self.components.describe()}; {weights}"
+        if self.concentration is None:
+            return f"FiniteMixture: {self.components.describe()}; weights estimated"
+        spread = "over all components" if self.dynamic else "per component"
+        return f"FiniteMixture: {self.components.describe()}; weights ~ Dirichlet, {words(self.concentration)} {spread}"
+
+    def concentration_at(self, size: Any) -> Any:
+        """a, each component's share of the concentration at this size. For models whose weights have a prior."""
+        return self.concentration / size if self.dynamic else self.concentration
 
     def weight_sites(self) -> dict[str, Site]:
         family = PointSimplex() if self.concentration is None else Dirichlet()
@@ -86,7 +95,8 @@ class FiniteMixture(MixtureModel):
         exists, log_weights = on["component"], g["weights"]
         if self.concentration is None:
             return jnp.zeros((), log_weights.dtype)
-        a, n = jnp.asarray(self.concentration, log_weights.dtype), exists.sum().astype(log_weights.dtype)
+        n = exists.sum().astype(log_weights.dtype)
+        a = jnp.asarray(self.concentration_at(n), log_weights.dtype)
         return gammaln(n * a) - n * gammaln(a) + jnp.where(exists, (a - 1) * log_weights, 0.0).sum()
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
@@ -98,7 +108,8 @@ class FiniteMixture(MixtureModel):
     def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
         if self.concentration is None:
             raise ValueError("cannot draw weights that have no prior: simulate the model before plug_in()")
-        return {"weights": Dirichlet().sample(key, jnp.broadcast_to(jnp.asarray(self.concentration - 1), size))}
+        a = jnp.asarray(self.concentration_at(size[0]))
+        return {"weights": Dirichlet().sample(key, jnp.broadcast_to(a - 1, size))}
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
         """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical components (those without rows, above all)."""

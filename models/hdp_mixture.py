@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, log_prior, required_component
+from lvsearch.models.components.component import Component, log_prior, required_numbers
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.exponential.family import inner
@@ -77,7 +77,7 @@ class HDPMixture(HierarchicalProcess):
         group_concentration: Any = UNIT_PRIOR,
         tables: int = TABLES,
     ):
-        self.components = DiagonalComponents() if components is None else required_component(components)
+        self.components = DiagonalComponents() if components is None else required_numbers(components)
         if self.components.estimated:
             raise ValueError("got estimated components, expected components with a prior: the process draws them")
         self.shared_concentration = given_or_prior("shared_concentration", shared_concentration)
@@ -95,7 +95,7 @@ class HDPMixture(HierarchicalProcess):
         return {"components": Site(self.components.family, ("component", *self.components.axes))}
 
     def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " component"]:
-        return log_prior(self.components, g["components"])
+        return log_prior(self.components, g["components"], {})
 
     def members(self, unit: GroupOfRows | Row) -> Rows:
         """In the coordinates of the components, so that floats keep their digits whatever the unit of the data."""

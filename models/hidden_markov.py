@@ -29,7 +29,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, log_likelihood, log_prior, required_component, words
+from lvsearch.models.components.component import Component, log_likelihood, log_prior, required_numbers, words
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import (
@@ -82,7 +82,7 @@ class HiddenMarkov(Model):
         start_concentration: Any = 1.0,
         stickiness: Any = 0.0,
     ):
-        self.components = DiagonalComponents() if components is None else required_component(components)
+        self.components = DiagonalComponents() if components is None else required_numbers(components)
         given = {"concentration": concentration, "start_concentration": start_concentration}
         if any((value is None) != self.components.estimated for value in given.values()):
             raise ValueError(
@@ -133,7 +133,7 @@ class HiddenMarkov(Model):
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         exists, n = on["state"], on["state"].sum()
-        of_components = jnp.where(exists, log_prior(self.components, g["components"]), 0.0).sum()
+        of_components = jnp.where(exists, log_prior(self.components, g["components"], {}), 0.0).sum()
         if self.concentration is None or self.start_concentration is None:
             return of_components
         b = jnp.asarray(self.start_concentration, g["start"].dtype)

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lvsearch.models.contract import HyperparameterArray, concentration_parameter, hyperparameter, refuted
 
 
@@ -22,11 +24,12 @@ def given_or_prior(name: str, value: Any) -> HyperparameterArray | GammaPrior:
     return _positive(name, concentration_parameter(name, value))
 
 
-def in_words(value: HyperparameterArray | GammaPrior) -> str:
-    """Such as "2" or "~ Gamma(1, rate 1)"."""
+def in_words(value: Any) -> str:
+    """Such as "2", "~ Gamma(1, rate 1)" or "given for 3 columns"."""
     if isinstance(value, GammaPrior):
         return f"~ Gamma({float(value.shape):g}, rate {float(value.rate):g})"
-    return f"{float(value):g}"
+    array = np.asarray(value)
+    return f"{array.item():g}" if array.size == 1 else f"given for {array.shape[0]} columns"
 
 
 def _positive(name: str, value: Any) -> HyperparameterArray:

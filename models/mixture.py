@@ -1,8 +1,10 @@
 """What all mixtures share: every unit comes from one component, components are of one kind.
 
-    log p(z, x | globals) = Σ_k z_k (log π_k + log p(x | θ_k)),      log p(globals) = log p(weights) + Σ_k log p(θ_k)
+    log p(z, x | globals) = Σ_k z_k (log π_k + log p(x | θ_k))
+    log p(globals) = log p(weights) + Σ_k log p(θ_k | h) + log p(h)
 
-A subclass says how the weights arise; the kind of component is a part (`models.components`).
+A subclass says how the weights arise; the kind of component is a part (`models.components`), and those of its
+hyper-parameters h that have priors are sites under their own names.
 """
 
 from abc import abstractmethod
@@ -15,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, log_likelihood, log_prior
+from lvsearch.models.components.component import Component, draw_hyper, log_hyper_prior, log_likelihood, log_prior
 from lvsearch.models.contract import Masks, Model, Site, Statistics, first
 from lvsearch.models.families import Categorical
 from lvsearch.models.units import Row
@@ -58,7 +60,7 @@ class MixtureModel(Model):
 
     def globals(self) -> dict[str, Site]:
         components = Site(self.components.family, ("component", *self.components.axes))
-        return {**self.weight_sites(), "components": components}
+        return {**self.weight_sites(), **self.components.hyper_sites, "components": components}
 
     def locals(self) -> dict[str, Site]:
         return {"component": Site(Categorical(), ("component",))}
@@ -71,8 +73,9 @@ class MixtureModel(Model):
         return {"component": first(size[0], capacity[0]), **own}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        per_component = log_prior(self.components, g["components"])
-        return self.log_weights_prior(g, on) + jnp.where(on["component"], per_component, 0.0).sum()
+        per_component = log_prior(self.components, g["components"], g)
+        above = self.log_weights_prior(g, on) + log_hyper_prior(self.components, g)
+        return above + jnp.where(on["component"], per_component, 0.0).sum()
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
@@ -108,9 +111,10 @@ class MixtureModel(Model):
             raise ValueError("cannot draw components that have no prior: simulate the model before plug_in()")
         key_weights, key_components, key_z, key_data = jax.random.split(key, 4)
         n_rows, on = np.shape(units.value)[0], self.active(size, size)
-        one = self.components.prior(extents["dim"])
+        hyper = draw_hyper(self.components, jax.random.fold_in(key_components, 0), extents["dim"])
+        one = self.components.at(hyper).prior(extents["dim"])
         prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*size, *jnp.shape(leaf))), one)
-        g = self.draw_weights(key_weights, size)
+        g = {**self.draw_weights(key_weights, size), **hyper}
         g["components"] = self.components.family.sample(key_components, prior)
         chosen = jax.random.categorical(key_z, self.log_weights(g, on), shape=(n_rows,))
         l = {"component": jax.nn.one_hot(chosen, size[0])}

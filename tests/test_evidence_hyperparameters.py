@@ -28,8 +28,9 @@ from lvsearch.inference.evidence import (
     pace,
     simulated_like,
 )
+from lvsearch.inference.evidence.hyperparameters import slice_moved
 from lvsearch.inference.evidence.topic_anchors import from_topics
-from lvsearch.inference.evidence.topic_hyperparameters import HyperTopicState, slice_moved
+from lvsearch.inference.evidence.topic_hyperparameters import HyperTopicState
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.models import LDA, GammaPrior
 from lvsearch.sizing.bracket import Bracket

@@ -21,6 +21,7 @@ import numpy as np
 import oracles
 import partition_oracles
 import pytest
+import scale_oracles
 import tree_oracles
 import word_mixture_oracles
 from scipy.sparse import csr_array
@@ -47,6 +48,7 @@ from lvsearch.inference.engine.meanfield import (
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.trees import tree_hyper
 from lvsearch.models.checks import check
+from lvsearch.models.components import DiagonalComponents
 from lvsearch.models.contract import Model
 from lvsearch.models.corr_lda import CorrLDA
 from lvsearch.models.dp_mixture import DPMixture
@@ -181,6 +183,15 @@ def mixture_exact(size: int, natural: dict[str, Any]) -> float:
     return partition_oracles.log_evidence(kind.rows[:5], kind.log_marginal, prior)
 
 
+@cache
+def scales_exact(size: int) -> float:
+    grids = scale_oracles.gamma_grid(1.5, 2.0, 70), scale_oracles.gamma_grid(2.0, 1.5, 90)
+    prior = scale_oracles.Diagonal(*grids, 2.5)
+    rows = (mixture_cases.HOLED[:5] - mixture_cases.LOCATION) / mixture_cases.SCALE
+    unit = np.where(np.isnan(rows), 0.0, np.log(mixture_cases.SCALE)).sum()
+    return scale_oracles.enumerated(rows, size, 0.8, prior).log_evidence - float(unit)
+
+
 def process_exact(size: int, natural: dict[str, Any]) -> float:
     kind, prior = mixture_cases.DIAGONAL, partition_oracles.gamma_process_prior(2.0, 1.5)
     return partition_oracles.log_evidence(kind.rows[:5], kind.log_marginal, prior)
@@ -294,6 +305,20 @@ CASES = [
         mixture_exact,
         other_missing_cells,
         certified=False,
+    ),
+    Case(
+        "finite mixture, scales inferred",
+        FiniteMixture(
+            DiagonalComponents(
+                mixture_cases.LOCATION, mixture_cases.SCALE, GammaPrior(1.5, 2.0), 2.5, GammaPrior(2.0, 1.5)
+            ),
+            0.8,
+        ),
+        rows_case(mixture_cases.DIAGONAL, 5),
+        lambda size, natural: scales_exact(size),
+        other_missing_cells,
+        certified=False,
+        coupled=("components",),
     ),
     Case(
         "DP mixture",

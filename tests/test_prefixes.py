@@ -117,7 +117,7 @@ def test_wrong_weights_and_wrong_sweeps_are_seen(wrong):
 @kinds
 def test_removing_undoes_appending(kind):
     sampler, key = rows_of(kind, 5), jax.random.key(1)
-    states = [sampler.none_yet(7)]
+    states = [sampler.none_yet(key, 7)]
     gains = []
     for unit in range(5):
         state, gain = sampler.append(jax.random.fold_in(key, unit), states[-1], jnp.asarray(unit))

@@ -27,6 +27,16 @@ def test_permanent_is_the_sum_over_permutations(n, spread):
     assert log_permanent(each) == pytest.approx(by_enumeration(each), rel=1e-9, abs=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_permanent_beside_a_component_without_rows(seed):
+    """Its scores are 0 whatever it is called, two others are as good as equal, and the rest are hundreds of nats apart:
+    by Sinkhorn's steps alone, blocks were not square."""
+    each = scores(4, 300.0, seed)
+    each[:, 0] = 0.0
+    each[:, 3] = each[:, 1] + scores(4, 1e-3, seed)[0]
+    assert log_permanent(each) == pytest.approx(by_enumeration(each), rel=1e-9, abs=1e-6)
+
+
 def test_large_blocks_are_sampled_without_bias_to_speak_of():
     n = relabelling.LARGEST_BLOCK + 4
     assert log_permanent(np.zeros((n, n))) == pytest.approx(lgamma(n + 1), abs=1e-6)

@@ -19,6 +19,7 @@ from lvsearch.inference.evidence.dispatch import (
 from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat_chain
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
+from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.prefixes import grow, sequential
 from lvsearch.inference.evidence.simulation import Simulated, simulated_like
@@ -34,6 +35,7 @@ __all__ = [
     "Effort",
     "GenericChain",
     "HiddenMarkovChain",
+    "HyperMixture",
     "HyperTopics",
     "IndependentNormalChain",
     "Profile",

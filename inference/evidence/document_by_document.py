@@ -36,7 +36,7 @@ class DocumentByDocument(eqx.Module):
     def places(self) -> int:
         return len(self.ends)
 
-    def none_yet(self, particles: int) -> TopicState:
+    def none_yet(self, key: Key[Array, ""], particles: int) -> TopicState:
         """No token has a topic: −1."""
         return self.chain.of_topics(jnp.full((len(self.tokens), particles), -1, jnp.int32))
 
@@ -64,7 +64,7 @@ class DocumentByDocument(eqx.Module):
         return jax.lax.fori_loop(0, last - first, one, (state, self._zero(state)))
 
     def revisit(self, key: Key[Array, ""], state: TopicState, units: Int[Array, ""], *, backward: bool) -> TopicState:
-        last = jnp.where(units > 0, jnp.asarray(self.ends)[units - 1], 0)
+        last = jnp.asarray(self.ends)[units - 1]
 
         def one(done: Array, state: TopicState) -> TopicState:
             token = jnp.asarray(self.tokens)[last - 1 - done if backward else done]

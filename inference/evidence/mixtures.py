@@ -25,8 +25,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate, capacity_of
-from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, evidence_chain, patience
+from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, patience
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.contract import HyperparameterArray, first
@@ -81,8 +80,8 @@ class CollapsedMixtureChain(eqx.Module):
         Raises ValueError for estimated components, rows without a density, rows weighted otherwise than 0 or 1, and a
         size that does not fit in the capacity.
         """
-        component, a = model.components, model.concentration
-        if a is None:
+        component = model.components
+        if model.concentration is None:
             raise ValueError(
                 f"got {model.describe()}, expected a mixture whose parameters have a prior: with estimated parameters "
                 "nothing is integrated out"
@@ -94,10 +93,11 @@ class CollapsedMixtureChain(eqx.Module):
             coordinates = jax.vmap(component.coordinates)(units)
             increments = jax.vmap(component.increment)(coordinates, jnp.asarray(units.observed))
             carriers = jax.vmap(component.log_carrier)(coordinates, jnp.asarray(units.observed))
-            prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), component.prior(units.value.shape[1]))
+            one = component.at_prior_means().prior(units.value.shape[1])
+            prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), one)
             return cls(
                 component,
-                a,
+                np.asarray(model.concentration_at(size), np.float64),
                 np.asarray(size),
                 jax.tree.map(np.asarray, increments),
                 np.asarray(carriers),
@@ -120,28 +120,35 @@ class CollapsedMixtureChain(eqx.Module):
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> CollapsedState:
+        """Labels from q."""
+        return self.of_labels(self.drawn(key, particles))
+
+    def drawn(self, key: Key[Array, ""], particles: int) -> Int[Array, "row particle"]:
         """Labels from q. Those of the prior: weights are drawn, then labels given the weights."""
         if self.anchor is not None:
-            drawn = jax.random.categorical(key, self._rows(self.anchor)[:, None], shape=(len(self.weight), particles))
-            return self.of_labels(drawn)
+            return jax.random.categorical(key, self._rows(self.anchor)[:, None], shape=(len(self.weight), particles))
         key_weights, key_labels = jax.random.split(key)
-        exists, a = self._exists(), self._concentration()
+        exists, a = self.exists(), self._concentration()
         log_gamma = jax.random.loggamma(key_weights, a, (self.capacity, particles), dtype=a.dtype)
         log_weights = jnp.where(exists, log_gamma, -jnp.inf)
-        labels = jax.random.categorical(key_labels, log_weights, axis=0, shape=(len(self.weight), particles))
-        return self.of_labels(labels)
+        return jax.random.categorical(key_labels, log_weights, axis=0, shape=(len(self.weight), particles))
 
     def step(
         self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], *, backward: bool
     ) -> CollapsedState:
         """Every row in turn, the last one first where `backward`."""
+        return self.swept(key, state, temperature, backward, jax.tree.map(self._rows, self.prior))
+
+    def swept(
+        self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], backward: bool, prior: Any
+    ) -> CollapsedState:
+        """`step` under this λ: (…) a leaf, or (particle, …)."""
         n_rows, particles = state.labels.shape
         places = jnp.arange(self.capacity)[:, None]
-        exists, a, weight = self._exists(), self._concentration(), self._rows(self.weight)
-        prior = jax.tree.map(self._rows, self.prior)
+        exists, a, weight = self.exists(), self._concentration(), self._rows(self.weight)
         uniforms = jax.random.uniform(key, (n_rows, particles), a.dtype)
         anchor = jnp.zeros((n_rows, self.capacity)) if self.anchor is None else self._rows(self.anchor)
-        state = self.of_labels(state.labels)  # summed anew, so that rounding does not add up over sweeps
+        state = self.of_labels(state.labels, prior)  # summed anew, so that rounding does not add up over sweeps
 
         def one(carry: tuple[Array, Any, Array], row: Any) -> tuple[tuple[Array, Any, Array], Array]:
             counts, natural, normaliser = carry
@@ -158,7 +165,7 @@ class CollapsedMixtureChain(eqx.Module):
             natural = jax.tree.map(lambda sums, new: jnp.where(_aligned(leaves, sums), new[None], sums), natural, left)
             normaliser = jnp.where(leaves, log_normalisers(self.component, left), normaliser)
             joined = jax.tree.map(jnp.add, natural, increment)
-            after = self._normalisers(joined)
+            after = self.normalisers(joined).sum(-1)
             of_label, of_row = jnp.log(counts + a), after - normaliser
             if self.anchor is None:
                 tilted = of_label + temperature * of_row
@@ -169,7 +176,7 @@ class CollapsedMixtureChain(eqx.Module):
             natural = jax.tree.map(lambda sums, more: jnp.where(_aligned(joins, sums), more, sums), natural, joined)
             return (counts + here * joins, natural, jnp.where(joins, after, normaliser)), new
 
-        begin = state.counts, state.natural, self._normalisers(state.natural)
+        begin = state.counts, state.natural, self.normalisers(state.natural).sum(-1)
         increments = jax.tree.map(self._rows, self.increments)
         (counts, natural, _), labels = jax.lax.scan(
             one, begin, (state.labels, increments, weight, uniforms, anchor), reverse=backward
@@ -182,8 +189,8 @@ class CollapsedMixtureChain(eqx.Module):
         """log (n_k + a) + A(λ + S_k + s(row)) − A(λ + S_k), −inf where no component is, and the parameters there."""
         joined = jax.tree.map(lambda sums, s: sums + self._rows(s)[row], state.natural, self.increments)
         score = jnp.log(state.counts + self._concentration())
-        score = score + self._normalisers(joined) - self._normalisers(state.natural)
-        return jnp.where(self._exists(), score, -jnp.inf), joined
+        score = score + self.normalisers(joined).sum(-1) - self.normalisers(state.natural).sum(-1)
+        return jnp.where(self.exists(), score, -jnp.inf), joined
 
     def chosen(
         self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]
@@ -204,8 +211,8 @@ class CollapsedMixtureChain(eqx.Module):
             jax.tree.map(lambda sums, more: jnp.where(_aligned(joins, sums), more, sums), state.natural, natural),
         )
 
-    def without(self, state: CollapsedState, row: Int[Array, ""]) -> CollapsedState:
-        """The row in no component; what is left without any row has the prior's parameters."""
+    def without(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
+        """The row in no component; what is left without any row has λ itself, `prior`: (…) a leaf, or (particle, …)."""
         leaves = jnp.arange(self.capacity)[:, None] == state.labels[row]
         counts = state.counts - leaves
         emptied = leaves & (counts < 0.5)
@@ -214,7 +221,7 @@ class CollapsedMixtureChain(eqx.Module):
             left = jnp.where(_aligned(leaves, sums), sums - self._rows(s)[row], sums)
             return jnp.where(_aligned(emptied, sums), self._rows(empty), left)
 
-        return CollapsedState(state.labels, counts, jax.tree.map(less, state.natural, self.increments, self.prior))
+        return CollapsedState(state.labels, counts, jax.tree.map(less, state.natural, self.increments, prior))
 
     def total_concentration(self) -> Float[Array, ""]:
         """Ka."""
@@ -224,23 +231,30 @@ class CollapsedMixtureChain(eqx.Module):
 
     def log_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
         """log p(rows, labels) − log q(labels): from the prior, log p(rows | labels)."""
-        if self.anchor is None:
-            return self._log_rows(state)
-        chosen = jnp.take_along_axis(self._rows(self.anchor), state.labels, axis=1)
-        return self.log_density(state) - (self._rows(self.weight)[:, None] * chosen).sum(0)
+        return self.log_rows(state) + self.log_labels_ratio(state)
 
-    def _log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
+    def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
         """log p(rows | labels)."""
         empty = log_normalisers(self.component, jax.tree.map(lambda leaf: self._rows(leaf)[None], self.prior))[0]
-        gains = jnp.where(self._exists(), self._normalisers(state.natural) - empty, 0.0)
+        gains = jnp.where(self.exists(), self.normalisers(state.natural).sum(-1) - empty, 0.0)
         return gains.sum(0) + self._rows(self.carriers).sum()
+
+    def log_labels(self, state: CollapsedState) -> Float[Array, " particle"]:
+        """log p(labels)."""
+        a, total = self._concentration(), self.total_concentration()
+        each = jnp.where(self.exists(), gammaln(state.counts + a) - gammaln(a), 0.0).sum(0)
+        return each + gammaln(total) - gammaln(total + self._rows(self.weight).sum())
+
+    def log_labels_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
+        """log p(labels) − log q(labels): 0 on the path from the prior."""
+        if self.anchor is None:
+            return jnp.zeros(state.labels.shape[1])
+        chosen = jnp.take_along_axis(self._rows(self.anchor), state.labels, axis=1)
+        return self.log_labels(state) - (self._rows(self.weight)[:, None] * chosen).sum(0)
 
     def log_density(self, state: CollapsedState) -> Float[Array, " particle"]:
         """log p(rows, labels)."""
-        a = self._concentration()
-        total = self.total_concentration()
-        each = jnp.where(self._exists(), gammaln(state.counts + a) - gammaln(a), 0.0).sum(0)
-        return self._log_rows(state) + each + gammaln(total) - gammaln(total + self._rows(self.weight).sum())
+        return self.log_rows(state) + self.log_labels(state)
 
     def label_scores(self, state: CollapsedState) -> Float[Array, "particle component component"] | None:
         """S[k, l] = Σ log r_n[k] over the rows of component l, nats: f = q. None for the prior, which does not change
@@ -248,37 +262,52 @@ class CollapsedMixtureChain(eqx.Module):
         if self.anchor is None:
             return None
         members = (state.labels[:, :, None] == jnp.arange(self.capacity)) * self._rows(self.weight)[:, None, None]
-        exists = self._exists()[:, 0]
+        exists = self.exists()[:, 0]
         scores = jnp.einsum("nk,npl->pkl", jnp.where(exists, self._rows(self.anchor), 0.0), members)
         both = exists[:, None] & exists
         return jnp.where(both, scores, jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: CollapsedState, order: Int[Array, "particle component"]) -> CollapsedState:
         """Each state with its component l called order[l]; on the path from the prior no labelling is better."""
-        if self.anchor is None:
-            return state
-        return self.of_labels(jnp.take_along_axis(order.T, state.labels, axis=0))
+        labels = self.relabelled(state.labels, order)
+        return state if labels is None else self.of_labels(labels)
+
+    def relabelled(
+        self, labels: Int[Array, "row particle"], order: Int[Array, "particle component"]
+    ) -> Int[Array, "row particle"] | None:
+        """The labels under the new names; None where no labelling is better."""
+        return None if self.anchor is None else jnp.take_along_axis(order.T, labels, axis=0)
 
     def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
         """The named particles, in that order."""
         return jax.tree.map(lambda leaf: leaf[:, particles], state)
 
-    def of_labels(self, labels: Int[Array, "row particle"]) -> CollapsedState:
-        """The state of these labels, its sums taken anew."""
+    def beside(self, states: Sequence[CollapsedState]) -> CollapsedState:
+        """The particles of several states, one after another."""
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *states)
+
+    def about(self, anchor: Float[np.ndarray, "row component"]) -> "CollapsedMixtureChain":
+        """The second path, about these log r."""
+        return eqx.tree_at(lambda c: c.anchor, self, anchor, is_leaf=lambda leaf: leaf is None)
+
+    def of_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
+        """The state of these labels, its sums taken anew. prior: λ, by default the chain's; (…) or (particle, …)."""
+        prior = jax.tree.map(self._rows, self.prior) if prior is None else prior
         chosen = labels[:, None, :] == jnp.arange(self.capacity)[:, None]
 
         def sums(leaf: Any) -> Array:
             return jnp.einsum("nkp,n...->kp...", chosen.astype(leaf.dtype), leaf)
 
-        natural = jax.tree.map(lambda s, prior: prior + sums(self._rows(s)), self.increments, self.prior)
+        natural = jax.tree.map(lambda s, empty: empty + sums(self._rows(s)), self.increments, prior)
         return CollapsedState(labels, sums(self._rows(self.weight)), natural)
 
-    def _normalisers(self, natural: Any) -> Float[Array, "component particle"]:
-        """A of each component of each particle."""
+    def normalisers(self, natural: Any) -> Float[Array, "component particle cell"]:
+        """A of each component of each particle, cell by cell where these are independent, else in one cell."""
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), natural)
-        return log_normalisers(self.component, flat).reshape(self.capacity, -1)
+        each = self.component.prior_family.log_normaliser(flat)
+        return each.reshape(*jax.tree.leaves(natural)[0].shape[:2], -1)
 
-    def _exists(self) -> Array:
+    def exists(self) -> Array:
         return first(jnp.asarray(self.size), self.capacity)[:, None]
 
     def _concentration(self) -> Array:
@@ -287,11 +316,6 @@ class CollapsedMixtureChain(eqx.Module):
     def _rows(self, leaf: Any) -> Array:
         """A leaf in the floating type of the session."""
         return jnp.asarray(leaf, jnp.result_type(float))
-
-
-@evidence_chain.register
-def _(model: FiniteMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedMixtureChain:
-    return CollapsedMixtureChain.of(model, data, size[0], capacity_of(size)[0])
 
 
 # ── the second path ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -310,35 +334,43 @@ def _(chain: CollapsedMixtureChain) -> float:
 
 @anchored_chain.register
 def _(chain: CollapsedMixtureChain, key: Key[Array, ""], states: Sequence[CollapsedState]) -> Anchor:
-    """About the labels of the particle, of those with the highest joint, that has it still after some sweeps: how often
-    a row is in a component over further sweeps, a little of it spread evenly."""
+    """About the labels of the best particle (`settled`)."""
+    anchor, _ = settled(chain, key, states)
+    return Anchor(chain.about(anchor), 0.0)
+
+
+def settled(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tuple[Float[np.ndarray, "row component"], Any]:
+    """log q of each row's label, nats, and the state it is about: that of the particle which, of those with the highest
+    joint, has it still after some sweeps. q: how often a row is in a component over further sweeps, a little of it
+    spread evenly. chain: of mixtures, its states with `labels`."""
     with jax.enable_x64(True):
-        together: CollapsedState = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *states)
+        together = chain.beside(states)
         order = np.argsort(-np.asarray(_log_density(chain, together)), kind="stable")
-        shares, log_density = _averaged(chain, key, chain.take(together, jnp.asarray(order[:SETTLED])))
-        best = np.asarray(shares)[:, int(np.argmax(np.asarray(log_density)))]
+        ended, shares, log_density = _averaged(chain, key, chain.take(together, jnp.asarray(order[:SETTLED])))
+        best = int(np.argmax(np.asarray(log_density)))
+        state = jax.tree.map(np.asarray, chain.take(ended, jnp.asarray([best])))
     exists = np.arange(chain.capacity) < int(chain.size)
-    mixed = (1 - ANYWHERE) * best + ANYWHERE * exists / exists.sum()
-    anchor = np.log(np.where(exists, mixed, 1.0)) + np.where(exists, 0.0, -np.inf)
-    return Anchor(eqx.tree_at(lambda c: c.anchor, chain, anchor, is_leaf=lambda leaf: leaf is None), 0.0)
+    mixed = (1 - ANYWHERE) * np.asarray(shares)[:, best] + ANYWHERE * exists / exists.sum()
+    return np.log(np.where(exists, mixed, 1.0)) + np.where(exists, 0.0, -np.inf), state
 
 
 _log_density = jax.jit(lambda chain, state: chain.log_density(state))
 
 
 @jax.jit
-def _averaged(chain: CollapsedMixtureChain, key: Array, state: CollapsedState) -> tuple[Array, Array]:
-    """(How often each row was in each component (row, particle, component), the average joint in nats)."""
+def _averaged(chain: Any, key: Array, state: Any) -> tuple[Any, Array, Array]:
+    """(Where the particles end, how often each row was in each component (row, particle, component), the average joint
+    in nats)."""
     places = jnp.arange(chain.capacity)
 
-    def one(index: Array, carry: tuple[CollapsedState, Array, Array]) -> tuple[CollapsedState, Array, Array]:
+    def one(index: Array, carry: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
         state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
         share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
         labelled = state.labels[:, :, None] == places
         return state, carry[1] + share * labelled, carry[2] + share * chain.log_density(state)
 
     begin = state, jnp.zeros((*state.labels.shape, chain.capacity)), jnp.zeros(state.labels.shape[1])
-    return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)[1:]
+    return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)
 
 
 def _aligned(mask: Array, leaf: Array) -> Array:

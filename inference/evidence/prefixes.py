@@ -97,11 +97,11 @@ def _grow(
         population = Population(state, population.log_weight + gain, population.log_total)
         found = jnp.where(later >= unit, _log_averages(population, islands), found)
         population = resampled(sampler, key_resample, population, islands, 0.5)
-        state = sampler.revisit(key_revisit, population.state, jnp.where(due[unit], unit + 1, 0), backward=False)
+        state = _revisited(sampler, key_revisit, population.state, due, unit, backward=False)
         moved = moved | _differ(population.state, state)
         return population._replace(state=state), found, moved, alike & (gain.std() <= CONSTANT)
 
-    state = sampler.none_yet(islands * particles)
+    state = sampler.none_yet(jax.random.fold_in(key, sampler.places + 1), islands * particles)
     begin = Population(state, jnp.zeros(islands * particles), jnp.zeros(islands))
     found = jnp.zeros((sampler.places, islands))
     population, found, moved, alike = jax.lax.fori_loop(
@@ -122,7 +122,7 @@ def _shrink(
         population, moved, alike = carry
         unit = sampler.n_units - 1 - done
         key_resample, key_revisit = jax.random.split(jax.random.fold_in(key, unit))
-        state = sampler.revisit(key_revisit, population.state, jnp.where(due[unit], unit + 1, 0), backward=True)
+        state = _revisited(sampler, key_revisit, population.state, due, unit, backward=True)
         moved = moved | _differ(population.state, state)
         state, gain = sampler.remove(state, unit)
         population = Population(state, population.log_weight - gain, population.log_total)
@@ -133,6 +133,13 @@ def _shrink(
     begin = Population(state, jnp.zeros(n_particles), jnp.zeros(islands))
     population, moved, alike = jax.lax.fori_loop(0, sampler.n_units, one, (begin, np.bool_(False), np.bool_(True)))
     return _log_averages(population, islands), moved | alike
+
+
+def _revisited(
+    sampler: Sequential, key: Key[Array, ""], state: State, due: Bool[Array, " place"], unit: Array, *, backward: bool
+) -> State:
+    """After a unit that it is due for, one sweep over all latents so far."""
+    return jax.lax.cond(due[unit], lambda s: sampler.revisit(key, s, unit + 1, backward=backward), lambda s: s, state)
 
 
 def _log_averages(population: Population, islands: int) -> Float[Array, " island"]:

@@ -14,6 +14,7 @@ from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.evidence.generic import GenericChain
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, PathState
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
+from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
@@ -43,6 +44,33 @@ class MixtureRecorder(Recorder):
 @recorder.register
 def _(chain: CollapsedMixtureChain, data: Dataset, *, units: bool) -> MixtureRecorder:
     return MixtureRecorder(_counted_rows(int(chain.size), data, units), rows_of_units(data) if units else None)
+
+
+class HyperMixtureRecorder(Recorder):
+    """As `MixtureRecorder`, and first the hyper-parameters that have priors, in the components' coordinates."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+    mixture: MixtureRecorder
+
+    def values(self, chain: HyperMixture, state: HyperMixtureState) -> tuple[Array, ...]:
+        """In the order of the quantities."""
+        hyper = [
+            jnp.exp(state.log_hyper[name]).T if axes else jnp.exp(state.log_hyper[name][0])
+            for name, axes in chain.component.hyper_axes.items()
+            if name in chain.courses
+        ]
+        return (*hyper, *self.mixture.values(chain.mixture, state.mixture))
+
+
+@recorder.register
+def _(chain: HyperMixture, data: Dataset, *, units: bool) -> HyperMixtureRecorder:
+    mixture = cast(MixtureRecorder, recorder(chain.mixture, data, units=units))
+    hyper = tuple(
+        Quantity(name, axes, (chain.n_dims,) * len(axes), False)
+        for name, axes in chain.component.hyper_axes.items()
+        if name in chain.courses
+    )
+    return HyperMixtureRecorder((*hyper, *mixture.quantities), mixture)
 
 
 class NormalRecorder(Recorder):

@@ -3,7 +3,10 @@
     p(x_m | x_1 … x_{m−1}, z) = Σ_k (n_k + a) / (m − 1 + Ka) · h(x_m) exp[A(λ + S_k + s(x_m)) − A(λ + S_k)],
 
 n_k and S_k of the rows before: the conditional of the collapsed sweep (`mixtures`), whose normaliser is the weight.
+Hyper-parameters with priors are drawn from these before any row and move with every sweep, given the rows so far.
 """
+
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.evidence.dispatch import along_data
+from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.prefixes import sequential
 from lvsearch.inference.generators import generator
@@ -28,7 +32,7 @@ class RowByRow(eqx.Module):
     def places(self) -> int:
         return len(self.order)
 
-    def none_yet(self, particles: int) -> CollapsedState:
+    def none_yet(self, key: Key[Array, ""], particles: int) -> CollapsedState:
         """No row has a label: −1."""
         return self.chain.of_labels(jnp.full((self.places, particles), -1))
 
@@ -41,27 +45,39 @@ class RowByRow(eqx.Module):
         return self.chain.joined(state, row, label, joined), self._worth(state, score, row)
 
     def remove(self, state: CollapsedState, unit: Int[Array, ""]) -> tuple[CollapsedState, Float[Array, " particle"]]:
-        row = jnp.asarray(self.order)[unit]
-        left = self.chain.without(state, row)
-        worth = self._worth(left, self.chain.joining(left, row)[0], row)
-        return left._replace(labels=left.labels.at[row].set(-1)), worth
+        return self.removed(state, unit, self.chain.prior)
 
     def revisit(
         self, key: Key[Array, ""], state: CollapsedState, units: Int[Array, ""], *, backward: bool
     ) -> CollapsedState:
+        # summed anew, so that rounding does not add up over sweeps
+        return self.revisited(key, self.chain.of_labels(state.labels), units, backward, self.chain.prior)
+
+    def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
+        return self.chain.take(state, particles)
+
+    def removed(
+        self, state: CollapsedState, unit: Int[Array, ""], prior: Any
+    ) -> tuple[CollapsedState, Float[Array, " particle"]]:
+        """`remove` under this λ: (…) a leaf, or (particle, …)."""
+        row = jnp.asarray(self.order)[unit]
+        left = self.chain.without(state, row, prior)
+        worth = self._worth(left, self.chain.joining(left, row)[0], row)
+        return left._replace(labels=left.labels.at[row].set(-1)), worth
+
+    def revisited(
+        self, key: Key[Array, ""], state: CollapsedState, units: Int[Array, ""], backward: bool, prior: Any
+    ) -> CollapsedState:
+        """`revisit` under this λ."""
+
         def one(place: Array, state: CollapsedState) -> CollapsedState:
             row = jnp.asarray(self.order)[units - 1 - place if backward else place]
-            left = self.chain.without(state, row)
+            left = self.chain.without(state, row, prior)
             score, joined = self.chain.joining(left, row)
             uniform = jax.random.uniform(jax.random.fold_in(key, place), score.shape[1:], score.dtype)
             return self.chain.joined(left, row, self.chain.chosen(score, uniform), joined)
 
-        # summed anew, so that rounding does not add up over sweeps
-        begin = jax.lax.cond(units > 0, lambda s: self.chain.of_labels(s.labels), lambda s: s, state)
-        return jax.lax.fori_loop(0, units, one, begin)
-
-    def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
-        return self.chain.take(state, particles)
+        return jax.lax.fori_loop(0, units, one, state)
 
     def _worth(
         self, before: CollapsedState, score: Float[Array, "component particle"], row: Int[Array, ""]
@@ -70,6 +86,51 @@ class RowByRow(eqx.Module):
         seats = before.counts.sum(0) + self.chain.total_concentration()
         carrier = jnp.asarray(self.chain.carriers, score.dtype)[row]
         return jax.scipy.special.logsumexp(score, axis=0) - jnp.log(seats) + carrier
+
+
+class HyperRowByRow(eqx.Module):
+    """The rows of a chain whose hyper-parameters have priors."""
+
+    chain: HyperMixture
+    rows: RowByRow
+
+    @property
+    def places(self) -> int:
+        return self.rows.places
+
+    @property
+    def n_units(self) -> Int[Array | np.ndarray, ""]:
+        return self.rows.n_units
+
+    def none_yet(self, key: Key[Array, ""], particles: int) -> HyperMixtureState:
+        labels = jnp.full((self.places, particles), -1)
+        return self.chain.of_labels(labels, self.chain.drawn_hyper(key, particles))
+
+    def append(
+        self, key: Key[Array, ""], state: HyperMixtureState, unit: Int[Array, ""]
+    ) -> tuple[HyperMixtureState, Float[Array, " particle"]]:
+        mixture, worth = self.rows.append(key, state.mixture, unit)
+        return state._replace(mixture=mixture), worth
+
+    def remove(
+        self, state: HyperMixtureState, unit: Int[Array, ""]
+    ) -> tuple[HyperMixtureState, Float[Array, " particle"]]:
+        mixture, worth = self.rows.removed(state.mixture, unit, self.chain.prior(state.log_hyper))
+        return state._replace(mixture=mixture), worth
+
+    def revisit(
+        self, key: Key[Array, ""], state: HyperMixtureState, units: Int[Array, ""], *, backward: bool
+    ) -> HyperMixtureState:
+        key_rows, key_hyper = jax.random.split(key)
+        if backward:
+            state = self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward)
+        prior = self.chain.prior(state.log_hyper)
+        begin = self.chain.mixture.of_labels(state.labels, prior)
+        state = state._replace(mixture=self.rows.revisited(key_rows, begin, units, backward, prior))
+        return state if backward else self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward)
+
+    def take(self, state: HyperMixtureState, particles: Int[Array, " chosen"]) -> HyperMixtureState:
+        return self.chain.take(state, particles)
 
 
 @sequential.register
@@ -81,6 +142,17 @@ def _(chain: CollapsedMixtureChain, key: Key[Array, ""]) -> RowByRow | None:
     return RowByRow(chain, order, np.asarray(real.sum(), np.int32))
 
 
+@sequential.register
+def _(chain: HyperMixture, key: Key[Array, ""]) -> HyperRowByRow | None:
+    rows = sequential(chain.mixture, key)
+    return None if rows is None else HyperRowByRow(chain, rows)
+
+
 @along_data.register
 def _(chain: CollapsedMixtureChain) -> bool:
     return chain.anchor is None
+
+
+@along_data.register
+def _(chain: HyperMixture) -> bool:
+    return chain.mixture.anchor is None

@@ -16,8 +16,9 @@ from jaxtyping import Array, Float, Float64, Key
 from scipy.sparse import csr_array
 
 from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain
+from lvsearch.inference.evidence.hyperparameters import gamma_about
 from lvsearch.inference.evidence.independent_documents import log_independent
-from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState, gamma_about
+from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.evidence.topics import SETTLING, CollapsedTopics, TopicState, collapsed_topics, padded
 
 AVERAGED = 30

@@ -13,8 +13,8 @@ A product of powers of two Gammas is a Gamma, so that given z, on the scale of l
     log π_t(log A | z) = a_t log A − b_t A + s log p(z | A)       s = 1 where q(z | h) = p(z | A), else s = t
     log π_t(log η | z) = a_t log η − b_t η + t log p(w | z, η)    a_t, b_t: (1 − t) of q's shape and rate, t of p's
 
-A and η are independent given z. Each is moved by one slice (`slice_moved`), after the tokens, or where the sweep goes
-backward before them: a slice move is reversible, and with it the whole step is the time reversal of the other.
+A and η are independent given z. Each is moved by one slice (`hyperparameters`), after the tokens, or where the sweep
+goes backward before them: a slice move is reversible, and with it the whole step is the time reversal of the other.
 
 log Γ(x + n) − log Γ(x) = Σ_{m<n} log(x + m) for whole n, so that a sum of them over many counts is a sum over m of
 log(x + m) times the number of counts beyond m. These numbers are taken once a move; a value of the density is then as
@@ -22,7 +22,7 @@ many logarithms as the largest count.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -34,45 +34,13 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Estimate
 from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.evidence.draws import log_gamma_draws
+from lvsearch.inference.evidence.hyperparameters import Course, gamma_about, slice_moved
 from lvsearch.inference.evidence.topics import CollapsedTopics, Concentrations, TopicState, topics_chain
 from lvsearch.models.exponential.digamma import log_gamma_positive
-from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.lda import LDA
 
-ABOUT = 4.0
-"""Shape of q's Gamma about a number: half the number is its standard deviation. A q ten times as wide as the posterior
-costs two nats of distance, one that is too narrow is mended on the way."""
-WIDTH = 4.0
-"""Of a slice's first interval, in log h."""
 LEAST = 1e-15
 """Below it sweeps of tokens take a hyper-parameter for it: probabilities in float32 do not tell."""
-
-
-class Course(NamedTuple):
-    """Where a hyper-parameter comes from and goes to: `prior` p(h), `start` q(h)."""
-
-    prior: GammaPrior
-    start: GammaPrior
-
-    def at(self, temperature: Float[Array, ""]) -> tuple[Array, Array]:
-        """Shape and rate of the Gamma ∝ q(h)^(1−t) p(h)^t."""
-        (shape, rate), (first_shape, first_rate) = ((jnp.asarray(each) for each in prior) for prior in self)
-        t = temperature
-        return (1 - t) * first_shape + t * shape, (1 - t) * first_rate + t * rate
-
-    def log_prior(self, log_value: Float[Array, " particle"]) -> Float[Array, " particle"]:
-        """log p(h), a density of h."""
-        return _log_gamma_density(self.prior, log_value)
-
-    def log_ratio(self, log_value: Float[Array, " particle"]) -> Float[Array, " particle"]:
-        """log p(h) − log q(h)."""
-        return self.log_prior(log_value) - _log_gamma_density(self.start, log_value)
-
-
-def _log_gamma_density(prior: GammaPrior, log_value: Array) -> Array:
-    shape, rate = (jnp.asarray(each, log_value.dtype) for each in prior)
-    constant = shape * jnp.log(rate) - log_gamma_positive(shape)
-    return constant + (shape - 1) * log_value - rate * jnp.exp(log_value)
 
 
 class HyperTopicState(NamedTuple):
@@ -267,38 +235,6 @@ def _log_rising(log_value: Float[Array, " particle"], beyond: Float[Array, "m #p
     return weights[0] * log_value + (weights[1:] * jnp.log(jnp.exp(log_value) + m)).sum(0)
 
 
-def slice_moved(
-    key: Key[Array, ""],
-    start: Float[Array, "number particle"],
-    log_density: Callable[[Float[Array, "number particle"]], Float[Array, "number particle"]],
-) -> Float[Array, "number particle"]:
-    """One move of each number, which leaves its density as it is and is reversible: a slice, an interval of `WIDTH`
-    placed over it at random, shrunk towards the start wherever a draw falls outside of the slice (Neal 2003, §4, with
-    no stepping out). A density that is not a number ends the search for a draw: it is passed on, to be reported.
-
-    log_density: of each number, whatever the others are.
-    """
-    key_slice, key_draws = jax.random.split(key)
-    height, place = jax.random.uniform(key_slice, (2, *start.shape), start.dtype)
-    level = log_density(start) + jnp.log1p(-height)
-    low = start - WIDTH * place
-
-    def searching(carry: tuple[Array, Array, Array, Array, Array]) -> Array:
-        return ~carry[-1].all()
-
-    def draw(carry: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
-        index, low, high, new, done = carry
-        share = jax.random.uniform(jax.random.fold_in(key_draws, index), start.shape, start.dtype)
-        proposed = jnp.where(done, new, low + share * (high - low))
-        inside = done | ~(log_density(proposed) < level)
-        low = jnp.where(~inside & (proposed < start), proposed, low)
-        high = jnp.where(~inside & (proposed >= start), proposed, high)
-        return index + 1, low, high, proposed, inside
-
-    begin = jnp.asarray(0), low, low + WIDTH, start, jnp.zeros(start.shape, bool)
-    return jax.lax.while_loop(searching, draw, begin)[3]
-
-
 # ── which path ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -334,8 +270,3 @@ def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> Hyper
     m = np.arange(chain.log_gamma_document.shape[1])
     longer = np.bincount(lengths, minlength=len(m) + 1)[::-1].cumsum()[::-1][1:].astype(np.float64)
     return HyperTopics(chain, course("concentration"), course("topic_concentration"), longer)
-
-
-def gamma_about(value: Any) -> GammaPrior:
-    """A Gamma with this mean."""
-    return GammaPrior(np.asarray(ABOUT), np.asarray(ABOUT / value))

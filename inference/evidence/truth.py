@@ -23,6 +23,7 @@ from lvsearch.inference.evidence.dispatch import Effort, TwoSided, both_ways, pa
 from lvsearch.inference.evidence.generic import GenericChain
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, PathState
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
+from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
@@ -91,6 +92,17 @@ def _(chain: HyperTopics, simulated: Simulated, particles: int) -> HyperTopicSta
 def _(chain: CollapsedMixtureChain, simulated: Simulated, particles: int) -> CollapsedState:
     """The component of every row; weights and parameters are integrated out, and forgotten."""
     return chain.of_labels(_labels(simulated, particles))
+
+
+@true_state.register
+def _(chain: HyperMixture, simulated: Simulated, particles: int) -> HyperMixtureState:
+    """The component of every row, and the hyper-parameters that have priors."""
+
+    def copies(name: str) -> Array:
+        value = np.atleast_1d(np.asarray(simulated.globals[name].log_value, np.float64))
+        return jnp.asarray(np.repeat(value[:, None], particles, axis=1))
+
+    return chain.of_labels(_labels(simulated, particles), {name: copies(name) for name in chain.courses})
 
 
 @true_state.register

@@ -270,7 +270,8 @@ class _Run:
 
     def _ideas(self, standing: Standing) -> Iterator[Idea]:
         shares = self._tiled(standing.shares)
-        cuts = find_cuts(self.model.components, shares, self.tiles, layout=self.prepared.layout)
+        component = self.model.components.at(standing.beliefs.mean)
+        cuts = find_cuts(component, shares, self.tiles, layout=self.prepared.layout)
         cuts = jax.tree.map(np.asarray, cuts)
         return ideas(standing, cuts, self._coordinates, self.model.ordered, self.settings.proposals)
 

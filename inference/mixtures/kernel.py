@@ -21,10 +21,12 @@ from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, gl
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.packing import PackedColumns, pack_increment, pack_statistics, unpack_sums
 from lvsearch.inference.mixtures.rows import RowTiles
-from lvsearch.models.components import log_normalisers
+from lvsearch.models.components import Component, log_hyper_prior, log_normalisers
 from lvsearch.models.contract import Masks, Statistics
 from lvsearch.models.mixture import MixtureModel
 
+HYPER_ROUNDS = 3
+"""Rounds over components and their hyper-parameters in a sweep: of the rows a round sees sums alone."""
 WEIGHT_ROUNDS, START_ROUNDS = 3, 12
 """Rounds over the weight sites in a sweep, and at a start: they cost nothing, and α and the sticks move together. From
 blank sticks, α begins far too high."""
@@ -106,18 +108,31 @@ def update_weights(
 
 
 def update_components(
-    model: MixtureModel, beliefs: Beliefs, increments: Float[Array, "component packed"], on: Masks
+    model: MixtureModel,
+    beliefs: Beliefs,
+    increments: Float[Array, "component packed"],
+    on: Masks,
+    rounds: int = HYPER_ROUNDS,
 ) -> Beliefs:
-    """The coordinate step of the components, given the sums of their rows' increments."""
+    """The coordinate steps of the components, given the sums of their rows' increments, and of those of their
+    hyper-parameters that have priors."""
     sums = unpack_sums(model.components, increments, beliefs.natural["components"])
-    natural = natural_of(model, sums, on)
-    mean = expected_statistics(model.globals()["components"], natural, on)
-    return Beliefs({**beliefs.natural, "components": natural}, {**beliefs.mean, "components": mean})
+    sites = model.components.hyper_sites
+
+    def one_round(_: Any, b: Beliefs) -> Beliefs:
+        natural = natural_of(model.components.at(b.mean), sums, on)
+        mean = expected_statistics(model.globals()["components"], natural, on)
+        b = Beliefs({**b.natural, "components": natural}, {**b.mean, "components": mean})
+        for name, site in sites.items():
+            natural = jax.grad(lambda m, b=b, n=name: model.log_prior({**b.mean, n: m}, on))(b.mean[name])
+            b = Beliefs({**b.natural, name: natural}, {**b.mean, name: expected_statistics(site, natural, on)})
+        return b
+
+    return jax.lax.fori_loop(0, rounds, one_round, beliefs) if sites else one_round(0, beliefs)
 
 
-def natural_of(model: MixtureModel, sums: Any, on: Masks) -> Any:
-    """Prior plus sums, for components that exist; 0 elsewhere."""
-    component = model.components
+def natural_of(component: Component, sums: Any, on: Masks) -> Any:
+    """Prior plus sums, for components that exist; 0 elsewhere. component: its hyper-parameters given."""
     n_dims = max(jax.tree.leaves(sums), key=lambda leaf: leaf.ndim).shape[-1]
     exists = on["component"]
 
@@ -214,13 +229,12 @@ def survey(
     log_total, shares = jax.lax.scan(one, jnp.zeros((), tiles.weight.dtype), tiles)
     counts = jnp.einsum("trk,tr->k", shares, tiles.weight)
     entropies = {name: site_entropy(site, beliefs.natural[name], None, on) for name, site in model.globals().items()}
-    together = _together(model, beliefs.natural["components"], layout.n_dims)
+    together = _together(model.components.at(beliefs.mean), beliefs.natural["components"], layout.n_dims)
     return MixtureSurvey(log_total, model.log_prior(beliefs.mean, on), entropies, counts, shares, together)
 
 
-def _together(model: MixtureModel, natural: Any, n_dims: int) -> Float[Array, "component component"]:
+def _together(component: Component, natural: Any, n_dims: int) -> Float[Array, "component component"]:
     """A(τ_j + τ_k − λ) − A(τ_j) − A(τ_k): how much better one component explains the rows of both."""
-    component = model.components
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, exists_dtype(natural)), component.prior(n_dims))
     own = jax.tree.map(jnp.add, natural, prior) if component.estimated else natural
     alone = log_normalisers(component, own)
@@ -258,9 +272,13 @@ def beliefs_from(
     increments, counts = jax.lax.scan(one, zero, (tiles, shares))[0]
     blank = blank_beliefs(model, layout.n_dims, capacity, dtype)
     settled = update_weights(model, blank, counts, on, START_ROUNDS)
-    return update_components(model, settled, increments, on)
+    return update_components(model, settled, increments, on, START_ROUNDS)
 
 
 def blank_beliefs(model: MixtureModel, n_dims: int, capacity: tuple[int, ...], dtype: Any) -> Beliefs:
-    """Zero statistics of the globals."""
-    return blank_globals(model, {"dim": n_dims}, capacity, capacity, dtype)
+    """Zero statistics of the globals; those of the components' hyper-parameters at their priors."""
+    blank, component = blank_globals(model, {"dim": n_dims}, capacity, capacity, dtype), model.components
+    sites = component.hyper_sites
+    natural = jax.grad(lambda h: log_hyper_prior(component, h))({name: blank.mean[name] for name in sites})
+    mean = {name: expected_statistics(site, natural[name], {}) for name, site in sites.items()}
+    return Beliefs({**blank.natural, **natural}, {**blank.mean, **mean})

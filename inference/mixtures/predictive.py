@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.inference.mixtures.rows import rows_of
 from lvsearch.models.components import Component, log_predictive
 from lvsearch.models.mixture import MixtureModel
@@ -35,7 +36,8 @@ def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarra
     units, _ = rows_of(data)
     model.components.check(units)
     weights, left = model.expected_weights(estimate.natural)
-    return weighted_predictive(model.components, estimate.natural["components"], weights, left, units)
+    component = model.components.given({name: site_value(estimate, name) for name in model.components.inferred})
+    return weighted_predictive(component, estimate.natural["components"], weights, left, units)
 
 
 def weighted_predictive(

@@ -36,7 +36,7 @@ def sequential_pass(
     importance sampling"; each row's component is drawn here rather than shared, since components that are equal before
     any row would share equally for ever. Rows of weight 0 change nothing.
     """
-    component, (n,) = model.components, capacity
+    component, (n,) = model.components.at_prior_means(), capacity
     exists = jnp.arange(n) < size[0]
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf, coordinates.dtype), component.prior(coordinates.shape[1]))
     prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n, *leaf.shape)), one)

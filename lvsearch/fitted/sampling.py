@@ -57,8 +57,8 @@ def sample(
 
     What is recorded: `log_density`, log p(data, latents of the chain) in nats; `occupied`, how many components some
     part of the data is in; `rows` or `tokens` of each component, where parameters are integrated out; the values of
-    the model's sites by their names, where they are not, and of LDA's hyper-parameters that have priors; `nodes` at
-    each level of a tree. Components of different draws need not correspond.
+    the model's sites by their names, where they are not, and of the hyper-parameters of LDA and of components that have
+    priors; `nodes` at each level of a tree. Components of different draws need not correspond.
 
     Ctrl-C keeps the draws made so far. Raises ValueError for a process with a size or another model without one, trees
     with paths of several lengths, estimated parameters, bad data, and counts below 1.

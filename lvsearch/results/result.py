@@ -15,6 +15,7 @@ from lvsearch.results.checkpoint import load_findings, save_result
 from lvsearch.results.fewer_units import robust_search
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import SAMPLES, held_out_comparison
+from lvsearch.results.occupied_sizes import occupied_sizes
 from lvsearch.results.prior_members import prior_members
 from lvsearch.results.robustness import Robustness
 from lvsearch.sizing.sizes import Size
@@ -97,6 +98,18 @@ class SearchResult(Findings):
         Raises ValueError for another prior.
         """
         return prior_members(self)
+
+    def occupied(self, *, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
+        """How many components some unit is in, K₊, beside how many the model has, K: a row per number of components.
+
+        Columns: components, size_probability (of K = components), occupied_probability (of K₊ = components). A model
+        may have components that no unit is in, most of all where concentrations are small or `dynamic`. Given K, K₊ is
+        counted over `draws` draws from the mean-field fit of that size, which is narrower than the posterior; sizes
+        that are not kept are fitted again, those below half a per cent left out.
+
+        Raises ValueError for several size variables, plug-in evidence, and units that are not in one component each.
+        """
+        return occupied_sizes(self, draws, seed)
 
     # ── keeping and showing ─────────────────────────────────────────────────────────────────────────────────────────
 

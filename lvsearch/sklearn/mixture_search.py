@@ -23,9 +23,10 @@ class MixtureSearch(ClusterMixin, SizeSearch):
     X: (rows, columns) finite numbers. `labels_` are the clusters of the rows fitted; `transform` and `predict_proba`
     the probability of each cluster for each row.
 
-    covariance_type: "full" or "diag", the shape of the default mixture's Gaussians, scaled to X. model: another mixture
-    with a size, such as `lv.models.FiniteMixture(components)`; covariance_type is then not looked at. prior, max_size,
-    evidence, starts, seconds: as for `lv.search`. random_state: the seed. verbose: show progress.
+    covariance_type: "full" or "diag", the shape of the default mixture's Gaussians, under the weakly informative priors
+    of `FullCovarianceComponents.weak` or `DiagonalComponents.weak`. model: another mixture with a size, such as
+    `lv.models.FiniteMixture(components)`; covariance_type is then not looked at. prior, max_size, evidence, starts,
+    seconds: as for `lv.search`. random_state: the seed. verbose: show progress.
     """
 
     part = "component"
@@ -93,4 +94,4 @@ class MixtureSearch(ClusterMixin, SizeSearch):
             expected = " or ".join(map(repr, COMPONENTS))
             raise ValueError(f"got covariance_type={self.covariance_type!r}, expected {expected}")
         assert isinstance(data, Points)  # made in `_data`
-        return FiniteMixture(COMPONENTS[self.covariance_type].scaled_to(data.values))
+        return FiniteMixture(COMPONENTS[self.covariance_type].weak(data.values))

@@ -4,6 +4,8 @@ from lvsearch.models.components.bernoulli import BernoulliComponents
 from lvsearch.models.components.categorical import CategoricalComponents
 from lvsearch.models.components.component import (
     Component,
+    draw_hyper,
+    log_hyper_prior,
     log_likelihood,
     log_normalisers,
     log_predictive,
@@ -26,6 +28,8 @@ __all__ = [
     "LevelComponents",
     "MultinomialComponents",
     "PoissonComponents",
+    "draw_hyper",
+    "log_hyper_prior",
     "log_likelihood",
     "log_normalisers",
     "log_predictive",

@@ -9,20 +9,32 @@ so s(x), the `increment`, is what one row adds to the natural parameters, and wi
     log ∫ p(x | θ) q(θ) dθ = A(τ + s(x)) − A(τ) + log h(x)                                 (Eq. 5.13).
 
 Everything that mixtures do is made of these: no engine or sampler knows which kind it has.
+
+Hyper-parameters h may have Gamma priors of their own, shared by all components. Where λ(h) is linear in h and A(λ(h))
+linear in log h, which is what a kind says with `hyper_axes`, log p(θ | h) is multilinear in t(θ) and in (log h, −h):
+
+    log p(θ_1 … θ_K, h) = Σ_k [⟨t(θ_k), λ(h)⟩ − A(λ(h))] + log p(h)
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
+from lvsearch.models.contract import Site
 from lvsearch.models.exponential.family import Family, inner
+from lvsearch.models.families import Gamma, GammaStatistics
+from lvsearch.models.hyperpriors import GammaPrior, in_words
 from lvsearch.models.units import Row
+
+Kind = TypeVar("Kind", bound="Component")
 
 
 class Component(eqx.Module):
@@ -38,6 +50,9 @@ class Component(eqx.Module):
     """Whether the mean and covariance of a component say where its rows are, as an ellipse does."""
     cellwise: ClassVar[bool] = False
     """Cells are independent given the parameters, each with statistics of its own: one cell alone has a density."""
+    hyper_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Fields that may hold a `GammaPrior` in place of a number -> the axes along which each has a value of its own: ()
+    or ("dim",). λ is linear in them and A(λ) linear in their logarithms, all of them together."""
     estimated: eqx.AbstractVar[bool]
     """Parameters are points, with no prior (plug-in evidence), instead of integrated out."""
 
@@ -60,6 +75,32 @@ class Component(eqx.Module):
         """The kind and its hyper-parameters in a few words. By default the class and its fields."""
         values = ", ".join(f"{entry.name} {words(getattr(self, entry.name))}" for entry in fields(self))
         return f"{type(self).__name__} ({values})"
+
+    @property
+    def inferred(self) -> dict[str, GammaPrior]:
+        """The hyper-parameters that have priors, by name."""
+        values = {name: getattr(self, name) for name in self.hyper_axes}
+        return {name: value for name, value in values.items() if isinstance(value, GammaPrior)}
+
+    @property
+    def hyper_sites(self) -> dict[str, Site]:
+        """Of the hyper-parameters that have priors: global sites of a model with these components."""
+        return {name: Site(Gamma(), self.hyper_axes[name]) for name in self.inferred}
+
+    def given(self: Kind, values: Mapping[str, Any]) -> Kind:
+        """The same kind with these numbers, on the axes of `hyper_axes`, in place of priors; they may be traced."""
+        if not values:
+            return self
+        return eqx.tree_at(lambda c: [getattr(c, name) for name in values], self, list(values.values()))
+
+    def at(self: Kind, hyper: Mapping[str, Any]) -> Kind:
+        """Given h at the expected statistics of its sites; others that `hyper` holds are not looked at. Its `prior` is
+        E[λ(h)]."""
+        return self.given({name: -hyper[name].negative_value for name in self.inferred})
+
+    def at_prior_means(self: Kind) -> Kind:
+        """With the mean of its prior in place of each."""
+        return self.given({name: prior.shape / prior.rate for name, prior in self.inferred.items()})
 
     def check(self, units: Row) -> None:
         """Raise ValueError for rows that have no density here: cells that are no counts, rows known in part… By default
@@ -111,15 +152,41 @@ class Component(eqx.Module):
         )
 
 
-def log_prior(component: Component, statistics: Any) -> Float[Array, " component"]:
-    """log p(θ_k) of each component from the statistics of its parameters, nats; 0 for estimated ones."""
+def log_prior(component: Component, statistics: Any, hyper: Mapping[str, Any]) -> Float[Array, " component"]:
+    """log p(θ_k | h) of each component from the statistics of its parameters, nats; 0 for estimated ones.
+
+    hyper: the statistics of `hyper_sites`, by name; others are not looked at. A(λ(h)) is linear in log h, so its mean
+    is its value at exp E[log h].
+    """
     leaves = jax.tree.leaves(statistics)
     if component.estimated:
         return jnp.zeros(leaves[0].shape[:1], leaves[0].dtype)
     n_dims = max(leaves, key=lambda leaf: leaf.ndim).shape[1 + component.axes.index("dim")]
-    natural = component.prior(n_dims)
-    products = inner(component.family, natural, statistics, None)
-    return (products - component.family.log_normaliser(natural)).reshape(len(products), -1).sum(-1)
+    products = inner(component.family, component.at(hyper).prior(n_dims), statistics, None)
+    geometric = component.given({name: jnp.exp(hyper[name].log_value) for name in component.inferred})
+    normaliser = component.family.log_normaliser(geometric.prior(n_dims))
+    return (products - normaliser).reshape(len(products), -1).sum(-1)
+
+
+def log_hyper_prior(component: Component, hyper: Mapping[str, Any]) -> Float[Array, ""]:
+    """log p(h), nats, of the hyper-parameters that have priors; 0 where none has."""
+    total = jnp.zeros(())
+    for name, (shape, rate) in component.inferred.items():
+        log_value, negative_value = hyper[name]
+        a, b = jnp.asarray(shape, log_value.dtype), jnp.asarray(rate, log_value.dtype)
+        each = a * jnp.log(b) - gammaln(a) + (a - 1) * log_value + b * negative_value
+        total = total + each.sum()
+    return total
+
+
+def draw_hyper(component: Component, key: Array, n_dims: int) -> dict[str, GammaStatistics]:
+    """Statistics of the hyper-parameters that have priors, drawn from these."""
+    drawn = {}
+    for number, (name, (shape, rate)) in enumerate(component.inferred.items()):
+        blank = jnp.zeros((n_dims,) * len(component.hyper_axes[name]))
+        natural = GammaStatistics(blank + (shape - 1), blank + rate)
+        drawn[name] = Gamma().sample(jax.random.fold_in(key, number), natural)
+    return drawn
 
 
 def log_likelihood(component: Component, statistics: Any, unit: Row) -> Float[Array, " component"]:
@@ -156,9 +223,8 @@ def refuse_partial_rows(units: Row, why: str) -> None:
 
 
 def words(value: Any) -> str:
-    """A hyper-parameter for people: the number, or how many there are."""
-    array = np.asarray(value)
-    return f"{array.item():g}" if array.size == 1 else f"given for {array.shape[0]} columns"
+    """A hyper-parameter for people: the number, how many there are, or its prior."""
+    return in_words(value)
 
 
 def required_component(given: object) -> Component:
@@ -166,3 +232,14 @@ def required_component(given: object) -> Component:
     if not isinstance(given, Component):
         raise ValueError(f"got components={given!r}, expected a kind of component, such as DiagonalComponents()")
     return given
+
+
+def required_numbers(given: object) -> Component:
+    """As `required_component`; ValueError also for a kind whose hyper-parameters have priors."""
+    component = required_component(given)
+    if component.inferred:
+        raise ValueError(
+            f"got components whose {' and '.join(component.inferred)} have priors, expected numbers: `FiniteMixture` "
+            "alone infers them. components.at_prior_means() has the means of the priors in their place"
+        )
+    return component

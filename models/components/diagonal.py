@@ -1,5 +1,6 @@
 """Gaussian components with independent columns, mean and precision of each integrated out."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -11,12 +12,14 @@ from lvsearch.models.components.component import Component, words
 from lvsearch.models.components.standard import (
     location_and_scale,
     location_parameter,
+    positive_or_prior,
     positive_parameter,
     standardised,
 )
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, NormalGamma, NormalGammaStatistics
+from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.units import Row
 
 
@@ -25,21 +28,24 @@ class DiagonalComponents(Component):
 
     location, scale: a number, or one per column; they only choose the unit in which the rest is said. The defaults
         expect data of mean 0 and standard deviation 1; `scaled_to(values)` takes both from the data.
-    pseudo_count: κ; how many rows the prior of a mean is worth.
-    shape, rate: a and b; a component's variance is around rate/shape of scale².
+    pseudo_count: κ; how many rows the prior of a mean is worth. A number or a `GammaPrior`.
+    shape, rate: a and b; a component's variance is around rate/shape of scale². rate: a number, one per column, or a
+        `GammaPrior` from which each column has its own, shared by all components: how wide they are is then inferred,
+        and they are as wide as each other but for what `shape` leaves open.
 
     Missing cells are left out.
     """
 
     location: HyperparameterArray
     scale: HyperparameterArray
-    pseudo_count: HyperparameterArray
+    pseudo_count: HyperparameterArray | GammaPrior
     shape: HyperparameterArray
-    rate: HyperparameterArray
+    rate: HyperparameterArray | GammaPrior
 
     estimated: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ("dim",)
     cellwise: ClassVar[bool] = True
+    hyper_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {"pseudo_count": (), "rate": ("dim",)}
 
     def __init__(
         self,
@@ -50,8 +56,8 @@ class DiagonalComponents(Component):
         rate: Any = 0.5,
     ):
         self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
-        self.pseudo_count = positive_parameter("pseudo_count", pseudo_count)
-        self.shape, self.rate = positive_parameter("shape", shape), positive_parameter("rate", rate)
+        self.pseudo_count = positive_or_prior("pseudo_count", pseudo_count)
+        self.shape, self.rate = positive_parameter("shape", shape), positive_or_prior("rate", rate, ndim=1)
 
     @classmethod
     def scaled_to(cls, values: Any, pseudo_count: Any = 0.1, shape: Any = 2.0, rate: Any = 0.5) -> "DiagonalComponents":
@@ -63,6 +69,17 @@ class DiagonalComponents(Component):
         """
         return cls(*location_and_scale(values), pseudo_count, shape, rate)
 
+    @classmethod
+    def weak(cls, values: Any) -> "DiagonalComponents":
+        """As `scaled_to`, with weakly informative hyper-priors in place of numbers for how wide components are and how
+        far apart.
+
+        shape is 2, and the rate of each column ~ Gamma(1, rate 1), as of Richardson & Green (1997): a component's
+        variance is on average that of the whole column, and as much smaller as the components then say. pseudo_count ~
+        Gamma(1, rate 1): means spread on average as widely as rows do about them, or as much wider.
+        """
+        return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 2.0, GammaPrior(1.0, 1.0))
+
     @property
     def family(self) -> Family:
         return self.prior_family
@@ -72,9 +89,10 @@ class DiagonalComponents(Component):
         return NormalGamma()
 
     def describe(self) -> str:
+        rate = f"β), β {words(self.rate)}" if "rate" in self.inferred else f"{words(self.rate)})"
         return (
             f"Gaussians with independent columns (location {words(self.location)}, scale {words(self.scale)}, "
-            f"pseudo_count {words(self.pseudo_count)}, precision ~ Gamma({words(self.shape)}, rate {words(self.rate)}))"
+            f"pseudo_count {words(self.pseudo_count)}, precision ~ Gamma({words(self.shape)}, rate {rate})"
         )
 
     def check(self, units: Row) -> None:

@@ -1,5 +1,6 @@
 """Gaussian components with a covariance matrix of their own, mean and precision matrix integrated out."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -11,6 +12,7 @@ from lvsearch.models.components.component import Component, refuse_partial_rows,
 from lvsearch.models.components.standard import (
     location_and_scale,
     location_parameter,
+    positive_or_prior,
     positive_parameter,
     standardised,
 )
@@ -18,6 +20,7 @@ from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.matrices import cholesky, solve_lower
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, NormalWishart, NormalWishartStatistics
+from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.units import Row
 
 
@@ -25,22 +28,24 @@ class FullCovarianceComponents(Component):
     """x = location + scale · y, y ~ Normal(μ, Λ⁻¹), Λ ~ Wishart(ν, (spread · I)⁻¹), μ | Λ ~ Normal(0, (κΛ)⁻¹).
 
     location, scale: a number, or one per column, as in `DiagonalComponents`; `scaled_to(values)` takes both from data.
-    pseudo_count: κ; how many rows the prior of a mean is worth.
+    pseudo_count: κ; how many rows the prior of a mean is worth. A number or a `GammaPrior`.
     excess_degrees: ν − (D − 1) > 0, the same meaning in any number of columns; with 2 or less the covariance has no
         prior mean.
-    spread: a component's covariance is around spread / (ν − D − 1) · I, in units of scale².
+    spread: a component's covariance is around spread / (ν − D − 1) · I, in units of scale². A number, one per column
+        (the diagonal of a matrix), or a `GammaPrior` from which each column has its own, shared by all components.
 
     Rows must be whole.
     """
 
     location: HyperparameterArray
     scale: HyperparameterArray
-    pseudo_count: HyperparameterArray
+    pseudo_count: HyperparameterArray | GammaPrior
     excess_degrees: HyperparameterArray
-    spread: HyperparameterArray
+    spread: HyperparameterArray | GammaPrior
 
     estimated: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ("dim", "dim")
+    hyper_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {"pseudo_count": (), "spread": ("dim",)}
 
     def __init__(
         self,
@@ -51,9 +56,9 @@ class FullCovarianceComponents(Component):
         spread: Any = 0.5,
     ):
         self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
-        self.pseudo_count = positive_parameter("pseudo_count", pseudo_count)
+        self.pseudo_count = positive_or_prior("pseudo_count", pseudo_count)
         self.excess_degrees = positive_parameter("excess_degrees", excess_degrees)
-        self.spread = positive_parameter("spread", spread)
+        self.spread = positive_or_prior("spread", spread, ndim=1)
 
     @classmethod
     def scaled_to(
@@ -64,6 +69,18 @@ class FullCovarianceComponents(Component):
         Raises ValueError for a column that does not vary.
         """
         return cls(*location_and_scale(values), pseudo_count, excess_degrees, spread)
+
+    @classmethod
+    def weak(cls, values: Any) -> "FullCovarianceComponents":
+        """As `scaled_to`, with weakly informative hyper-priors in place of numbers for how wide components are and how
+        far apart.
+
+        excess_degrees is 4, and the spread of each column ~ Gamma(1, rate 1/2), a diagonal form of the hierarchy of
+        Malsiner-Walli, Frühwirth-Schnatter & Grün (2016): a component's variance is on average that of the whole
+        column, and as much smaller as the components then say. pseudo_count ~ Gamma(1, rate 1): means spread on average
+        as widely as rows do about them, or as much wider.
+        """
+        return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 4.0, GammaPrior(1.0, 0.5))
 
     @property
     def family(self) -> Family:

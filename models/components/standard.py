@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.models.contract import HyperparameterArray, hyperparameter, refuted
+from lvsearch.models.hyperpriors import GammaPrior, given_or_prior
 from lvsearch.models.units import Row
 
 
@@ -25,6 +26,11 @@ def positive_parameter(name: str, value: Any, ndim: int = 0) -> HyperparameterAr
         wanted = "one positive number" + (", or one per column" if ndim else "")
         raise ValueError(f"got {name}={value!r}, expected {wanted}")
     return array
+
+
+def positive_or_prior(name: str, value: Any, ndim: int = 0) -> HyperparameterArray | GammaPrior:
+    """As `positive_parameter`, or the `GammaPrior` of such numbers."""
+    return given_or_prior(name, value) if isinstance(value, GammaPrior) else positive_parameter(name, value, ndim)
 
 
 def standardised(unit: Row, location: Any, scale: Any) -> Float[Array, " dim"]:

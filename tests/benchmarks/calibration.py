@@ -160,6 +160,9 @@ def hidden_markov(components: Any, sequences: int, length: int, n_dims: int) -> 
     return Regime(model, truncated_poisson(2.0, 4), 4, draw)
 
 
+HYPER = lv.models.GammaPrior(2.0, 4.0)
+"""Of the scales and of how far components are apart: every set draws its own."""
+
 REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "topics-hard": lambda: topics(60, 30, 40, 0.3, 3.0, 5.0, 14),
     "topics-easy": lambda: topics(120, 50, 80, 0.1, 2.0, 5.0, 14),
@@ -168,6 +171,8 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "diagonal-separated": lambda: mixture(lv.models.DiagonalComponents(pseudo_count=0.01), 60, 2),
     "full-overlapping": lambda: mixture(lv.models.FullCovarianceComponents(pseudo_count=0.5), 60, 2),
     "full-separated": lambda: mixture(lv.models.FullCovarianceComponents(pseudo_count=0.01), 60, 2),
+    "diagonal-hyper": lambda: mixture(lv.models.DiagonalComponents(0.0, 1.0, HYPER, 4.0, HYPER), 60, 2),
+    "full-hyper": lambda: mixture(lv.models.FullCovarianceComponents(0.0, 1.0, HYPER, 6.0, HYPER), 60, 2),
     "known-overlapping": lambda: mixture(lv.models.KnownCovarianceComponents(1.0, pseudo_count=0.3), 60, 2),
     "known-separated": lambda: mixture(lv.models.KnownCovarianceComponents(1.0, pseudo_count=0.01), 60, 2),
     "bernoulli-overlapping": lambda: mixture(lv.models.BernoulliComponents(1.0, 1.0), 80, 6),

@@ -1,0 +1,296 @@
+"""Mixtures whose scales have Gamma priors: mean field and annealed paths against enumeration times quadrature.
+
+False alarms. Keys are fixed: a test always passes or always fails. Over keys each z is normal to good approximation.
+"""
+
+from functools import cache, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import partition_oracles as partitions
+import pytest
+import scale_oracles as oracles
+from mixture_cases import VALUES, dataset
+from scipy.special import gammaln, logsumexp
+
+import lvsearch as lv
+from lvsearch.inference.engine.estimator import beliefs_of, capacity_of, estimator, pad_axes
+from lvsearch.inference.engine.meanfield import bound, cast, fit_locals
+from lvsearch.inference.engine.meanfield_starts import blank_locals
+from lvsearch.inference.evidence import HyperMixture, annealing, evidence_chain, simulated_like, true_state
+from lvsearch.inference.evidence.hyperparameters import gamma_about
+from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixtureState
+from lvsearch.models import DiagonalComponents, DPMixture, FiniteMixture, FullCovarianceComponents, GammaPrior
+from lvsearch.models.components import log_hyper_prior, log_prior
+from lvsearch.models.families import GammaStatistics
+
+N, CONCENTRATION, SHAPE = 5, 0.8, 2.5
+COUNT, RATE = GammaPrior(1.5, 2.0), GammaPrior(2.0, 1.5)
+ROWS = np.where(np.arange(2 * N).reshape(N, 2) == 3, np.nan, VALUES[:N])
+MODEL = FiniteMixture(DiagonalComponents(0.0, 1.0, COUNT, SHAPE, RATE), CONCENTRATION)
+Z_LIMIT = 4.5
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+@cache
+def exact(size: int) -> oracles.Enumerated:
+    grids = oracles.gamma_grid(1.5, 2.0, 70), oracles.gamma_grid(2.0, 1.5, 90)
+    return oracles.enumerated(ROWS, size, CONCENTRATION, oracles.Diagonal(*grids, SHAPE))
+
+
+def chain_of(size: int, capacity: int = 4, model: FiniteMixture = MODEL) -> HyperMixture:
+    return HyperMixture.of(model, dataset(ROWS), size, capacity)
+
+
+def padded(labels: np.ndarray, chain: HyperMixture) -> Any:
+    return jnp.asarray(np.pad(labels, [(0, len(chain.mixture.weight) - len(labels)), (0, 0)]))
+
+
+def about_labels(chain: HyperMixture) -> HyperMixture:
+    """A second path: q leans to one labelling, and to numbers that are not the priors' means."""
+    size, capacity = int(chain.size), chain.capacity
+    lean = np.full((len(chain.mixture.weight), capacity), -np.inf)
+    lean[:, :size] = np.log(0.9 * np.random.default_rng(8).dirichlet(np.full(size, 0.6), len(lean)) + 0.1 / size)
+    start = {"pseudo_count": gamma_about(np.array([[0.4]])), "rate": gamma_about(np.array([[0.8], [1.5]]))}
+    courses = {name: course._replace(start=start[name]) for name, course in chain.courses.items()}
+    return eqx.tree_at(lambda c: (c.mixture, c.courses), chain, (chain.mixture.about(lean), courses))
+
+
+PATHS = pytest.mark.parametrize("path", [lambda chain: chain, about_labels], ids=["prior", "labelling"])
+
+
+# ── the model ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def kinds(prior: GammaPrior) -> tuple[Any, Any]:
+    return DiagonalComponents(0.3, 1.2, prior, 2.5, prior), FullCovarianceComponents(0.3, 1.2, prior, 2.5, prior)
+
+
+@pytest.mark.parametrize("kind", kinds(GammaPrior(1.5, 0.5)), ids=["diagonal", "full"])
+def test_prior_given_hyperparameters_is_that_of_the_numbers(kind):
+    """λ(h) is linear in h and A(λ(h)) linear in log h, so that at a draw of h both statistics say the same."""
+    values = {name: np.array([0.7, 2.2]) if axes else np.array(0.4) for name, axes in kind.hyper_axes.items()}
+    hyper = {name: GammaStatistics(jnp.log(value), -jnp.asarray(value)) for name, value in values.items()}
+    given = kind.given(values)
+    one = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (3, *leaf.shape)) * 1.0, given.prior(2))
+    drawn = kind.family.sample(jax.random.key(0), one)
+    np.testing.assert_allclose(log_prior(kind, drawn, hyper), log_prior(given, drawn, {}), rtol=1e-12)
+    from scipy.stats import gamma
+
+    expected = sum(gamma.logpdf(value, 1.5, scale=2.0).sum() for value in values.values())
+    assert float(log_hyper_prior(kind, hyper)) == pytest.approx(expected, abs=1e-10)
+    assert kind.at_prior_means().describe() == type(kind)(0.3, 1.2, 3.0, 2.5, 3.0).describe()
+
+
+def test_simulated_scales_have_their_prior():
+    """Each data set has a draw of its own for each column, and the precisions of its components are Gamma given it."""
+    model = FiniteMixture(DiagonalComponents(0.0, 1.0, 0.5, 3.0, GammaPrior(4.0, 2.0)))
+    units = lv.models.Row(np.zeros((1, 2)), np.ones((1, 2), bool))
+    draw = jax.jit(jax.vmap(lambda key: model.simulate(key, (100,), units, {"dim": 2})[0]))
+    found = draw(jax.random.split(jax.random.key(0), 60))
+    rate, tau = -found["rate"].negative_value, -found["components"].negative_precision
+    assert rate.shape == (60, 2)
+    assert abs(float(rate.mean()) - 2.0) < Z_LIMIT * 1.0 / np.sqrt(120)  # of deviation √4 / 2
+    np.testing.assert_allclose(tau.mean(1) * rate / 3.0, 1.0, atol=Z_LIMIT / np.sqrt(300))
+
+
+def test_bound_is_below_the_exact_evidence_and_the_generic_engines():
+    """Of the kernel's fit, at exactly its state, hyper-parameters included; and it is stationary in them."""
+    data, size = dataset(ROWS), (2,)
+    fit = estimator(MODEL, data).fit(size, jax.random.key(0), None)
+    assert fit.log_lower < exact(2).log_evidence
+    assert fit.log_lower > exact(2).log_evidence - 6.0
+    capacity = capacity_of(size)
+    natural = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), pad_axes(MODEL, fit.natural, size, capacity))
+    beliefs = beliefs_of(MODEL, natural, size, capacity=capacity)
+    (batch,) = cast(data, np.float64).batches
+    blank = blank_locals(MODEL, batch, size, capacity=capacity)
+    l = fit_locals(MODEL, beliefs.mean, batch, blank, size, capacity=capacity, sweeps=2)
+    assert float(bound(MODEL, (batch,), beliefs, (l,), size, capacity=capacity)) == pytest.approx(
+        fit.log_lower, abs=1e-6
+    )
+    on = MODEL.active(size, capacity)
+    for name in ("pseudo_count", "rate"):
+        there = jax.grad(lambda m, n=name: MODEL.log_prior({**beliefs.mean, n: m}, on))(beliefs.mean[name])
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-2), there, natural[name])
+
+
+# ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_density_of_all_labellings_at_every_node():
+    """log p(rows, z, h) against SciPy's Student t, a cell missing, at nodes of both grids."""
+    size = 3
+    chain, known = chain_of(size), exact(size)
+    nodes = np.array([[20, 30, 30], [30, 45, 60], [50, 60, 45]])  # of κ, b_1, b_2
+    for count, *rate in nodes:
+        log_hyper = {
+            "pseudo_count": np.full((1, known.labels.shape[1]), known.model.pseudo_count.log_value[count]),
+            "rate": np.repeat(known.model.rate.log_value[rate][:, None], known.labels.shape[1], axis=1),
+        }
+        state = chain.of_labels(padded(known.labels, chain), jax.tree.map(jnp.asarray, log_hyper))
+        log_rows = sum(known.log_rows[:, d, count, node] for d, node in enumerate(rate))
+        np.testing.assert_allclose(chain.log_ratio(state), log_rows, rtol=0, atol=1e-9)
+        grids = known.model.pseudo_count, known.model.rate
+        steps = [np.log(grid.log_value[1] - grid.log_value[0]) for grid in grids]
+        weights = [grid.log_weight - step - grid.log_value for grid, step in zip(grids, steps, strict=True)]  # p(h)
+        log_joint = log_rows + known.log_prior + weights[0][count] + weights[1][rate].sum()
+        np.testing.assert_allclose(chain.log_density(state), log_joint, rtol=0, atol=1e-9)
+
+
+def test_density_of_full_covariances():
+    """At numbers of its own for each column, against the multivariate t."""
+    rows, size = VALUES[:4], 2
+    model = FiniteMixture(FullCovarianceComponents(0.0, 1.0, 0.3, 2.5, RATE), CONCENTRATION)
+    chain = HyperMixture.of(model, dataset(rows), size, 3)
+    labels = np.array([[0, 1, 1, 0], [0, 0, 0, 0]]).T
+    spread = np.array([[0.7, 0.4], [1.9, 0.9]])
+    state = chain.of_labels(padded(labels, chain), {"spread": jnp.log(spread)})
+    for particle in range(2):
+        scale = np.sqrt(spread[:, particle])  # a spread of w is one of 1 in a unit √w times as large
+        marginal = partitions.full_marginal(np.zeros(2), scale, 0.3, 2.5, 1.0)
+        groups = [rows[labels[:, particle] == k] for k in range(size)]
+        expected = sum(marginal(group) for group in groups if len(group))
+        assert float(chain.log_ratio(state)[particle]) == pytest.approx(expected, abs=1e-9)
+
+
+# ── paths ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def z_of_evidence(chain: HyperMixture, seeds: int, particles: int = 10) -> tuple[float, float]:
+    """z of E[p̂] over p(rows), from q and back to it from exact draws of the posterior."""
+    known = exact(int(chain.size))
+    up = np.linspace(0, 1, 8)[1:]
+    there = annealing.forward(chain, jax.random.key(3), up, islands=seeds, particles=particles)
+    labels, log_count, log_rate = oracles.posterior_draws(known, seeds * particles, np.random.default_rng(5))
+    hyper = {"pseudo_count": jnp.asarray(log_count[None]), "rate": jnp.asarray(log_rate)}
+    begin = jax.jit(HyperMixture.of_labels)(chain, padded(labels, chain), hyper)
+    back = annealing.backward(chain, jax.random.key(4), begin, up, islands=seeds)
+    ratios = np.exp(there.log_evidence - known.log_evidence), np.exp(known.log_evidence - back.log_evidence)
+    return tuple(float((r.mean() - 1) / (r.std(ddof=1) / np.sqrt(seeds))) for r in ratios)
+
+
+@PATHS
+def test_annealing_has_the_exact_evidence(path):
+    """E[p̂] = p(rows), labels enumerated and all three hyper-parameters integrated, on both paths and both ways."""
+    assert np.abs(z_of_evidence(path(chain_of(2)), 150)).max() < Z_LIMIT
+
+
+@pytest.mark.slow
+@PATHS
+def test_annealing_has_the_exact_evidence_of_three(path):
+    assert np.abs(z_of_evidence(path(chain_of(3)), 1500)).max() < Z_LIMIT
+
+
+class Untempered(HyperMixture):
+    """A planted mistake: hyper-parameters move as if t were 1."""
+
+    def _moved(self, key: Any, state: HyperMixtureState, temperature: Any, backward: bool) -> Any:
+        return super()._moved(key, state, jnp.ones_like(temperature), backward)
+
+
+def test_a_move_without_the_temperature_is_seen():
+    right = chain_of(2)
+    wrong = Untempered(right.mixture, right.component, right.courses, right.n_dims)
+    assert np.abs(z_of_evidence(wrong, 400)).max() > Z_LIMIT
+
+
+@pytest.mark.slow
+def test_columns_that_hang_together_move_one_after_another():
+    """Full covariances, each column's spread with a prior: the evidence by quadrature of both spreads."""
+    rows, size = VALUES[:4], 2
+    model = FiniteMixture(FullCovarianceComponents(0.0, 1.0, 0.3, 2.5, RATE), CONCENTRATION)
+    grid = oracles.gamma_grid(2.0, 1.5, 26)
+    terms = []
+    for first, log_weight in zip(grid.log_value, grid.log_weight, strict=True):
+        for second, more in zip(grid.log_value, grid.log_weight, strict=True):
+            scale = np.sqrt(np.exp([first, second]))
+            marginal = partitions.full_marginal(np.zeros(2), scale, 0.3, 2.5, 1.0)
+            prior = partial(partitions.log_finite_prior, n_components=size, concentration=CONCENTRATION)
+            terms.append(log_weight + more + partitions.log_evidence(rows, marginal, prior))
+    chain = HyperMixture.of(model, dataset(rows), size, 2)
+    there = annealing.forward(chain, jax.random.key(3), np.linspace(0, 1, 8)[1:], islands=1500, particles=10)
+    ratio = np.exp(there.log_evidence - logsumexp(terms))
+    assert abs(ratio.mean() - 1) < Z_LIMIT * ratio.std(ddof=1) / np.sqrt(len(ratio))
+
+
+# ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_dynamic_weights_share_one_concentration():
+    """α/K for each of K: the density of labels, the log-joint and what is drawn."""
+    component = DiagonalComponents()
+    model = FiniteMixture(component, 1.8, dynamic=True)
+    static = FiniteMixture(component, 0.6)
+    assert model.describe().endswith("1.8 over all components")
+    chains = [evidence_chain(one, dataset(ROWS), (3,), None) for one in (model, static)]
+    labels = jnp.asarray(np.random.default_rng(0).integers(3, size=(len(chains[0].weight), 20)))
+    densities = [np.asarray(chain.log_density(chain.of_labels(labels))) for chain in chains]
+    np.testing.assert_allclose(densities[0], densities[1], rtol=1e-12)
+    g = model.draw_weights(jax.random.key(0), (3,))
+    on = model.active((3,), (5,))
+    padded_weights = {"weights": jnp.pad(g["weights"], (0, 2))}
+    expected = gammaln(1.8) - 3 * gammaln(0.6) + float((0.6 - 1) * g["weights"].sum())
+    assert float(model.log_weights_prior(padded_weights, on)) == pytest.approx(expected, rel=1e-12)
+
+
+# ── the border ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_cannot_infer_scales_says_so():
+    kind = DiagonalComponents.weak(VALUES)
+    for model in (DPMixture, lv.models.HiddenMarkov, lv.models.HDPMixture):
+        with pytest.raises(ValueError, match="rate have priors, expected numbers"):
+            model(kind)
+    with pytest.raises(ValueError, match="one positive number"):
+        DiagonalComponents(rate=GammaPrior(-1.0, 1.0))
+    with pytest.raises(ValueError, match="or one per column"):
+        DiagonalComponents(rate=[[1.0]])
+
+
+def test_one_number_per_column_is_as_one_column_each():
+    """A rate for each column, given: the prior of each column by itself."""
+    both = DiagonalComponents(rate=[0.3, 0.9]).prior(2)
+    for column, rate in enumerate((0.3, 0.9)):
+        alone = DiagonalComponents(rate=rate).prior(1)
+        jax.tree.map(lambda a, b, c=column: np.testing.assert_allclose(a[c], b[0]), both, alone)
+
+
+# ── around the chain ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_simulated_data_are_bracketed_from_their_truth():
+    """Audits: backward paths that begin at the labels and hyper-parameters that the data were drawn with."""
+    simulated = simulated_like(dataset(ROWS), MODEL, (2,), jax.random.key(1))
+    chain = evidence_chain(MODEL, simulated.data, (2,), None)
+    state = true_state(chain, simulated, 16)
+    assert {name: each.shape for name, each in state.log_hyper.items()} == {"pseudo_count": (1, 16), "rate": (2, 16)}
+    np.testing.assert_array_equal(state.log_hyper["rate"][:, 3], simulated.globals["rate"].log_value)
+    np.testing.assert_array_equal(state.labels[:, 0], np.argmax(simulated.locals["component"], -1))
+
+
+@pytest.mark.slow
+def test_samples_and_occupied_components():
+    """Draws of h beside the rows of each component; K₊ of a search beside K, never above it."""
+    trace = lv.sample(MODEL, ROWS[[0, 2, 4]], size=2, chains=2, draws=20, progress=False)
+    assert trace["rate"].shape == (2, 20, 2)
+    assert trace["pseudo_count"].shape == (2, 20)
+    result = lv.search(
+        FiniteMixture(DiagonalComponents.weak(VALUES), 0.3, dynamic=True), VALUES, max_size=3, starts=1, progress=False
+    )
+    table = result.occupied()
+    assert table["components"].tolist() == [1, 2, 3]
+    np.testing.assert_allclose(table[["size_probability", "occupied_probability"]].sum(), 1.0)
+    assert (table["occupied_probability"].cumsum() >= table["size_probability"].cumsum() - 1e-12).all()
+
+
+@pytest.mark.slow
+def test_scales_with_priors_are_stored(tmp_path):
+    model = FiniteMixture(FullCovarianceComponents.weak(VALUES), 2.0, dynamic=True)
+    result = lv.search(model, VALUES, max_size=2, starts=1, progress=False, out=tmp_path / "run", report=False)
+    again = lv.load(tmp_path / "run")
+    assert again.best.model.describe() == result.best.model.describe() == model.describe()
+    assert again.best.table("spread").shape == (2, 1)
