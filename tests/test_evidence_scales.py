@@ -23,6 +23,7 @@ from lvsearch.inference.engine.meanfield_starts import blank_locals
 from lvsearch.inference.evidence import HyperMixture, annealing, evidence_chain, simulated_like, true_state
 from lvsearch.inference.evidence.hyperparameters import gamma_about
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixtureState
+from lvsearch.inference.evidence.prefixes import grow, sequential, shrink
 from lvsearch.models import DiagonalComponents, DPMixture, FiniteMixture, FullCovarianceComponents, GammaPrior
 from lvsearch.models.components import log_hyper_prior, log_prior
 from lvsearch.models.families import GammaStatistics
@@ -160,15 +161,25 @@ def test_density_of_full_covariances():
 # ── paths ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def z_of_evidence(chain: HyperMixture, seeds: int, particles: int = 10) -> tuple[float, float]:
-    """z of E[p̂] over p(rows), from q and back to it from exact draws of the posterior."""
+def posterior_states(chain: HyperMixture, draws: int) -> HyperMixtureState:
+    """Exact draws of the posterior."""
     known = exact(int(chain.size))
-    up = np.linspace(0, 1, 8)[1:]
-    there = annealing.forward(chain, jax.random.key(3), up, islands=seeds, particles=particles)
-    labels, log_count, log_rate = oracles.posterior_draws(known, seeds * particles, np.random.default_rng(5))
+    labels, log_count, log_rate = oracles.posterior_draws(known, draws, np.random.default_rng(5))
     hyper = {"pseudo_count": jnp.asarray(log_count[None]), "rate": jnp.asarray(log_rate)}
-    begin = jax.jit(HyperMixture.of_labels)(chain, padded(labels, chain), hyper)
-    back = annealing.backward(chain, jax.random.key(4), begin, up, islands=seeds)
+    return jax.jit(HyperMixture.of_labels)(chain, padded(labels, chain), hyper)
+
+
+def z_of_evidence(chain: HyperMixture, seeds: int, particles: int = 10, units: bool = False) -> tuple[float, float]:
+    """z of E[p̂] over p(rows), from q and back to it from exact draws of the posterior. units: along the data."""
+    known, begin = exact(int(chain.size)), posterior_states(chain, seeds * particles)
+    if units:
+        sampler = sequential(chain, jax.random.key(2))
+        there = grow(sampler, jax.random.key(3), 4, islands=seeds, particles=particles).annealed
+        back = shrink(sampler, jax.random.key(4), begin, 4, islands=seeds)
+    else:
+        up = np.linspace(0, 1, 8)[1:]
+        there = annealing.forward(chain, jax.random.key(3), up, islands=seeds, particles=particles)
+        back = annealing.backward(chain, jax.random.key(4), begin, up, islands=seeds)
     ratios = np.exp(there.log_evidence - known.log_evidence), np.exp(known.log_evidence - back.log_evidence)
     return tuple(float((r.mean() - 1) / (r.std(ddof=1) / np.sqrt(seeds))) for r in ratios)
 
@@ -177,6 +188,12 @@ def z_of_evidence(chain: HyperMixture, seeds: int, particles: int = 10) -> tuple
 def test_annealing_has_the_exact_evidence(path):
     """E[p̂] = p(rows), labels enumerated and all three hyper-parameters integrated, on both paths and both ways."""
     assert np.abs(z_of_evidence(path(chain_of(2)), 150)).max() < Z_LIMIT
+
+
+@pytest.mark.parametrize("seeds", [200, pytest.param(2000, marks=pytest.mark.slow)])
+def test_rows_in_turn_have_the_exact_evidence(seeds):
+    """The same along the data, hyper-parameters from their priors before any row."""
+    assert np.abs(z_of_evidence(chain_of(2), seeds, units=True)).max() < Z_LIMIT
 
 
 @pytest.mark.slow
