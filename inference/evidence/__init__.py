@@ -18,6 +18,7 @@ from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.poisson_factorization import PoissonFactorizationChain
 from lvsearch.inference.evidence.simulation import Simulated, simulated_like
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, hyper_topics
 from lvsearch.inference.evidence.topics import CollapsedTopics, collapsed_topics
@@ -33,6 +34,7 @@ __all__ = [
     "HiddenMarkovChain",
     "HyperTopics",
     "IndependentNormalChain",
+    "PoissonFactorizationChain",
     "Profile",
     "Simulated",
     "TwoSided",
