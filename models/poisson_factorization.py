@@ -118,8 +118,9 @@ class PoissonFactorization(Model):
         values = np.asarray(units.value)[np.asarray(units.observed)]
         wrong = values[(values < 0) | (values != np.floor(values))]
         if wrong.size:
-            raise ValueError(f"got a cell with {float(wrong[0])!r} for {type(self).__name__}, expected counts: whole "
-                             "numbers ≥ 0")
+            raise ValueError(
+                f"got a cell with {float(wrong[0])!r} for {type(self).__name__}, expected counts: whole numbers ≥ 0"
+            )
 
     def globals(self) -> dict[str, Site]:
         return {"factors": Site(Gamma(), ("factor", "dim"))}
@@ -172,8 +173,8 @@ class PoissonFactorization(Model):
 
     def plug_in(self) -> "PoissonFactorization":
         raise ValueError(
-            'PoissonFactorization has no plug-in form, got evidence="plug-in": use evidence="marginal". As many factors '
-            "as there are columns fit any counts exactly, and likelihood alone never stops below that"
+            'PoissonFactorization has no plug-in form, got evidence="plug-in": use evidence="marginal". As many '
+            "factors as there are columns fit any counts exactly, and likelihood alone never stops below that"
         )
 
     def draw_unit(

@@ -13,9 +13,9 @@ far as it has come, all conditionals are Gamma's (Cemgil 2009, §3.1, at t = 1):
     θ_nk | · ~ Gamma(a/K + what row n has of k, rate a + t Σ_v β_kv)            what has come to a share f counts f
     β_kv | · ~ Gamma(c + what column v has of k, rate c/μ_v + t Σ_n θ_nk)
 
-The likelihood to the power t is nearly this path, and its conditionals take a count and a half where this has a half: at
-low temperatures, where all is decided, they hardly move. Whole counts that come one by one have weights that no number
-of temperatures makes even.
+The likelihood to the power t is nearly this path. Its conditionals would count what is still to come as if it were
+known: at low temperatures, where all is decided, they hardly move. Whole counts that come one by one have weights that
+no number of temperatures makes even.
 
 A factor's scale, θ_·k e^y and β_k e^−y, leaves every cell's mean as it is, and the conditionals above move along it by
 steps as small as the counts are many. So y is proposed by itself, from the Gaussian at the mode of its density, which
@@ -24,6 +24,7 @@ is log-concave: y (N a/K − V c) − e^y a Σ_n θ_nk − e^−y Σ_v β_kv c/�
 The path begins in the prior, which does not change when factors are renamed: nothing has to be corrected for labels.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -42,7 +43,7 @@ from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
-BLOCK = 64
+BLOCK = 32
 """Counts that are allocated together, and cells whose means are summed together: their tables stay in the cache."""
 
 
@@ -67,8 +68,6 @@ class PoissonFactorizationChain(eqx.Module):
     | `size` | K | (), traced |
     | `cells` | row and column of the cells that hold a count; padding: 0, 0 | (cell, two) |
     | `counts` | x of these cells; padding: 0 | (cell,) |
-    | `of_cell` | the cell of each single count, those that come first first; padding: 0 | (count,) |
-    | `before` | how many of its cell come before it; padding: as many as there are | (count,) |
     | `exposed` | 1 where a cell was observed | (row, dim) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
     | `log_carrier` | −Σ log x! | () |
@@ -78,8 +77,6 @@ class PoissonFactorizationChain(eqx.Module):
     size: Int[Array | np.ndarray, ""]
     cells: Int[Array | np.ndarray, "cell two"]
     counts: Float[Array | np.ndarray, " cell"]
-    of_cell: Int[Array | np.ndarray, " count"]
-    before: Float[Array | np.ndarray, " count"]
     exposed: Float[Array | np.ndarray, "row dim"]
     weight: Float[Array | np.ndarray, " row"]
     log_carrier: Float[Array | np.ndarray, ""]
@@ -94,17 +91,12 @@ class PoissonFactorizationChain(eqx.Module):
         model.check(units)
         x = np.where(units.observed, units.value, 0.0)
         cells, counts = np.argwhere(x > 0), x[x > 0]
-        whole = counts.astype(np.int64)
-        of_cell = np.repeat(np.arange(len(whole)), whole)
-        before = np.arange(len(of_cell)) - np.repeat(np.cumsum(whole) - whole, whole)
-        order = np.argsort(before / counts[of_cell], kind="stable")
+        order = np.argsort(-counts, kind="stable")  # cells of one block have about as many
         return cls(
             model,
             np.asarray(size),
-            np.pad(cells, [(0, _padding(len(cells))), (0, 0)]),
-            np.pad(counts, (0, _padding(len(cells)))),
-            np.pad(of_cell[order], (0, _padding(len(order)))),
-            np.pad(before[order].astype(np.float64), (0, _padding(len(order))), constant_values=x.sum() + 1),
+            np.pad(cells[order], [(0, _padding(len(cells))), (0, 0)]),
+            np.pad(counts[order], (0, _padding(len(cells)))),
             units.observed.astype(np.float64),
             weight,
             np.asarray(-gammaln(x + 1).sum()),
@@ -163,8 +155,10 @@ class PoissonFactorizationChain(eqx.Module):
         def of_block(block: tuple[Array, Array]) -> Array:
             where, x = block
             log_parts = state.log_intensities[where[:, 0]] + state.log_factors[where[:, 1]]
-            ends = [self._log_come(log_parts, t * x) for t in (after, before)]
-            return (ends[0] - ends[1]).sum(0)
+            whole, parts = zip(*(self._come(log_parts, t * x) for t in (after, before)), strict=True)
+            more = (whole[0] - whole[1])[:, None]
+            counted = jnp.where(more != 0, more * self._log_sum(log_parts, jnp.ones_like(x)), 0.0)
+            return (counted + parts[0] - parts[1]).sum(0)
 
         intensities, factors = (self._values(leaf) for leaf in state)
         exposed = jnp.asarray(self.exposed, factors.dtype)
@@ -213,44 +207,58 @@ class PoissonFactorizationChain(eqx.Module):
         return jnp.where(self._exists(), jnp.exp(log_values), 0.0)
 
     def _shares(self, log_parts: Float[Array, "cell factor particle"], power: Array) -> tuple[Array, Array]:
-        """The parts to a power (cell, 1 or factor, 1 or particle), the largest as 1; and the log of that one's, nats."""
+        """The parts to a power (cell, 1, 1), the largest as 1; and the log of what that one was, nats."""
         largest = jnp.where(self._exists(), log_parts, -jnp.inf).max(1, keepdims=True)
         shares = jnp.where(self._exists(), jnp.exp(power * (log_parts - largest)), 0.0)
         return shares, (power * largest)[:, 0]
 
-    def _log_come(
-        self, log_parts: Float[Array, "cell factor particle"], come: Float[Array, " cell"]
-    ) -> Float[Array, "cell particle"]:
-        """m log r + log g_f of the counts that have come."""
+    def _log_sum(self, log_parts: Float[Array, "cell factor particle"], power: Array) -> Float[Array, "cell particle"]:
+        """log Σ_k r_k^power, nats. power: (cell,)"""
+        shares, largest = self._shares(log_parts, power[:, None, None])
+        return jnp.log(shares.sum(1)) + largest
+
+    def _come(self, log_parts: Float[Array, "cell factor particle"], come: Array) -> tuple[Array, Array]:
+        """Of the counts that have come (cell,): the whole ones, m (cell,), and log g_f (cell, particle), nats."""
         whole = jnp.floor(come)
-        total = jnp.zeros(())
-        for power, times in ((jnp.ones_like(whole), whole), (come - whole, jnp.ones_like(whole))):
-            shares, largest = self._shares(log_parts, power[:, None, None])
-            log_mean = jnp.log(shares.sum(1)) + largest + (power[:, None] - 1) * jnp.log(self.size)
-            total = total + times[:, None] * log_mean
-        return total
+        share = come - whole
+        return whole, self._log_sum(log_parts, share) + (share[:, None] - 1) * jnp.log(self.size)
 
     def _allocated(self, key: Array, state: FactorState, temperature: Array) -> tuple[Array, Array]:
         """What each row and each column has of each factor, of the counts that have come: as the state's leaves."""
-        leaves = (self.cells, self.counts, self.of_cell, self.before)
-        cells, counts, of_cell, before = (jnp.asarray(leaf) for leaf in leaves)
+        cells, counts = (jnp.asarray(leaf).reshape(-1, BLOCK, *leaf.shape[1:]) for leaf in (self.cells, self.counts))
         particles = state.log_factors.shape[-1]
 
-        def one_block(index: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-            here = index * BLOCK + jnp.arange(BLOCK)
-            cell = of_cell[here]
-            row, column = cells[cell].T
-            come = jnp.clip(temperature * counts[cell] - before[here], 0.0, 1.0)[:, None, None]
-            shares, _ = self._shares(state.log_intensities[row] + state.log_factors[column], come)
-            ends = jnp.cumsum(shares, axis=1)
-            uniform = jax.random.uniform(jax.random.fold_in(key, index), (BLOCK, 1, particles), ends.dtype)
-            passed = (ends <= uniform * ends[:, -1:]).astype(ends.dtype)
-            chosen = jnp.concatenate([jnp.ones_like(passed[:, :1]), passed[:, :-1]], axis=1) - passed
-            return sums[0].at[row].add(come * chosen), sums[1].at[column].add(come * chosen)
+        def one_block(sums: tuple[Array, Array], block: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
+            where, x, index = block
+            row, column = where.T
+            log_parts = state.log_intensities[row] + state.log_factors[column]
+            come = temperature * x
+            whole = jnp.floor(come)
+            key_block = jax.random.fold_in(key, index)
 
-        begun = (before < temperature * counts[of_cell]).sum()  # they stand first
+            def passed(power: Array) -> Callable[[Array], Array]:
+                """Which ends of the factors' shares one count lies beyond."""
+                ends = jnp.cumsum(self._shares(log_parts, power[:, None, None])[0], axis=1)
+
+                def draw(number: Array | int) -> Array:
+                    drawn = jax.random.uniform(jax.random.fold_in(key_block, number), (BLOCK, 1, particles), ends.dtype)
+                    return (ends <= drawn * ends[:, -1:]).astype(ends.dtype)
+
+                return draw
+
+            one, next_one = passed(jnp.ones_like(x)), passed(come - whole)
+
+            def another(number: Array, beyond: Array) -> Array:
+                return beyond + jnp.where((number <= whole)[:, None, None], one(number), 0.0)
+
+            beyond = (come - whole)[:, None, None] * next_one(0)
+            beyond = jax.lax.fori_loop(1, whole.max().astype(int) + 1, another, beyond)
+            all_come = jnp.broadcast_to(come[:, None, None], beyond[:, :1].shape)
+            chosen = jnp.concatenate([all_come, beyond[:, :-1]], axis=1) - beyond
+            return (sums[0].at[row].add(chosen), sums[1].at[column].add(chosen)), None
+
         nothing = jnp.zeros_like(state.log_intensities), jnp.zeros_like(state.log_factors)
-        return jax.lax.fori_loop(0, -(-begun // BLOCK), one_block, nothing)
+        return jax.lax.scan(one_block, nothing, (cells, counts, jnp.arange(len(cells))))[0]
 
     def _log_intensities(self, key: Array, counts: Array, exposure: Array) -> Array:
         a = jnp.asarray(self.model.concentration, counts.dtype)

@@ -1,0 +1,226 @@
+"""The estimator of Poisson factorisations: the best of a few short ascents, climbed to its end.
+
+The generic engine has the same bound at the same state; it holds a table (row, column, factor) of allocations.
+"""
+
+from copy import copy
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from jaxtyping import Array
+from scipy.special import gammaln, logsumexp
+
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.engine.estimator import Described, Estimate, describe_units, estimator
+from lvsearch.inference.engine.unit_scores import UnitScores, score_units
+from lvsearch.inference.factorizations.kernel import (
+    Counts,
+    Fitted,
+    Gammas,
+    Priors,
+    bound,
+    intensities_given,
+    row_bounds,
+    sweep,
+)
+from lvsearch.models.families import GammaStatistics
+from lvsearch.models.poisson_factorization import PoissonFactorization
+
+WIDER = 0.5
+"""Shape and rate of the wider half of the proposals, over those of q: the same mean, twice the variance."""
+FOLD_SWEEPS, FOLD_TOLERANCE = 500, 1e-8
+"""At most, and the relative change of any intensity below which the intensities of given factors have settled."""
+
+
+@dataclass(frozen=True)
+class FactorizationSettings:
+    """How hard to try.
+
+    | field | meaning |
+    |---|---|
+    | `starts` | short ascents from rows drawn at random, of which the best is climbed on |
+    | `first_sweeps` | of each of them |
+    | `sweeps` | at most, of the one that is climbed on |
+    | `tolerance` | a sweep that gains less than this share of the bound is the last one |
+    """
+
+    starts: int = 16
+    first_sweeps: int = 30
+    sweeps: int = 2000
+    tolerance: float = 1e-8
+
+
+class FactorizationEstimator:
+    """Fits `PoissonFactorization`."""
+
+    shrinks = False
+
+    def __init__(
+        self, model: PoissonFactorization, data: Dataset, settings: FactorizationSettings = FactorizationSettings()
+    ):
+        """Raises ValueError for cells that are no counts."""
+        self.model, self.settings = model, settings
+        self.counts = counts_of_rows(model, data)
+        self.chunks = machine_chunks()
+
+    def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
+        """Counts and their mask, and as much again while a sweep works; four tables of each site."""
+        (n_rows, n_dims), cell = self.counts.x.shape, 8
+        return MemoryPlan(
+            (
+                Part("counts", 5 * cell * n_rows * n_dims),
+                Part("beliefs about rows", 4 * cell * n_rows * size[0]),
+                Part("beliefs about factors", 4 * cell * n_dims * size[0]),
+            )
+        )
+
+    def with_chunks(self, chunks: Chunks) -> "FactorizationEstimator":
+        """Itself, but for what `chunks` says: the matrix stays resident."""
+        other = copy(self)
+        other.chunks = chunks
+        return other
+
+    def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
+        """From rows drawn at random and, where there is one, from another size's factors and new ones; the best."""
+        (n_factors,), settings = size, self.settings
+        random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+        priors = priors_of(self.model, n_factors)
+        begins = [self._begun(priors, self._drawn(n_factors, random)) for _ in range(settings.starts)]
+        if start is not None:
+            kept = _factors(start)
+            new = self._drawn(max(0, n_factors - start.size[0]), random)
+            begins.append(self._begun(priors, np.concatenate([kept.mean[:n_factors], new])))
+        short = []
+        for fitted in begins if n_factors > 1 else begins[:1]:
+            for _ in range(settings.first_sweeps):
+                fitted = sweep(self.counts, priors, fitted)
+            short.append(fitted)
+        best = max(short, key=lambda each: bound(self.counts, priors, each))
+        last, sweeps = bound(self.counts, priors, best), settings.first_sweeps * len(short)
+        for _ in range(settings.sweeps):
+            best, sweeps = sweep(self.counts, priors, best), sweeps + 1
+            now = bound(self.counts, priors, best)
+            if now - last < settings.tolerance * abs(now):
+                break
+            last = now
+        shape, rate = best.factors
+        natural = {"factors": GammaStatistics((shape - 1).astype(np.float32), rate.astype(np.float32))}
+        estimate = Estimate(self.model, size, natural, -np.inf, np.inf, sweeps)
+        return estimate._replace(log_lower=self._exact_bound(estimate, priors, best.intensities))
+
+    def _drawn(self, n_factors: int, random: np.random.Generator) -> np.ndarray:
+        """Factors that are rows drawn at random, each beside as much of the mean row and unevenly so; (factor, dim)."""
+        x, seen = self.counts
+        mean = (x.sum(0) + 1e-3) / (seen.sum(0) + 1e-3)
+        rows = random.permutation(len(x))[np.arange(n_factors) % len(x)]
+        totals = x[rows].sum(1, keepdims=True)
+        alike = np.where(totals > 0, x[rows] * mean.sum() / np.maximum(totals, 1), mean)
+        return 0.5 * (alike + mean) * random.uniform(0.5, 1.5, (n_factors, x.shape[1]))
+
+    def _begun(self, priors: Priors, factors: np.ndarray) -> Fitted:
+        """q with these factors as good as known, and the intensities that a few steps find."""
+        shape = np.broadcast_to(priors.intensity.shape, (len(self.counts.x), len(factors)))
+        intensities = Gammas(np.ones(shape.shape), np.full(shape.shape, float(len(factors))))
+        sharp = Gammas(np.full(factors.shape, 100.0), 100.0 / factors)
+        for _ in range(5):
+            geometric = sharp.geometric_mean
+            intensities = intensities_given(self.counts, priors.intensity, intensities, geometric, sharp.mean)
+        return Fitted(intensities, sharp)
+
+    def _exact_bound(self, estimate: Estimate, priors: Priors, intensities: Gammas) -> float:
+        """The bound at exactly the factors of the estimate, intensities settled at their optimum there, nats."""
+        factors = _factors(estimate)
+        settled = _settled(self.counts, priors.intensity, intensities, factors.geometric_mean, factors.mean)
+        return bound(self.counts, priors, Fitted(settled, factors))
+
+
+def counts_of_rows(model: PoissonFactorization, data: Dataset) -> Counts:
+    """The matrix in the order of the data set. Raises ValueError for cells that are no counts."""
+    for batch in data.batches:
+        model.check(batch.units)
+    seen = data.gather([np.asarray(batch.units.observed) for batch in data.batches])
+    x = data.gather([np.asarray(batch.units.value, np.float64) for batch in data.batches])
+    return Counts(np.where(seen, x, 0.0), seen.astype(np.float64))
+
+
+def priors_of(model: PoissonFactorization, n_factors: int) -> Priors:
+    """As arrays that broadcast."""
+    a, c = (np.asarray(each, np.float64) for each in (model.concentration, model.factor_concentration))
+    rate = np.asarray(model.factor_rate(), np.float64)
+    return Priors(Gammas(a / n_factors, a), Gammas(c, rate))
+
+
+def _factors(estimate: Estimate) -> Gammas:
+    shape, rate = (np.asarray(leaf, np.float64) for leaf in estimate.natural["factors"])
+    return Gammas(shape + 1, rate)
+
+
+def _settled(data: Counts, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray) -> Gammas:
+    """The intensities at their optimum given the factors."""
+    for _ in range(FOLD_SWEEPS):
+        new = intensities_given(data, prior, intensities, geometric, mean)
+        done = np.allclose(new.mean, intensities.mean, rtol=FOLD_TOLERANCE, atol=FOLD_TOLERANCE)
+        intensities = new
+        if done:
+            break
+    return intensities
+
+
+def fold_in(model: PoissonFactorization, estimate: Estimate, data: Counts) -> tuple[Gammas, np.ndarray]:
+    """(q of the intensities of these rows, the factors): the factors (factor, dim) at their posterior means."""
+    factors, prior = _factors(estimate).mean, priors_of(model, estimate.size[0]).intensity
+    shape = (len(data.x), estimate.size[0])
+    blank = Gammas(np.ones(shape), np.full(shape, float(shape[1])))
+    return _settled(data, prior, blank, factors, factors), factors
+
+
+@estimator.register
+def _(model: PoissonFactorization, data: Dataset) -> FactorizationEstimator:
+    return FactorizationEstimator(model, data)
+
+
+@describe_units.register
+def _(model: PoissonFactorization, estimate: Estimate, data: Dataset) -> Described:
+    """Expected intensities given the factors at their posterior means, and the bound on log p(row) there."""
+    counts = counts_of_rows(model, data)
+    intensities, factors = fold_in(model, estimate, counts)
+    prior = priors_of(model, estimate.size[0]).intensity
+    return Described(intensities.mean, row_bounds(counts, prior, intensities, factors, factors))
+
+
+@score_units.register
+def _(
+    model: PoissonFactorization,
+    estimate: Estimate,
+    data: Dataset,
+    *,
+    capacity: tuple[int, ...],
+    samples: int,
+    key: Array,
+) -> UnitScores:
+    """Importance sampling: half of the intensities from q, half from what has the same mean and twice the variance."""
+    counts = counts_of_rows(model, data)
+    q, factors = fold_in(model, estimate, counts)
+    prior, wide = priors_of(model, estimate.size[0]).intensity, Gammas(WIDER * q.shape, WIDER * q.rate)
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    exposure = counts.seen @ factors.T
+    log_weights = []
+    for number in range(samples):
+        source = (q, wide)[number % 2]
+        theta = np.maximum(random.gamma(source.shape, 1 / source.rate), TINY)
+        proposed = np.logaddexp(_log_density(q, theta), _log_density(wide, theta)) - np.log(2)
+        mean = np.maximum(theta @ factors, TINY)
+        cells = (counts.x * np.log(mean) - gammaln(counts.x + 1)).sum(1) - (theta * exposure).sum(1)
+        log_weights.append(cells + _log_density(prior, theta) - proposed)
+    table = np.array(log_weights)
+    log_mean = logsumexp(table, axis=0) - np.log(samples)
+    error = np.sqrt((np.exp(table - log_mean).var(0) / samples).sum())
+    return UnitScores(log_mean, float(error), f"importance sampling ({samples} samples)")
+
+
+def _log_density(gammas: Gammas, value: np.ndarray) -> np.ndarray:
+    """log of the product of the densities over factors, nats: (row,)."""
+    s, r = gammas
+    return (s * np.log(r) - gammaln(s) + (s - 1) * np.log(value) - r * value).sum(1)
