@@ -9,12 +9,10 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 from jaxtyping import Array
-from scipy.special import gammaln, logsumexp
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, machine_chunks
-from lvsearch.inference.engine.estimator import Described, Estimate, describe_units, estimator
-from lvsearch.inference.engine.unit_scores import UnitScores, score_units
+from lvsearch.inference.engine.estimator import Estimate, estimator
 from lvsearch.inference.factorizations.kernel import (
     Counts,
     Fitted,
@@ -22,14 +20,11 @@ from lvsearch.inference.factorizations.kernel import (
     Priors,
     bound,
     intensities_given,
-    row_bounds,
     sweep,
 )
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
-WIDER = 0.5
-"""Shape and rate of the wider half of the proposals, over those of q: the same mean, twice the variance."""
 FOLD_SWEEPS, FOLD_TOLERANCE = 500, 1e-8
 """At most, and the relative change of any intensity below which the intensities of given factors have settled."""
 
@@ -89,7 +84,7 @@ class FactorizationEstimator:
         priors = priors_of(self.model, n_factors)
         begins = [self._begun(priors, self._drawn(n_factors, random)) for _ in range(settings.starts)]
         if start is not None:
-            kept = _factors(start)
+            kept = factors_of(start)
             new = self._drawn(max(0, n_factors - start.size[0]), random)
             begins.append(self._begun(priors, np.concatenate([kept.mean[:n_factors], new])))
         short = []
@@ -131,9 +126,9 @@ class FactorizationEstimator:
 
     def _exact_bound(self, estimate: Estimate, priors: Priors, intensities: Gammas) -> float:
         """The bound at exactly the factors of the estimate, intensities settled at their optimum there, nats."""
-        factors = _factors(estimate)
-        settled = _settled(self.counts, priors.intensity, intensities, factors.geometric_mean, factors.mean)
-        return bound(self.counts, priors, Fitted(settled, factors))
+        factors = factors_of(estimate)
+        at_best = settled(self.counts, priors.intensity, intensities, factors.geometric_mean, factors.mean)
+        return bound(self.counts, priors, Fitted(at_best, factors))
 
 
 def counts_of_rows(model: PoissonFactorization, data: Dataset) -> Counts:
@@ -152,12 +147,13 @@ def priors_of(model: PoissonFactorization, n_factors: int) -> Priors:
     return Priors(Gammas(a / n_factors, a), Gammas(c, rate))
 
 
-def _factors(estimate: Estimate) -> Gammas:
+def factors_of(estimate: Estimate) -> Gammas:
+    """q of the factors, (factor, dim), float64."""
     shape, rate = (np.asarray(leaf, np.float64) for leaf in estimate.natural["factors"])
     return Gammas(shape + 1, rate)
 
 
-def _settled(data: Counts, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray) -> Gammas:
+def settled(data: Counts, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray) -> Gammas:
     """The intensities at their optimum given the factors."""
     for _ in range(FOLD_SWEEPS):
         new = intensities_given(data, prior, intensities, geometric, mean)
@@ -168,59 +164,6 @@ def _settled(data: Counts, prior: Gammas, intensities: Gammas, geometric: np.nda
     return intensities
 
 
-def fold_in(model: PoissonFactorization, estimate: Estimate, data: Counts) -> tuple[Gammas, np.ndarray]:
-    """(q of the intensities of these rows, the factors): the factors (factor, dim) at their posterior means."""
-    factors, prior = _factors(estimate).mean, priors_of(model, estimate.size[0]).intensity
-    shape = (len(data.x), estimate.size[0])
-    blank = Gammas(np.ones(shape), np.full(shape, float(shape[1])))
-    return _settled(data, prior, blank, factors, factors), factors
-
-
 @estimator.register
 def _(model: PoissonFactorization, data: Dataset) -> FactorizationEstimator:
     return FactorizationEstimator(model, data)
-
-
-@describe_units.register
-def _(model: PoissonFactorization, estimate: Estimate, data: Dataset) -> Described:
-    """Expected intensities given the factors at their posterior means, and the bound on log p(row) there."""
-    counts = counts_of_rows(model, data)
-    intensities, factors = fold_in(model, estimate, counts)
-    prior = priors_of(model, estimate.size[0]).intensity
-    return Described(intensities.mean, row_bounds(counts, prior, intensities, factors, factors))
-
-
-@score_units.register
-def _(
-    model: PoissonFactorization,
-    estimate: Estimate,
-    data: Dataset,
-    *,
-    capacity: tuple[int, ...],
-    samples: int,
-    key: Array,
-) -> UnitScores:
-    """Importance sampling: half of the intensities from q, half from what has the same mean and twice the variance."""
-    counts = counts_of_rows(model, data)
-    q, factors = fold_in(model, estimate, counts)
-    prior, wide = priors_of(model, estimate.size[0]).intensity, Gammas(WIDER * q.shape, WIDER * q.rate)
-    random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    exposure = counts.seen @ factors.T
-    log_weights = []
-    for number in range(samples):
-        source = (q, wide)[number % 2]
-        theta = np.maximum(random.gamma(source.shape, 1 / source.rate), TINY)
-        proposed = np.logaddexp(_log_density(q, theta), _log_density(wide, theta)) - np.log(2)
-        mean = np.maximum(theta @ factors, TINY)
-        cells = (counts.x * np.log(mean) - gammaln(counts.x + 1)).sum(1) - (theta * exposure).sum(1)
-        log_weights.append(cells + _log_density(prior, theta) - proposed)
-    table = np.array(log_weights)
-    log_mean = logsumexp(table, axis=0) - np.log(samples)
-    error = np.sqrt((np.exp(table - log_mean).var(0) / samples).sum())
-    return UnitScores(log_mean, float(error), f"importance sampling ({samples} samples)")
-
-
-def _log_density(gammas: Gammas, value: np.ndarray) -> np.ndarray:
-    """log of the product of the densities over factors, nats: (row,)."""
-    s, r = gammas
-    return (s * np.log(r) - gammaln(s) + (s - 1) * np.log(value) - r * value).sum(1)
