@@ -137,7 +137,7 @@ class PoissonFactorization(Model):
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         return {"factor": first(size[0], capacity[0])}
 
-    def factor_rate(self) -> HyperparameterArray:
+    def factor_rate(self) -> Any:
         """c/μ, () or (dim,)."""
         return self.factor_concentration / self.mean_count
 

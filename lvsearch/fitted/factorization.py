@@ -23,7 +23,7 @@ class FittedFactorization(FittedModel):
 
     def factors(self) -> pd.DataFrame:
         """What a row with an intensity of 1 has of each factor in every column, on average: a row per factor."""
-        return self.table("factors")
+        return self.table("factors").astype(np.float64)
 
     def signatures(self) -> pd.DataFrame:
         """The shares of the columns in each factor: a row per factor, summing to 1."""
@@ -50,7 +50,7 @@ class FittedFactorization(FittedModel):
         """
         points = self._points(data)
         intensities = np.asarray(self._describe(points).representation, np.float64)
-        totals = self.factors().to_numpy(np.float64).sum(axis=1)
+        totals = self.factors().to_numpy().sum(axis=1)
         return pd.DataFrame(intensities * totals, index=_names(points), columns=self.factors().index)
 
     def expected_counts(self, data: Any = None) -> pd.DataFrame:
@@ -58,7 +58,7 @@ class FittedFactorization(FittedModel):
         points = self._points(data)
         intensities = np.asarray(self._describe(points).representation, np.float64)
         factors = self.factors()
-        return pd.DataFrame(intensities @ factors.to_numpy(np.float64), index=_names(points), columns=factors.columns)
+        return pd.DataFrame(intensities @ factors.to_numpy(), index=_names(points), columns=factors.columns)
 
     def score_cells(
         self, data: Any, held_out: Any, *, draws: int = 200, seed: int = 0
