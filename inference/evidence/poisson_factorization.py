@@ -44,7 +44,9 @@ from lvsearch.models.families import GammaStatistics
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
 BLOCK = 32
-"""Counts that are allocated together, and cells whose means are summed together: their tables stay in the cache."""
+"""Cells whose counts are allocated, and whose means are summed, together: their tables stay in the cache."""
+CELLS_STEP = 128
+"""Cells are padded to a multiple of it, so that matrices with about as many share their programs; of blocks."""
 
 
 class FactorState(NamedTuple):
@@ -92,11 +94,12 @@ class PoissonFactorizationChain(eqx.Module):
         x = np.where(units.observed, units.value, 0.0)
         cells, counts = np.argwhere(x > 0), x[x > 0]
         order = np.argsort(-counts, kind="stable")  # cells of one block have about as many
+        pad = max(CELLS_STEP, -(-len(cells) // CELLS_STEP) * CELLS_STEP) - len(cells)
         return cls(
             model,
             np.asarray(size),
-            np.pad(cells[order], [(0, _padding(len(cells))), (0, 0)]),
-            np.pad(counts[order], (0, _padding(len(cells)))),
+            np.pad(cells[order], [(0, pad), (0, 0)]),
+            np.pad(counts[order], (0, pad)),
             units.observed.astype(np.float64),
             weight,
             np.asarray(-gammaln(x + 1).sum()),
@@ -293,11 +296,6 @@ class PoissonFactorizationChain(eqx.Module):
         accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
         by = jnp.where(accepted, proposed, 0.0)
         return FactorState(jnp.where(real, state.log_intensities + by, state.log_intensities), state.log_factors - by)
-
-
-def _padding(n: int) -> int:
-    """Places to fill up to a multiple of `BLOCK`, at least one block in all."""
-    return max(BLOCK, -(-n // BLOCK) * BLOCK) - n
 
 
 @evidence_chain.register
