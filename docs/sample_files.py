@@ -9,6 +9,7 @@ machines.csv    machine, load, heat  sequences of readings, a step missing
 regions.csv     image, two features  three regions an image
 captions.csv    image, word          a word an image
 survey.csv      three questions      answers of two kinds of people, some missing
+errors.csv      twelve kinds         how often each occurred, in forty files; a few never counted
 clubs.csv       fourteen clubs       who is in which: two kinds of people, three of clubs
 """
 
@@ -45,6 +46,17 @@ def write(folder: Path) -> None:
     survey(folder, rng)
     machines(folder)
     clubs(folder)
+    errors(folder)
+
+
+def errors(folder: Path) -> None:
+    """Forty files and how often twelve kinds of errors occurred in each, from three causes with four kinds each."""
+    rng = np.random.default_rng(0)
+    causes = np.kron(np.eye(3), [12.0, 6.0, 3.0, 1.0]) + 0.1
+    counts = rng.poisson(rng.gamma(0.5, 2.0, (40, 3)) @ causes)
+    frame = pd.DataFrame(counts, columns=[f"{cause}{n}" for cause in ("ink", "crop", "skew") for n in range(4)])
+    frame.index = pd.Index([f"file{n}" for n in range(40)], name="file")
+    frame.mask(rng.random(frame.shape) < 0.03).astype("Int64").to_csv(folder / "errors.csv")
 
 
 def clubs(folder: Path) -> None:
