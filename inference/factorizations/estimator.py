@@ -14,7 +14,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, machine_chunks
 from lvsearch.inference.engine.estimator import Estimate, estimator
 from lvsearch.inference.factorizations.kernel import (
-    Counts,
+    CountMatrix,
     Fitted,
     Gammas,
     Priors,
@@ -61,7 +61,7 @@ class FactorizationEstimator:
         self.chunks = machine_chunks()
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Counts and their mask, and as much again while a sweep works; four tables of each site."""
+        """CountMatrix and their mask, and as much again while a sweep works; four tables of each site."""
         (n_rows, n_dims), cell = self.counts.x.shape, 8
         return MemoryPlan(
             (
@@ -131,13 +131,13 @@ class FactorizationEstimator:
         return bound(self.counts, priors, Fitted(at_best, factors))
 
 
-def counts_of_rows(model: PoissonFactorization, data: Dataset) -> Counts:
+def counts_of_rows(model: PoissonFactorization, data: Dataset) -> CountMatrix:
     """The matrix in the order of the data set. Raises ValueError for cells that are no counts."""
     for batch in data.batches:
         model.check(batch.units)
     seen = data.gather([np.asarray(batch.units.observed) for batch in data.batches])
     x = data.gather([np.asarray(batch.units.value, np.float64) for batch in data.batches])
-    return Counts(np.where(seen, x, 0.0), seen.astype(np.float64))
+    return CountMatrix(np.where(seen, x, 0.0), seen.astype(np.float64))
 
 
 def priors_of(model: PoissonFactorization, n_factors: int) -> Priors:
@@ -153,7 +153,7 @@ def factors_of(estimate: Estimate) -> Gammas:
     return Gammas(shape + 1, rate)
 
 
-def settled(data: Counts, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray) -> Gammas:
+def settled(data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray) -> Gammas:
     """The intensities at their optimum given the factors."""
     for _ in range(FOLD_SWEEPS):
         new = intensities_given(data, prior, intensities, geometric, mean)

@@ -43,7 +43,7 @@ class Gammas(NamedTuple):
         return (s - a) * digamma(s) - gammaln(s) + gammaln(a) + a * (np.log(r) - np.log(b)) + s * (b - r) / r
 
 
-class Counts(NamedTuple):
+class CountMatrix(NamedTuple):
     """The data: x, 0 where nothing was observed, and 1 where something was."""
 
     x: Float64[np.ndarray, "row dim"]
@@ -65,7 +65,7 @@ class Fitted(NamedTuple):
 
 
 def intensities_given(
-    data: Counts, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray
+    data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray
 ) -> Gammas:
     """One step of q(θ). geometric, mean: of the factors (factor, dim); equal where these are known."""
     own = intensities.geometric_mean
@@ -73,7 +73,7 @@ def intensities_given(
     return Gammas(prior.shape + own * ((data.x / expected) @ geometric.T), prior.rate + data.seen @ mean.T)
 
 
-def sweep(data: Counts, priors: Priors, fitted: Fitted) -> Fitted:
+def sweep(data: CountMatrix, priors: Priors, fitted: Fitted) -> Fitted:
     """A step of q(θ), one of q(β), and one of every factor's scale."""
     factors = fitted.factors
     geometric = factors.geometric_mean
@@ -97,7 +97,7 @@ def _rescaled(priors: Priors, fitted: Fitted) -> Fitted:
 
 
 def row_bounds(
-    data: Counts, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray
+    data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray
 ) -> Float64[np.ndarray, " row"]:
     """Every row's part of the bound, KL(q(β) ‖ p(β)) not among them; nats. geometric, mean: as above."""
     expected = np.maximum(intensities.geometric_mean @ geometric, TINY)
@@ -106,7 +106,7 @@ def row_bounds(
     return cells.sum(1) - means - intensities.divergence(prior).sum(1)
 
 
-def bound(data: Counts, priors: Priors, fitted: Fitted) -> float:
+def bound(data: CountMatrix, priors: Priors, fitted: Fitted) -> float:
     """The bound on log p(counts), nats."""
     factors = fitted.factors
     rows = row_bounds(data, priors.intensity, fitted.intensities, factors.geometric_mean, factors.mean)

@@ -9,14 +9,14 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Described, Estimate, describe_units
 from lvsearch.inference.engine.unit_scores import UnitScores, score_units
 from lvsearch.inference.factorizations.estimator import counts_of_rows, factors_of, priors_of, settled
-from lvsearch.inference.factorizations.kernel import TINY, Counts, Gammas, row_bounds
+from lvsearch.inference.factorizations.kernel import TINY, CountMatrix, Gammas, row_bounds
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
 WIDER = 0.5
 """Shape and rate of the wider half of the proposals, over those of q: the same mean, twice the variance."""
 
 
-def fold_in(estimate: Estimate, data: Counts) -> tuple[Gammas, np.ndarray]:
+def fold_in(estimate: Estimate, data: CountMatrix) -> tuple[Gammas, np.ndarray]:
     """(q of the intensities of these rows, the factors): the factors (factor, dim) at their posterior means."""
     factors, prior = factors_of(estimate).mean, _prior(estimate)
     shape = (len(data.x), estimate.size[0])
