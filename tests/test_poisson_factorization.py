@@ -2,6 +2,7 @@
 off a fit. The contract's behaviours are in `test_models.py`."""
 
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -257,9 +258,10 @@ def test_the_kernel_ends_no_lower_than_the_generic_engine():
 def test_scores_of_one_factor_are_closed_forms():
     """A row's intensity integrated out: a negative multinomial; the lower bound below it."""
     data = tiny().dataset()
-    natural = {"factors": GammaStatistics(np.array([[3.0, 1.0, 0.5]], np.float32), np.full((1, 3), 2.0, np.float32))}
+    leaves: list[Any] = [np.array([[3.0, 1.0, 0.5]], np.float32), np.full((1, 3), 2.0, np.float32)]
+    natural = {"factors": GammaStatistics(*leaves)}
     estimate = Estimate(MODEL, (1,), natural, -np.inf, np.inf, 0)
-    beta = (natural["factors"].log_value[0] + 1) / 2
+    beta = (leaves[0][0] + 1) / 2
     seen, x = ~np.isnan(CELLS), np.nan_to_num(CELLS)
     total, exposure = x.sum(1), A + seen @ beta
     exact = A * np.log(A) - gammaln(A) + gammaln(A + total) - (A + total) * np.log(exposure)
@@ -323,7 +325,7 @@ def test_the_annealed_search_finds_three():
     result = lv.search(fitted().model, points, max_size=6, progress=False)
     assert result.best_size == (3,)
     assert result.posterior().set_index("size").loc[3, "probability"] > 0.9
-    compared = result.held_out(planted()[0].part(np.arange(20), "the first rows"))
+    compared = result.compare_held_out(planted()[0].part(np.arange(20), "the first rows"))
     assert "importance sampling" in compared["estimator"].iloc[0]
 
 

@@ -58,8 +58,8 @@ class FactorState(NamedTuple):
     | `log_factors` | log β | (dim, factor, particle) |
     """
 
-    log_intensities: Float[Array, "row factor particle"]
-    log_factors: Float[Array, "dim factor particle"]
+    log_intensities: Float[Array | np.ndarray, "row factor particle"]
+    log_factors: Float[Array | np.ndarray, "dim factor particle"]
 
 
 class PoissonFactorizationChain(eqx.Module):
@@ -239,7 +239,7 @@ class PoissonFactorizationChain(eqx.Module):
             whole = jnp.floor(come)
             key_block = jax.random.fold_in(key, index)
 
-            def passed(power: Array) -> Callable[[Array], Array]:
+            def passed(power: Array) -> Callable[[Array | int], Array]:
                 """Which ends of the factors' shares one count lies beyond."""
                 ends = jnp.cumsum(self._shares(log_parts, power[:, None, None])[0], axis=1)
 

@@ -5,6 +5,7 @@ The generic engine has the same bound at the same state; it holds a table (row, 
 
 from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,6 +26,8 @@ from lvsearch.inference.factorizations.kernel import (
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
+SHARP, FIRST_FOLDS = 100.0, 5
+"""Shape of the Gammas that a start begins with, and steps of the intensities before these move."""
 FOLD_SWEEPS, FOLD_TOLERANCE = 500, 1e-8
 """At most, and the relative change of any intensity below which the intensities of given factors have settled."""
 
@@ -82,26 +85,21 @@ class FactorizationEstimator:
         (n_factors,), settings = size, self.settings
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         priors = priors_of(self.model, n_factors)
-        begins = [self._begun(priors, self._drawn(n_factors, random)) for _ in range(settings.starts)]
+        begins = [self._drawn(n_factors, random) for _ in range(settings.starts if n_factors > 1 else 1)]
         if start is not None:
-            kept = factors_of(start)
-            new = self._drawn(max(0, n_factors - start.size[0]), random)
-            begins.append(self._begun(priors, np.concatenate([kept.mean[:n_factors], new])))
-        short = []
-        for fitted in begins if n_factors > 1 else begins[:1]:
-            for _ in range(settings.first_sweeps):
-                fitted = sweep(self.counts, priors, fitted)
-            short.append(fitted)
-        best = max(short, key=lambda each: bound(self.counts, priors, each))
-        last, sweeps = bound(self.counts, priors, best), settings.first_sweeps * len(short)
+            kept, new = factors_of(start).mean[:n_factors], self._drawn(max(0, n_factors - start.size[0]), random)
+            begins.append(np.concatenate([kept, new]))
+        first = (self._first(priors, factors) for factors in begins)
+        best = max(first, key=lambda each: bound(self.counts, priors, each))
+        last, sweeps = bound(self.counts, priors, best), settings.first_sweeps * len(begins)
         for _ in range(settings.sweeps):
             best, sweeps = sweep(self.counts, priors, best), sweeps + 1
             now = bound(self.counts, priors, best)
             if now - last < settings.tolerance * abs(now):
                 break
             last = now
-        shape, rate = best.factors
-        natural = {"factors": GammaStatistics((shape - 1).astype(np.float32), rate.astype(np.float32))}
+        leaves: list[Any] = [best.factors.shape - 1, best.factors.rate]
+        natural = {"factors": GammaStatistics(*(leaf.astype(np.float32) for leaf in leaves))}
         estimate = Estimate(self.model, size, natural, -np.inf, np.inf, sweeps)
         return estimate._replace(log_lower=self._exact_bound(estimate, priors, best.intensities))
 
@@ -114,15 +112,18 @@ class FactorizationEstimator:
         alike = np.where(totals > 0, x[rows] * mean.sum() / np.maximum(totals, 1), mean)
         return 0.5 * (alike + mean) * random.uniform(0.5, 1.5, (n_factors, x.shape[1]))
 
-    def _begun(self, priors: Priors, factors: np.ndarray) -> Fitted:
-        """q with these factors as good as known, and the intensities that a few steps find."""
-        shape = np.broadcast_to(priors.intensity.shape, (len(self.counts.x), len(factors)))
-        intensities = Gammas(np.ones(shape.shape), np.full(shape.shape, float(len(factors))))
-        sharp = Gammas(np.full(factors.shape, 100.0), 100.0 / factors)
-        for _ in range(5):
+    def _first(self, priors: Priors, factors: np.ndarray) -> Fitted:
+        """A short ascent from these factors, at first as good as known."""
+        shape = (len(self.counts.x), len(factors))
+        intensities = Gammas(np.ones(shape), np.full(shape, float(shape[1])))
+        sharp = Gammas(np.full(factors.shape, SHARP), SHARP / factors)
+        for _ in range(FIRST_FOLDS):
             geometric = sharp.geometric_mean
             intensities = intensities_given(self.counts, priors.intensity, intensities, geometric, sharp.mean)
-        return Fitted(intensities, sharp)
+        fitted = Fitted(intensities, sharp)
+        for _ in range(self.settings.first_sweeps):
+            fitted = sweep(self.counts, priors, fitted)
+        return fitted
 
     def _exact_bound(self, estimate: Estimate, priors: Priors, intensities: Gammas) -> float:
         """The bound at exactly the factors of the estimate, intensities settled at their optimum there, nats."""
