@@ -10,6 +10,7 @@ regions.csv     image, two features  three regions an image
 captions.csv    image, word          a word an image
 survey.csv      three questions      answers of two kinds of people, some missing
 skewed.csv      two columns          two clusters that lean to one side
+errors.csv      twelve kinds         how often each occurred, in forty files; a few never counted
 clubs.csv       fourteen clubs       who is in which: two kinds of people, three of clubs
 """
 
@@ -46,6 +47,7 @@ def write(folder: Path) -> None:
     survey(folder, rng)
     machines(folder)
     clubs(folder)
+    errors(folder)
     skewed(folder)
 
 
@@ -54,6 +56,16 @@ def skewed(folder: Path) -> None:
     rng = np.random.default_rng(0)
     values = np.array([[0, 0], [8, 5]])[rng.integers(0, 2, 150)] + rng.gamma(2.0, 1.0, (150, 2))
     pd.DataFrame(values.round(3), columns=["width", "weight"]).to_csv(folder / "skewed.csv", index=False)
+
+
+def errors(folder: Path) -> None:
+    """Forty files and how often twelve kinds of errors occurred in each, from three causes with four kinds each."""
+    rng = np.random.default_rng(0)
+    causes = np.kron(np.eye(3), [12.0, 6.0, 3.0, 1.0]) + 0.1
+    counts = rng.poisson(rng.gamma(0.5, 2.0, (40, 3)) @ causes)
+    frame = pd.DataFrame(counts, columns=[f"{cause}{n}" for cause in ("ink", "crop", "skew") for n in range(4)])
+    frame.index = pd.Index([f"file{n}" for n in range(40)], name="file")
+    frame.mask(rng.random(frame.shape) < 0.03).astype("Int64").to_csv(folder / "errors.csv")
 
 
 def clubs(folder: Path) -> None:

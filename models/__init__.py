@@ -30,6 +30,7 @@ from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.lda import LDA
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
 from lvsearch.models.plsi import PLSI
+from lvsearch.models.poisson_factorization import PoissonFactorization
 from lvsearch.models.registry import register
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.unigram import Unigram
@@ -71,6 +72,7 @@ __all__ = [
     "Multinomial",
     "MultinomialComponents",
     "PoissonComponents",
+    "PoissonFactorization",
     "Row",
     "Site",
     "Unigram",

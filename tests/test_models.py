@@ -20,6 +20,7 @@ import mixture_cases
 import numpy as np
 import oracles
 import partition_oracles
+import poisson_oracles
 import pytest
 import scale_oracles
 import tree_oracles
@@ -66,6 +67,7 @@ from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.lda import LDA
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
 from lvsearch.models.plsi import PLSI
+from lvsearch.models.poisson_factorization import PoissonFactorization
 from lvsearch.models.units import BagOfWords, GroupOfRows, Row
 
 SIZE, CAPACITY = (3,), (4,)
@@ -112,6 +114,7 @@ FEW_COUNTS = np.array(
 )
 ALPHA, ETA = np.array([0.5, 1.1, 0.2]), 0.4
 POINTS = np.array([-2.2, 2.3, 2.8, -1.6, 0.4])
+CELLS = np.array([[2, 0, 0], [0, 1, np.nan], [0, 0, 0], [np.nan, 0, 1], [1, 0, 0]])
 VALUES = np.array([[1.3, -0.2, 0.7], [0.4, 2.1, -1.0], [1.9, 1.7, 0.1]])
 OBSERVED = np.array([[True, True, False], [True, True, True], [False, True, True]])
 
@@ -236,6 +239,11 @@ def sequences_exact(size: int, natural: dict[str, Any]) -> float:
 
 def other_absent_rows(units: GroupOfRows) -> GroupOfRows:
     return GroupOfRows(np.where(units.observed, units.value, 99.0), units.observed, units.present)
+
+
+@cache
+def factorization_exact(size: int) -> float:
+    return poisson_oracles.log_evidence(CELLS, size, 0.9, 0.6, 0.7)
 
 
 def annotated_case(name: str, kind: Any, oracle: Callable[..., float], *, features: bool) -> Case:
@@ -375,6 +383,13 @@ CASES = [
         sequences_exact,
         other_absent_rows,
         certified=False,
+    ),
+    Case(
+        "Poisson factorization",
+        PoissonFactorization(0.9, 0.6, 0.7),
+        in_two_batches(Row(np.nan_to_num(CELLS), ~np.isnan(CELLS)), {"dim": 3}),
+        lambda size, natural: factorization_exact(size),
+        other_missing_cells,
     ),
     annotated_case("GM-mixture", GMMixture, annotation_oracles.mixture_log_evidence, features=True),
     annotated_case("GM-LDA of tokens", GMLDA, annotation_oracles.gm_lda_log_evidence, features=False),

@@ -21,6 +21,7 @@ from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.poisson_factorization import PoissonFactorizationChain
 from lvsearch.inference.evidence.prefixes import grow, sequential
 from lvsearch.inference.evidence.simulation import Simulated, simulated_like
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, hyper_topics
@@ -38,6 +39,7 @@ __all__ = [
     "HyperMixture",
     "HyperTopics",
     "IndependentNormalChain",
+    "PoissonFactorizationChain",
     "Profile",
     "Simulated",
     "TwoSided",

@@ -38,6 +38,8 @@ CHUNK = 16
 CONDITIONAL_ESS = 0.5
 """What a pilot's step leaves of the effective sample size: about one nat of standard deviation a step."""
 MOST_PILOT_STEPS = 400
+STEP_PRECISION = 1e-3
+"""Relative, of a pilot's step: it is found by halving, and every try weighs all particles."""
 CONSTANT = 1e-6
 """Nats of standard deviation below which log p − log q is one number: any chain is right then."""
 
@@ -322,6 +324,8 @@ def next_temperature(gain: Callable[[float], np.ndarray], t: float) -> float:
     if left(high) >= CONDITIONAL_ESS:
         return 1.0
     for _ in range(60):
+        if high - low <= STEP_PRECISION * high:
+            break
         middle = (low + high) / 2
         low, high = (middle, high) if left(middle) > CONDITIONAL_ESS else (low, middle)
     return t + high

@@ -16,6 +16,7 @@ from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, PathSta
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
+from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
 from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
@@ -129,6 +130,30 @@ class PathRecorder(Recorder):
 def _(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
     rows = Quantity("rows", ("state",), (int(chain.size),), True)
     return PathRecorder((Quantity(OCCUPIED, (), (), False), rows))
+
+
+# ── factors ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class FactorRecorder(Recorder):
+    """`factors`, and where asked for the `intensities` of each row."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+    order: Int[np.ndarray, " units"] | None
+
+    def values(self, chain: PoissonFactorizationChain, state: FactorState) -> tuple[Array, ...]:
+        """Factors that do not exist are beyond the quantities' shapes."""
+        factors = jnp.exp(jnp.moveaxis(state.log_factors, 0, -1))  # (factor, particle, dim)
+        each = () if self.order is None else (jnp.exp(jnp.moveaxis(state.log_intensities[self.order], -1, 0)),)
+        return (jnp.moveaxis(factors, 1, 0), *each)
+
+
+@recorder.register
+def _(chain: PoissonFactorizationChain, data: Dataset, *, units: bool) -> FactorRecorder:
+    size = int(chain.size)
+    factors = Quantity("factors", ("factor", "dim"), (size, chain.exposed.shape[1]), True)
+    each = Quantity("intensities", ("unit", "factor"), (data.n_units, size), True)
+    return FactorRecorder((factors, each) if units else (factors,), rows_of_units(data) if units else None)
 
 
 # ── collapsed topics ────────────────────────────────────────────────────────────────────────────────────────────────

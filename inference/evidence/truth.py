@@ -25,6 +25,7 @@ from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, PathSta
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
+from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
@@ -143,6 +144,20 @@ def _(chain: HiddenMarkovChain, simulated: Simulated, particles: int) -> PathSta
     labels = np.zeros(len(chain.present), np.int64)
     labels[: len(order)] = np.argmax(simulated.locals["path"].state, -1)[present][order]
     return PathState(jnp.asarray(np.repeat(labels[None], particles, axis=0)))
+
+
+@true_state.register
+def _(chain: PoissonFactorizationChain, simulated: Simulated, particles: int) -> FactorState:
+    """Intensities and factors; what each count is allocated to is summed out, and forgotten."""
+    more = chain.capacity - simulated.size[0]
+
+    def copies(log_values: Any) -> Array:
+        padded = np.pad(np.asarray(log_values, np.float64), [(0, 0), (0, more)])
+        return jnp.asarray(np.repeat(padded[..., None], particles, axis=-1))
+
+    return FactorState(
+        copies(simulated.locals["intensities"].log_value), copies(simulated.globals["factors"].log_value.T)
+    )
 
 
 @true_state.register

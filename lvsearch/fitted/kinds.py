@@ -7,6 +7,7 @@ from lvsearch.fitted.annotation import FittedImages
 from lvsearch.fitted.aspects import FittedAspects
 from lvsearch.fitted.blocks import FittedBlocks
 from lvsearch.fitted.clusters import FittedMixture
+from lvsearch.fitted.factorization import FittedFactorization
 from lvsearch.fitted.features import FittedFeatures
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.sequences import FittedSequences
@@ -18,6 +19,7 @@ from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.ibp import IBP
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.plsi import PLSI
+from lvsearch.models.poisson_factorization import PoissonFactorization
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.sizing.fit import Fit
 
@@ -61,6 +63,11 @@ def _(model: HiddenMarkov) -> type[FittedModel]:
 @fitted_type.register
 def _(model: LatentBlockModel) -> type[FittedModel]:
     return FittedBlocks
+
+
+@fitted_type.register
+def _(model: PoissonFactorization) -> type[FittedModel]:
+    return FittedFactorization
 
 
 def fitted(fit: Fit, training: Data) -> FittedModel:

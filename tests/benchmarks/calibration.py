@@ -185,6 +185,7 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "process-separated": lambda: process(lv.models.DiagonalComponents(pseudo_count=0.01), 30, 2),
     "hidden-markov": lambda: hidden_markov(lv.models.DiagonalComponents(pseudo_count=0.1), 3, 10, 2),
     "block-model": lambda: blocks(lv.models.BernoulliComponents(1.0, 1.0), 100, 80, 3.0, (6, 5)),
+    "poisson-factorization": lambda: rows(lv.models.PoissonFactorization(mean_count=2.0), 24, 10, 2.5, 5),
     "features": lambda: rows(lv.models.IBP(), 12, 3, 2.0, 4),
 }
 

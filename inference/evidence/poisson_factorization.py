@@ -1,0 +1,305 @@
+"""Poisson factorisations of one size, annealed from the prior of factors and intensities: counts come in bit by bit.
+
+At temperature t a cell has been watched for a share t of its time. Of its x counts m = ⌊t x⌋ have come and the next one
+to a share f = t x − m, and is of each factor to the power f:
+
+    π_t(θ, β) ∝ p(θ, β) Π_nv r_nv^m g_f(θ_n1 β_1v, …, θ_nK β_Kv) e^(−t r_nv),
+    r_nv = Σ_k θ_nk β_kv,      g_f(r_1, …, r_K) = Σ_k r_k^f K^(f−1),      g_0 = 1,  g_1 = Σ_k r_k
+
+over observed cells: at 0 the prior, at 1 the posterior, and no jump between. Given which factor every count is of, as
+far as it has come, all conditionals are Gamma's (Cemgil 2009, §3.1, at t = 1):
+
+    each of m counts | · ~ Categorical(∝ θ_nk β_kv),   the next one | · ~ Categorical(∝ (θ_nk β_kv)^f)
+    θ_nk | · ~ Gamma(a/K + what row n has of k, rate a + t Σ_v β_kv)            what has come to a share f counts f
+    β_kv | · ~ Gamma(c + what column v has of k, rate c/μ_v + t Σ_n θ_nk)
+
+The likelihood to the power t is nearly this path. Its conditionals would count what is still to come as if it were
+known: at low temperatures, where all is decided, they hardly move. Whole counts that come one by one have weights that
+no number of temperatures makes even.
+
+A factor's scale, θ_·k e^y and β_k e^−y, leaves every cell's mean as it is, and the conditionals above move along it by
+steps as small as the counts are many. So y is proposed by itself, from the Gaussian at the mode of its density, which
+is log-concave: y (N a/K − V c) − e^y a Σ_n θ_nk − e^−y Σ_v β_kv c/μ_v.
+
+The path begins in the prior, which does not change when factors are renamed: nothing has to be corrected for labels.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+from scipy.special import gammaln
+
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimator import Estimate, capacity_of
+from lvsearch.inference.evidence.dispatch import evidence_chain
+from lvsearch.inference.evidence.draws import log_gamma_draws
+from lvsearch.inference.evidence.rows import check_size, padded_rows
+from lvsearch.models.contract import first
+from lvsearch.models.families import GammaStatistics
+from lvsearch.models.poisson_factorization import PoissonFactorization
+
+BLOCK = 32
+"""Cells whose counts are allocated, and whose means are summed, together: their tables stay in the cache."""
+CELLS_STEP = 128
+"""Cells are padded to a multiple of it, so that matrices with about as many share their programs; of blocks."""
+
+
+class FactorState(NamedTuple):
+    """Particles side by side. Factors that do not exist hold anything finite.
+
+    | field | letter | shape |
+    |---|---|---|
+    | `log_intensities` | log θ | (row, factor, particle) |
+    | `log_factors` | log β | (dim, factor, particle) |
+    """
+
+    log_intensities: Float[Array | np.ndarray, "row factor particle"]
+    log_factors: Float[Array | np.ndarray, "dim factor particle"]
+
+
+class PoissonFactorizationChain(eqx.Module):
+    """A `Chain` of a `PoissonFactorization`. `of` makes one; the first `size` of `capacity` factors exist.
+
+    | field | meaning | shape |
+    |---|---|---|
+    | `size` | K | (), traced |
+    | `cells` | row and column of the cells that hold a count; padding: 0, 0 | (cell, two) |
+    | `counts` | x of these cells; padding: 0 | (cell,) |
+    | `exposed` | 1 where a cell was observed | (row, dim) |
+    | `weight` | 0 for rows of padding, else 1 | (row,) |
+    | `log_carrier` | −Σ log x! | () |
+    """
+
+    model: PoissonFactorization
+    size: Int[Array | np.ndarray, ""]
+    cells: Int[Array | np.ndarray, "cell two"]
+    counts: Float[Array | np.ndarray, " cell"]
+    exposed: Float[Array | np.ndarray, "row dim"]
+    weight: Float[Array | np.ndarray, " row"]
+    log_carrier: Float[Array | np.ndarray, ""]
+    capacity: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, model: PoissonFactorization, data: Dataset, size: int, capacity: int) -> "PoissonFactorizationChain":
+        """Rows are in the order of the batches, their padding included. Raises ValueError for cells that are no counts,
+        rows weighted otherwise than 0 or 1, and a size that does not fit in the capacity."""
+        check_size(size, capacity)
+        units, weight = padded_rows(data)
+        model.check(units)
+        x = np.where(units.observed, units.value, 0.0)
+        cells, counts = np.argwhere(x > 0), x[x > 0]
+        order = np.argsort(-counts, kind="stable")  # cells of one block have about as many
+        pad = max(CELLS_STEP, -(-len(cells) // CELLS_STEP) * CELLS_STEP) - len(cells)
+        return cls(
+            model,
+            np.asarray(size),
+            np.pad(cells[order], [(0, pad), (0, 0)]),
+            np.pad(counts[order], (0, pad)),
+            units.observed.astype(np.float64),
+            weight,
+            np.asarray(-gammaln(x + 1).sum()),
+            capacity,
+        )
+
+    @property
+    def elements(self) -> int:
+        """Rows, columns and cells: what each has of all factors is drawn at once."""
+        return self.exposed.shape[0] + self.exposed.shape[1] + len(self.cells)
+
+    @property
+    def lanes(self) -> int:
+        return 32
+
+    @property
+    def directed(self) -> bool:
+        return False
+
+    def init(self, key: Key[Array, ""], particles: int) -> FactorState:
+        """Factors and intensities from their prior."""
+        n_rows, n_dims = self.exposed.shape
+        nothing = jnp.zeros((n_rows, self.capacity, particles)), jnp.zeros((n_dims, self.capacity, particles))
+        key_intensities, key_factors = jax.random.split(key)
+        return FactorState(
+            self._log_intensities(key_intensities, nothing[0], nothing[0]),
+            self._log_factors(key_factors, nothing[1], nothing[1]),
+        )
+
+    def step(
+        self, key: Key[Array, ""], state: FactorState, temperature: Float[Array, ""], *, backward: bool
+    ) -> FactorState:
+        """Allocations, intensities, factors, scales. Backward sweeps are in this order too: each way is a valid
+        annealing of its own."""
+        del backward
+        keys = jax.random.split(key, 4)
+        of_rows, of_columns = self._allocated(keys[0], state, temperature)
+        exposed = jnp.asarray(self.exposed, of_rows.dtype)
+        factors = self._values(state.log_factors)
+        log_intensities = self._log_intensities(
+            keys[1], of_rows, temperature * jnp.einsum("nv,vkp->nkp", exposed, factors)
+        )
+        intensities = self._values(log_intensities)
+        log_factors = self._log_factors(
+            keys[2], of_columns, temperature * jnp.einsum("nv,nkp->vkp", exposed, intensities)
+        )
+        return self._rescaled(keys[3], FactorState(log_intensities, log_factors))
+
+    def log_gain(
+        self, state: FactorState, before: Float[Array, ""], after: Float[Array, ""]
+    ) -> Float[Array, " particle"]:
+        """log π_after − log π_before, nats, both as in the module's docstring, times x!^−t."""
+        cells, counts = (jnp.asarray(leaf) for leaf in (self.cells, self.counts))
+        blocks = tuple(leaf.reshape(-1, BLOCK, *leaf.shape[1:]) for leaf in (cells, counts))
+
+        def of_block(block: tuple[Array, Array]) -> Array:
+            where, x = block
+            log_parts = state.log_intensities[where[:, 0]] + state.log_factors[where[:, 1]]
+            whole, parts = zip(*(self._come(log_parts, t * x) for t in (after, before)), strict=True)
+            more = (whole[0] - whole[1])[:, None]
+            counted = jnp.where(more != 0, more * self._log_sum(log_parts, jnp.ones_like(x)), 0.0)
+            return (counted + parts[0] - parts[1]).sum(0)
+
+        intensities, factors = (self._values(leaf) for leaf in state)
+        exposed = jnp.asarray(self.exposed, factors.dtype)
+        expected = (intensities * jnp.einsum("nv,vkp->nkp", exposed, factors)).sum((0, 1))
+        return jax.lax.map(of_block, blocks).sum(0) + (after - before) * (self.log_carrier - expected)
+
+    def log_ratio(self, state: FactorState) -> Float[Array, " particle"]:
+        """log p(counts | factors, intensities), nats."""
+        return self.log_gain(state, jnp.zeros(()), jnp.ones(()))
+
+    def log_density(self, state: FactorState) -> Float[Array, " particle"]:
+        """log p(counts, factors, intensities), nats, allocations summed out; priors as the model has them."""
+        on = self.model.active((jnp.asarray(self.size),), (self.capacity,))
+        log_theta, log_beta = state
+        a = jnp.asarray(self.model.concentration, log_theta.dtype)
+        shape = a / self.size
+        each = (shape - 1) * log_theta - a * jnp.exp(log_theta) + shape * jnp.log(a) - jax.scipy.special.gammaln(shape)
+        each = jnp.where(self._exists(), each, 0.0).sum(1)
+        of_rows = jnp.where(jnp.asarray(self.weight)[:, None] > 0, each, 0.0).sum(0)
+
+        def of_factors(log_value: Array) -> Array:
+            statistics = GammaStatistics(log_value.T, -jnp.exp(log_value.T))
+            return self.model.log_prior({"factors": statistics}, on)
+
+        return self.log_ratio(state) + of_rows + jax.vmap(of_factors, in_axes=-1)(log_beta)
+
+    def label_scores(self, state: FactorState) -> None:
+        """None: the prior does not change under relabelling."""
+        return
+
+    def relabel(self, state: FactorState, order: Int[Array, "particle component"]) -> FactorState:
+        """The state itself: no labelling is better than another."""
+        return state
+
+    def take(self, state: FactorState, particles: Int[Array, " chosen"]) -> FactorState:
+        """The named particles, in that order."""
+        return FactorState(*(leaf[..., particles] for leaf in state))
+
+    # ── conditionals ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _exists(self) -> Array:
+        return first(jnp.asarray(self.size), self.capacity)[:, None]
+
+    def _values(self, log_values: Array) -> Array:
+        """θ or β, 0 of factors that do not exist."""
+        return jnp.where(self._exists(), jnp.exp(log_values), 0.0)
+
+    def _shares(self, log_parts: Float[Array, "cell factor particle"], power: Array) -> tuple[Array, Array]:
+        """The parts to a power (cell, 1, 1), the largest as 1; and the log of what that one was, nats."""
+        largest = jnp.where(self._exists(), log_parts, -jnp.inf).max(1, keepdims=True)
+        shares = jnp.where(self._exists(), jnp.exp(power * (log_parts - largest)), 0.0)
+        return shares, (power * largest)[:, 0]
+
+    def _log_sum(self, log_parts: Float[Array, "cell factor particle"], power: Array) -> Float[Array, "cell particle"]:
+        """log Σ_k r_k^power, nats. power: (cell,)"""
+        shares, largest = self._shares(log_parts, power[:, None, None])
+        return jnp.log(shares.sum(1)) + largest
+
+    def _come(self, log_parts: Float[Array, "cell factor particle"], come: Array) -> tuple[Array, Array]:
+        """Of the counts that have come (cell,): the whole ones, m (cell,), and log g_f (cell, particle), nats."""
+        whole = jnp.floor(come)
+        share = come - whole
+        return whole, self._log_sum(log_parts, share) + (share[:, None] - 1) * jnp.log(self.size)
+
+    def _allocated(self, key: Array, state: FactorState, temperature: Array) -> tuple[Array, Array]:
+        """What each row and each column has of each factor, of the counts that have come: as the state's leaves."""
+        cells, counts = (jnp.asarray(leaf).reshape(-1, BLOCK, *leaf.shape[1:]) for leaf in (self.cells, self.counts))
+        particles = state.log_factors.shape[-1]
+
+        def one_block(sums: tuple[Array, Array], block: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
+            where, x, index = block
+            row, column = where.T
+            log_parts = state.log_intensities[row] + state.log_factors[column]
+            come = temperature * x
+            whole = jnp.floor(come)
+            key_block = jax.random.fold_in(key, index)
+
+            def passed(power: Array) -> Callable[[Array | int], Array]:
+                """Which ends of the factors' shares one count lies beyond."""
+                ends = jnp.cumsum(self._shares(log_parts, power[:, None, None])[0], axis=1)
+
+                def draw(number: Array | int) -> Array:
+                    drawn = jax.random.uniform(jax.random.fold_in(key_block, number), (BLOCK, 1, particles), ends.dtype)
+                    return (ends <= drawn * ends[:, -1:]).astype(ends.dtype)
+
+                return draw
+
+            one, next_one = passed(jnp.ones_like(x)), passed(come - whole)
+
+            def another(number: Array, beyond: Array) -> Array:
+                return beyond + jnp.where((number <= whole)[:, None, None], one(number), 0.0)
+
+            beyond = (come - whole)[:, None, None] * next_one(0)
+            beyond = jax.lax.fori_loop(1, whole.max().astype(int) + 1, another, beyond)
+            all_come = jnp.broadcast_to(come[:, None, None], beyond[:, :1].shape)
+            chosen = jnp.concatenate([all_come, beyond[:, :-1]], axis=1) - beyond
+            return (sums[0].at[row].add(chosen), sums[1].at[column].add(chosen)), None
+
+        nothing = jnp.zeros_like(state.log_intensities), jnp.zeros_like(state.log_factors)
+        return jax.lax.scan(one_block, nothing, (cells, counts, jnp.arange(len(cells))))[0]
+
+    def _log_intensities(self, key: Array, counts: Array, exposure: Array) -> Array:
+        a = jnp.asarray(self.model.concentration, counts.dtype)
+        return log_gamma_draws(key, a / self.size + counts) - jnp.log(a + exposure)
+
+    def _log_factors(self, key: Array, counts: Array, exposure: Array) -> Array:
+        c = jnp.asarray(self.model.factor_concentration, counts.dtype)
+        return log_gamma_draws(key, c + counts) - jnp.log(self._factor_rate(counts) + exposure)
+
+    def _factor_rate(self, like: Array) -> Float[Array, "dim one one"]:
+        rate = jnp.asarray(self.model.factor_rate(), like.dtype)
+        return jnp.broadcast_to(rate, like.shape[:1])[:, None, None]
+
+    def _rescaled(self, key: Array, state: FactorState) -> FactorState:
+        """Every factor's scale, by an independent proposal."""
+        key_propose, key_accept = jax.random.split(key)
+        real = jnp.asarray(self.weight)[:, None, None] > 0
+        a = jnp.asarray(self.model.concentration, state.log_factors.dtype)
+        up = a * jnp.where(real, jnp.exp(state.log_intensities), 0.0).sum(0)
+        down = (self._factor_rate(state.log_factors) * jnp.exp(state.log_factors)).sum(0)
+        slope = real.sum() * a / self.size - len(self.exposed.T) * self.model.factor_concentration
+        root = jnp.sqrt(slope**2 + 4 * up * down)
+        # e^mode, without cancellation
+        mode = jnp.log(jnp.where(slope > 0, (slope + root) / (2 * up), 2 * down / (root - slope)))
+        curvature = root
+
+        def log_density(y: Array) -> Array:
+            return slope * y - up * jnp.exp(y) - down * jnp.exp(-y) + 0.5 * curvature * (y - mode) ** 2
+
+        proposed = mode + jax.random.normal(key_propose, mode.shape, mode.dtype) / jnp.sqrt(curvature)
+        gain = log_density(proposed) - log_density(jnp.zeros_like(mode))
+        accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
+        by = jnp.where(accepted, proposed, 0.0)
+        return FactorState(jnp.where(real, state.log_intensities + by, state.log_intensities), state.log_factors - by)
+
+
+@evidence_chain.register
+def _(
+    model: PoissonFactorization, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
+) -> PoissonFactorizationChain:
+    return PoissonFactorizationChain.of(model, data, size[0], capacity_of(size)[0])

@@ -1,0 +1,218 @@
+"""Poisson factorisation: every cell of a matrix of counts is the sum of what a few factors give it.
+
+Source: Canny (2004); Cemgil (2009), §2; Gopalan, Hofman & Blei (2015), §2. The generative story:
+
+    1. factors      β_kv ~ Gamma(c, rate c/μ_v)                    k = 1…K, v = 1…V
+    2. intensities  θ_nk ~ Gamma(a/K, rate a)                      n = 1…N
+    3. count        x_nv ~ Poisson(Σ_k θ_nk β_kv)                  where observed
+
+    3. again, with the factor of each single one of the x_nv: their number is Poisson, and each is
+                    z ~ Categorical(θ_nk β_kv / Σ_j θ_nj β_jv)
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `concentration` | a | () | > 0 |
+| `factor_concentration` | c | () | > 0 |
+| `mean_count` | μ | () or (dim,) | > 0 |
+| site `factors` | (log β_kv, −β_kv) | (factor, dim) | > 0 |
+| site `intensities` | (log θ_nk, −θ_nk) | (factor,) | > 0 |
+| site `allocation` | z of the counts of each cell | (dim, factor) | one-hot, as many copies as the count |
+
+What does not move as K grows, so that sizes compete over structure alone: the mean of a cell, E[x_nv] = μ_v; and the
+whole of a row's intensities, Σ_k θ_nk ~ Gamma(a, rate a), of which the factors have shares ~ Dirichlet(a/K, …), as the
+topics of LDA have of a document. Factors of one given mean intensity would have every larger size expect larger counts,
+and pay for being wrong about these; intensities of one given shape would have it expect flatter rows.
+
+Beside LDA. Write β_k = B_k φ_k with its sum B_k. Then φ_k ~ Dirichlet(c, …, c) if μ is one number, and a row has
+Poisson(θ_nk B_k) counts of factor k, each in a column drawn from φ_k. If all B_k were the same number, the rows given
+their totals would be LDA's documents. They are not: factors differ in how much a row gets of them, by some √(1/Vc) of
+the mean; and totals are data here, zero rows among them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float
+from scipy.special import gammaln as scipy_gammaln
+from scipy.special import xlogy
+
+from lvsearch.models.components.standard import positive_parameter
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    Masks,
+    Model,
+    Site,
+    Statistics,
+    concentration_parameter,
+    first,
+)
+from lvsearch.models.families import Categorical, Gamma, GammaStatistics
+from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.units import Row
+
+
+class PoissonFactorization(Model):
+    """Rows of counts, each a sum of `size` factors, a factor having a mean count in every column.
+
+    concentration: of a row's intensities in all, spread evenly over the factors; small: few factors in a row, and
+        totals that differ much between rows.
+    factor_concentration: of a factor over the columns; below 1 most of a factor is in few columns.
+    mean_count: what a cell is expected to hold, one number or one per column. `scaled_to(counts)` reads it off.
+
+    Cells are whole numbers ≥ 0; missing cells are left out, and a row of zeros counts: `lv.Points`, rows × columns.
+
+    `nested` is False: Proposition 1 is about plug-in forms, and there is none here (`plug_in` says why).
+    """
+
+    concentration: HyperparameterArray
+    factor_concentration: HyperparameterArray
+    mean_count: HyperparameterArray
+
+    size_names: ClassVar[tuple[str, ...]] = ("factors",)
+    nested: ClassVar[bool] = False
+    unit_type: ClassVar[type] = Row
+    representation: ClassVar[str] = "intensities"
+
+    def __init__(self, concentration: Any = 1.0, factor_concentration: Any = 0.3, mean_count: Any = 1.0):
+        self.concentration, self.factor_concentration = (
+            positive_parameter(name, concentration_parameter(name, value))
+            for name, value in (("concentration", concentration), ("factor_concentration", factor_concentration))
+        )
+        self.mean_count = positive_parameter("mean_count", mean_count, 1)
+
+    @classmethod
+    def scaled_to(
+        cls, counts: Any, concentration: Any = 1.0, factor_concentration: Any = 0.3, *, by_column: bool = False
+    ) -> "PoissonFactorization":
+        """`mean_count` as the mean of the observed cells: of all, or of each column with one more cell of the mean.
+
+        counts: (rows, columns), NaN where missing, as `points.values` has it. by_column: for columns that differ much
+        in all rows alike, as genes or films do; factors then say what differs from that.
+
+        Raises ValueError for what is no matrix, and for counts that are all 0 or missing.
+        """
+        values = np.asarray(counts, np.float64)
+        observed = ~np.isnan(values)
+        if values.ndim != 2 or not np.nansum(values) > 0:
+            raise ValueError(
+                f"got counts of shape {values.shape} with the sum {np.nansum(values)}, expected a matrix (rows, "
+                "columns) of counts, some of them above 0"
+            )
+        mean = np.nansum(values) / observed.sum()
+        if by_column:
+            mean = (np.nansum(values, axis=0) + mean) / (observed.sum(0) + 1)
+        return cls(concentration, factor_concentration, mean)
+
+    def describe(self) -> str:
+        """Such as "PoissonFactorization: intensities ~ Gamma(1/K, rate 1); factors ~ Gamma(0.3, mean 2.5)"."""
+        a, c = float(self.concentration), float(self.factor_concentration)
+        mean = f"mean {float(self.mean_count):g}" if self.mean_count.ndim == 0 else "a mean for each column"
+        return f"PoissonFactorization: intensities ~ Gamma({a:g}/K, rate {a:g}); factors ~ Gamma({c:g}, {mean})"
+
+    def check(self, units: Row) -> None:
+        """ValueError for observed cells that are no counts."""
+        values = np.asarray(units.value)[np.asarray(units.observed)]
+        wrong = values[(values < 0) | (values != np.floor(values))]
+        if wrong.size:
+            raise ValueError(
+                f"got a cell with {float(wrong[0])!r} for {type(self).__name__}, expected counts: whole numbers ≥ 0"
+            )
+
+    def globals(self) -> dict[str, Site]:
+        return {"factors": Site(Gamma(), ("factor", "dim"))}
+
+    def locals(self) -> dict[str, Site]:
+        return {
+            "intensities": Site(Gamma(), ("factor",)),
+            "allocation": Site(Categorical(), ("dim", "factor"), copies=_counts),
+        }
+
+    def extents(self, unit: Row) -> dict[str, int]:
+        return {"dim": np.shape(unit.value)[-1]}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {"factor": first(size[0], capacity[0])}
+
+    def factor_rate(self) -> Any:
+        """c/μ, () or (dim,)."""
+        return self.factor_concentration / self.mean_count
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        of_cells = _log_gamma_density(g["factors"], self.factor_concentration, self.factor_rate())
+        return jnp.where(on["factor"][:, None], of_cells, 0.0).sum()
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Float[Array, ""]:
+        exists, factors, intensities = on["factor"], g["factors"], l["intensities"]
+        of_row = _log_gamma_density(intensities, self.concentration / exists.sum(), self.concentration)
+        x, both = _counts(unit), jnp.asarray(unit.observed)[:, None] & exists
+        counted = x[:, None] * l["allocation"] * (intensities.log_value + factors.log_value.T)
+        expected = intensities.negative_value * factors.negative_value.T  # −θ times −β
+        cells = jnp.where(both, counted - expected, 0.0).sum(1) - jnp.where(unit.observed, gammaln(x + 1), 0.0)
+        return jnp.where(exists, of_row, 0.0).sum() + cells.sum()
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical factors."""
+        leaves = [np.asarray(leaf)[: size[0]] for leaf in jax.tree.leaves(natural["factors"])]
+        return log_relabellings(np.concatenate(leaves, axis=1))
+
+    def ceiling(self, units: Row) -> float:
+        """Σ over observed cells of x log x − x − log x!.
+
+        Proof: given its mean a cell's probability is a Poisson's, largest where the mean is the count; averaging keeps
+        it. Raises ValueError for cells that are no counts.
+        """
+        self.check(units)
+        x = np.where(np.asarray(units.observed), np.asarray(units.value, np.float64), 0.0)
+        return float((xlogy(x, x) - x - scipy_gammaln(x + 1)).sum())
+
+    def plug_in(self) -> "PoissonFactorization":
+        raise ValueError(
+            'PoissonFactorization has no plug-in form, got evidence="plug-in": use evidence="marginal". As many '
+            "factors as there are columns fit any counts exactly, and likelihood alone never stops below that"
+        )
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Row:
+        """Draw the counts of one row, given factors and intensities alone: what they are allocated to is not asked."""
+        mean = jnp.where(on["factor"], l["intensities"].negative_value, 0.0) @ g["factors"].negative_value
+        return Row(jax.random.poisson(key, mean).astype(mean.dtype), unit.observed)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+        """Draw from the joint; `units.observed` is kept. extents: {"dim": V}."""
+        key_factors, key_intensities, key_data, key_allocation = jax.random.split(key, 4)
+        n_rows, n_dims, on = np.shape(units.value)[0], extents["dim"], self.active(size, size)
+        shape, rate = jnp.asarray(self.factor_concentration), jnp.asarray(self.factor_rate())
+        g = {"factors": _drawn(key_factors, shape, rate, (*size, n_dims))}
+        a = jnp.asarray(self.concentration)
+        intensities = _drawn(key_intensities, a / size[0], a, (n_rows, *size))
+        keys = jax.random.split(key_data, n_rows)
+        drawn = jax.vmap(lambda k, lu, u: self.draw_unit(k, g, {"intensities": lu}, u, on))(keys, intensities, units)
+        shares = intensities.log_value[:, None, :] + g["factors"].log_value.T
+        copies = jax.vmap(_counts)(drawn)
+        allocation = Categorical().sample_counts(key_allocation, shares, copies)
+        return g, {"intensities": intensities, "allocation": allocation}, drawn
+
+
+def _counts(unit: Row) -> Float[Array, " dim"]:
+    """The counts of a row, 0 where nothing was observed: copies of `allocation`."""
+    return jnp.where(unit.observed, unit.value, 0.0)
+
+
+def _log_gamma_density(statistics: GammaStatistics, shape: Any, rate: Any) -> Array:
+    """log Gamma(shape, rate) of each element, nats."""
+    kernel = (shape - 1) * statistics.log_value + rate * statistics.negative_value
+    return kernel + shape * jnp.log(rate) - gammaln(shape)
+
+
+def _drawn(key: Array, shape: Any, rate: Any, elements: tuple[int, ...]) -> GammaStatistics:
+    natural = GammaStatistics(jnp.broadcast_to(shape - 1, elements), jnp.broadcast_to(rate, elements))
+    return Gamma().sample(key, natural)

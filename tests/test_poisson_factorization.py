@@ -1,0 +1,346 @@
+"""Poisson factorisation: its evidence against enumeration, its kernel against the generic engine, and what people read
+off a fit. The contract's behaviours are in `test_models.py`."""
+
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import poisson_oracles as oracles
+import pytest
+from scipy.special import gammaln
+from scipy.stats import gamma, poisson
+
+import lvsearch as lv
+from lvsearch.inference.engine.estimator import (
+    Estimate,
+    GenericEstimator,
+    beliefs_of,
+    capacity_of,
+    describe_units,
+    estimator,
+    exact_bound,
+    pad_axes,
+)
+from lvsearch.inference.engine.meanfield import MeanField, cast, fit_locals
+from lvsearch.inference.engine.meanfield_starts import blank_locals
+from lvsearch.inference.engine.unit_scores import score_units
+from lvsearch.inference.evidence import (
+    PoissonFactorizationChain,
+    backward,
+    flat_chain,
+    forward,
+    simulated_like,
+    true_state,
+)
+from lvsearch.inference.evidence.poisson_factorization import FactorState
+from lvsearch.models.families import GammaStatistics
+from lvsearch.models.units import Row
+
+A, C, MU = 0.9, 0.6, 0.7
+MODEL = lv.models.PoissonFactorization(A, C, MU)
+CELLS = np.array([[2, 0, 0], [0, 1, np.nan], [0, 0, 0], [np.nan, 0, 1], [1, 0, 0]])
+"""Five counts, two cells missing, a row of zeros."""
+
+
+def tiny() -> lv.Points:
+    return lv.Points.from_array(CELLS, missing="nan")
+
+
+@cache
+def planted() -> tuple[lv.Points, np.ndarray]:
+    """60 × 9 counts of three factors with three columns each, one cell missing, one row of zeros; and the factors."""
+    rng, factors = np.random.default_rng(0), np.kron(np.eye(3), [12.0, 6.0, 3.0])
+    counts = rng.poisson(rng.gamma(0.5, 2.0, (60, 3)) @ factors).astype(float)
+    counts[0, 0], counts[1] = np.nan, 0.0
+    names = [f"{kind}{number}" for kind in "abc" for number in range(3)]
+    points = lv.Points.from_array(counts, missing="nan", columns=names, row_names=[f"row {n}" for n in range(60)])
+    return points, factors
+
+
+@cache
+def fitted() -> lv.FittedModel:
+    points, _ = planted()
+    return lv.fit(lv.models.PoissonFactorization.scaled_to(points.values), points, size=3)
+
+
+# ── the model ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_oracle_is_the_average_over_the_prior():
+    for size in (1, 3):
+        sampled, error = oracles.sampled_log_evidence(CELLS, size, A, C, MU, draws=100_000)
+        assert abs(oracles.log_evidence(CELLS, size, A, C, MU) - sampled) < 4 * error
+
+
+@pytest.mark.slow
+def test_the_mean_of_a_cell_and_the_whole_of_a_row_do_not_move_with_the_size():
+    model, shape = lv.models.PoissonFactorization(A, 2.0, 5.0), (400, 300)
+    for size in (1, 6):
+        units = Row(np.zeros(shape), np.ones(shape, bool))
+        _, l, drawn = model.simulate(jax.random.key(size), (size,), units, {"dim": shape[1]})
+        whole = -np.sum(l["intensities"].negative_value, axis=1)
+        assert whole.mean() == pytest.approx(1.0, abs=4 / np.sqrt(A * len(whole)))
+        assert whole.var() == pytest.approx(1 / A, rel=0.4)
+        assert np.mean(drawn.value) == pytest.approx(5.0, rel=0.25)
+
+
+def test_scales_are_read_off_the_observed_cells():
+    scaled = lv.models.PoissonFactorization.scaled_to
+    assert float(scaled(CELLS).mean_count) == pytest.approx(5 / 13)
+    by_column = scaled(CELLS, by_column=True).mean_count
+    np.testing.assert_allclose(by_column, (np.array([3, 1, 1]) + 5 / 13) / (np.array([4, 5, 4]) + 1))
+    assert "a mean for each column" in scaled(CELLS, by_column=True).describe()
+    for wrong in (np.zeros((2, 2)), np.full((2, 2), np.nan), [1.0, 2.0]):
+        with pytest.raises(ValueError, match="expected a matrix"):
+            scaled(wrong)
+
+
+def test_what_is_no_count_is_refused():
+    for wrong in (-1.0, 0.5):
+        with pytest.raises(ValueError, match=f"got a cell with {wrong}"):
+            lv.fit(MODEL, [[1.0, wrong], [2.0, 0.0]], size=2)
+    with pytest.raises(ValueError, match="no plug-in form"):
+        lv.search(MODEL, tiny(), evidence="plug-in", progress=False)
+    with pytest.raises(ValueError, match="mean_count=0"):
+        lv.models.PoissonFactorization(mean_count=0)
+
+
+# ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_densities_of_a_state_are_those_of_scipy():
+    """log p(counts | state), log p(state, counts), and gains that add up along the path."""
+    chain, rng = PoissonFactorizationChain.of(MODEL, tiny().dataset(), 2, 4), np.random.default_rng(0)
+    theta, beta = rng.gamma(1.0, 1.0, (8, 4, 3)), rng.gamma(1.0, 1.0, (3, 4, 3))
+    state = FactorState(np.log(theta), np.log(beta))
+    with jax.enable_x64(True):
+        ratio, density, *gains = jax.jit(
+            lambda c, s: (
+                c.log_ratio(s),
+                c.log_density(s),
+                c.log_gain(s, *jnp.array([0.0, 0.3])),
+                c.log_gain(s, *jnp.array([0.3, 0.65])),
+                c.log_gain(s, *jnp.array([0.65, 1.0])),
+            )
+        )(chain, state)
+    mean = np.einsum("nkp,vkp->pnv", theta[:5, :2], beta[:, :2])
+    of_data = np.nansum(poisson.logpmf(CELLS, mean), axis=(1, 2))
+    np.testing.assert_allclose(ratio, of_data, rtol=1e-10)
+    np.testing.assert_allclose(np.sum(gains, axis=0), of_data, rtol=1e-10)
+    prior = gamma.logpdf(theta[:5, :2], A / 2, scale=1 / A).sum((0, 1)) + gamma.logpdf(
+        beta[:, :2], C, scale=MU / C
+    ).sum((0, 1))
+    np.testing.assert_allclose(density, of_data + prior, rtol=1e-10)
+
+
+def path_weights(counts: np.ndarray, theta: np.ndarray, beta: np.ndarray, t: float) -> np.ndarray:
+    """log π_t over the prior of each draw, up to a constant, by the definition. theta: (draw, row, factor)."""
+    parts = theta[:, :, None, :] * np.swapaxes(beta, 1, 2)[:, None]  # draw, row, column, factor
+    x = np.nan_to_num(counts)
+    whole, share = np.floor(t * x), t * x - np.floor(t * x)
+    some = (parts ** share[..., None]).sum(-1) * float(beta.shape[1]) ** (share - 1)
+    cells = whole * np.log(parts.sum(-1)) + np.log(some) - t * parts.sum(-1)
+    return np.where(np.isnan(counts), 0.0, cells).sum((1, 2))
+
+
+@pytest.mark.parametrize("t", [0.45, 1.0])
+def test_a_sweep_leaves_every_place_of_the_path_as_it_is(t):
+    """Draws of π_t, resampled from the prior, before and after: the same means of what no relabelling changes."""
+    counts, n = np.array([[3.0, 0.0], [1.0, np.nan], [0.0, 1.0]]), 10_000
+    rng = np.random.default_rng(0)
+    theta, beta = rng.gamma(A / 2, 1 / A, (30 * n, 3, 2)), rng.gamma(C, MU / C, (30 * n, 2, 2))
+    log = path_weights(counts, theta, beta, t)
+    chosen = rng.choice(len(log), n, p=np.exp(log - log.max()) / np.exp(log - log.max()).sum())
+    data = lv.Points.from_array(counts, missing="nan").dataset()
+    chain = PoissonFactorizationChain.of(MODEL, data, 2, 3)
+    rows = np.ones((chain.exposed.shape[0], 3, n))  # padding, of rows and of factors, may hold anything
+    rows[:3, :2], columns = np.moveaxis(theta[chosen], 0, -1), np.ones((2, 3, n))
+    columns[:, :2] = np.moveaxis(beta[chosen].transpose(0, 2, 1), 0, -1)
+    with jax.enable_x64(True):
+        begun = FactorState(jnp.log(rows), jnp.log(columns))
+        after = one_sweep(chain, jax.random.key(1), begun, jnp.asarray(t))
+    for each in seen_of(begun), seen_of(after):
+        assert np.all(np.isfinite(each))
+    difference = seen_of(after) - seen_of(begun)
+    z = difference.mean(1) / (difference.std(1) / np.sqrt(n))
+    assert np.abs(z).max() < 4.5
+    assert np.all(difference.std(1) > 0.1)
+
+
+one_sweep = jax.jit(lambda chain, key, state, t: chain.step(key, state, t, backward=False))
+
+
+def seen_of(state: FactorState) -> np.ndarray:
+    """Functions (which, draw) that do not change under relabelling: logs of the cells' means, of the rows' and the
+    columns' totals, and how even the factors are."""
+    theta, beta = np.exp(state.log_intensities[:3, :2]), np.exp(state.log_factors[:, :2])
+    means = np.einsum("nkp,vkp->nvp", theta, beta).reshape(6, -1)
+    even = np.abs(np.log(beta.sum(0)[0]) - np.log(beta.sum(0)[1]))
+    return np.stack([*np.log(means), *np.log(theta.sum(1)), *np.log(beta.sum(1)), even])
+
+
+@pytest.mark.slow
+def test_annealed_evidence_is_that_of_all_allocations():
+    data, temperatures = tiny().dataset(), np.linspace(0, 1, 65)[1:]
+    for size in (1, 2, 3):
+        exact = oracles.log_evidence(CELLS, size, A, C, MU)
+        chain = PoissonFactorizationChain.of(MODEL, data, size, 4)
+        there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=32)
+        back = backward(chain, jax.random.key(2), there.state, temperatures, islands=32)
+        assert there.moved
+        for ends in (there.log_evidence, back.log_evidence):
+            assert abs(ends.mean() - exact) < 4 * ends.std() / np.sqrt(32) + ends.var()
+            assert ends.std() < 0.2
+
+
+@pytest.mark.slow
+def test_the_generic_path_has_the_same_evidence():
+    chain, temperatures = flat_chain(MODEL, tiny().dataset(), (2,), (4,)), np.linspace(0, 1, 129)[1:]
+    there = forward(chain, jax.random.key(1), temperatures, islands=8, particles=16)
+    assert there.log_evidence.mean() == pytest.approx(oracles.log_evidence(CELLS, 2, A, C, MU), abs=0.2)
+
+
+@pytest.mark.slow
+def test_true_latents_begin_backward_paths_above_forward_ones():
+    """Where nothing is assumed, both ends hold: 40 × 8 cells of counts, drawn from the model."""
+    simulated = simulated_like(
+        lv.Points.from_array(np.zeros((40, 8))).dataset(),
+        lv.models.PoissonFactorization(mean_count=4.0),
+        (3,),
+        jax.random.key(0),
+    )
+    chain = PoissonFactorizationChain.of(lv.models.PoissonFactorization(mean_count=4.0), simulated.data, 3, 4)
+    temperatures = np.linspace(0, 1, 201)[1:] ** 2
+    with jax.enable_x64(True):
+        truth = true_state(chain, simulated, 32)
+    np.testing.assert_allclose(truth.log_factors[:, :3, 5], simulated.globals["factors"].log_value.T)
+    there = forward(chain, jax.random.key(1), temperatures, islands=2, particles=16)
+    back = backward(chain, jax.random.key(2), truth, temperatures, islands=2)
+    assert there.log_evidence.max() < back.log_evidence.min() + 3
+    assert back.log_evidence.mean() - there.log_evidence.mean() < 15
+
+
+# ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_kernel_is_the_generic_engine():
+    """The same bound at the same factors, every row's at its optimum."""
+    data, size = tiny().dataset(), (2,)
+    estimate = estimator(MODEL, data).fit(size, jax.random.key(0), None)
+    assert estimate.log_lower < oracles.log_evidence(CELLS, 2, A, C, MU)
+    capacity = capacity_of(size)
+    beliefs = beliefs_of(MODEL, pad_axes(MODEL, estimate.natural, size, capacity), size, capacity=capacity)
+    locals_ = tuple(
+        fit_locals(
+            MODEL,
+            beliefs.mean,
+            batch,
+            blank_locals(MODEL, batch, size, capacity=capacity),
+            size,
+            capacity=capacity,
+            sweeps=300,
+        )
+        for batch in cast(data, np.float32).batches
+    )
+    generic = exact_bound(MODEL, data, estimate.natural, MeanField(beliefs, locals_, (), True), size, capacity)
+    assert estimate.log_lower == pytest.approx(generic, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_the_kernel_ends_no_lower_than_the_generic_engine():
+    points, _ = planted()
+    model, data = fitted().model, points.dataset()
+    assert fitted().estimate.log_lower > GenericEstimator(model, data).fit((3,), jax.random.key(0), None).log_lower - 1
+
+
+def test_scores_of_one_factor_are_closed_forms():
+    """A row's intensity integrated out: a negative multinomial; the lower bound below it."""
+    data = tiny().dataset()
+    leaves: list[Any] = [np.array([[3.0, 1.0, 0.5]], np.float32), np.full((1, 3), 2.0, np.float32)]
+    natural = {"factors": GammaStatistics(*leaves)}
+    estimate = Estimate(MODEL, (1,), natural, -np.inf, np.inf, 0)
+    beta = (leaves[0][0] + 1) / 2
+    seen, x = ~np.isnan(CELLS), np.nan_to_num(CELLS)
+    total, exposure = x.sum(1), A + seen @ beta
+    exact = A * np.log(A) - gammaln(A) + gammaln(A + total) - (A + total) * np.log(exposure)
+    exact += (x * np.log(beta) - gammaln(x + 1)).sum(1)
+    found = score_units(MODEL, estimate, data, capacity=(8,), samples=4000, key=jax.random.key(0))
+    np.testing.assert_allclose(found.per_unit, exact, atol=0.05)
+    assert abs(found.per_unit.sum() - exact.sum()) < 4 * found.monte_carlo_error + 1e-9
+    assert np.all(describe_units(MODEL, estimate, data).log_lower <= exact + 1e-6)
+
+
+# ── for people ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_factors_are_those_planted():
+    (points, factors), best = planted(), fitted()
+    top = best.top_columns(3)
+    assert sorted(sorted(row) for row in top["columns"]) == [[f"{kind}{n}" for n in range(3)] for kind in "abc"]
+    assert top["prevalence"].sum() == pytest.approx(1.0)
+    signatures = best.signatures()
+    np.testing.assert_allclose(signatures.sum(axis=1), 1.0)
+    own = signatures.loc[[top.index[list(map(sorted, top["columns"])).index([f"a{n}" for n in range(3)])]]]
+    np.testing.assert_allclose(own.to_numpy()[0, :3], factors[0, :3] / 21, atol=0.03)
+    exposures, expected = best.exposures(), best.expected_counts()
+    np.testing.assert_allclose(exposures.sum(axis=1), expected.sum(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(expected.to_numpy().sum(), np.nansum(points.values), rtol=0.05)
+    assert list(expected.columns) == list(points.columns)
+    assert expected.index[0] == "row 0"
+    assert expected.iloc[1].sum() < 2  # the row of zeros; the others have 21 on average
+    assert best.transform(points).shape == (60, 3)
+    with pytest.raises(ValueError, match="n_columns=0"):
+        best.top_columns(0)
+
+
+def test_held_out_cells_are_scored_from_the_others_of_their_row():
+    (points, _), best = planted(), fitted()
+    hidden = np.zeros(points.shape, bool)
+    hidden[5:15, 1] = True
+    known = lv.Points.from_array(points.values, points.observed & ~hidden, columns=points.columns)
+    asked = lv.Points.from_array(np.nan_to_num(points.values), hidden, columns=points.columns)
+    scores = best.score_cells(known, asked)
+    assert np.array_equal(np.isnan(scores), ~hidden)
+    plain = poisson.logpmf(points.values[hidden], np.nanmean(points.values[:, 1]))
+    assert scores[hidden].sum() > plain.sum() + 10
+    with pytest.raises(ValueError, match="expected the same rows"):
+        best.score_cells(known, asked.part(np.arange(3), "three"))
+
+
+def test_a_search_by_bounds_finds_three_and_is_kept(tmp_path):
+    points, _ = planted()
+    result = lv.search(fitted().model, points, max_size=5, evidence="bound", progress=False)
+    assert result.best_size == (3,)
+    result.save(tmp_path / "run")
+    again = lv.load(tmp_path / "run")
+    np.testing.assert_array_equal(again.best.factors(), result.best.factors())
+    assert again.best.model.describe() == fitted().model.describe()
+
+
+@pytest.mark.slow
+def test_the_annealed_search_finds_three():
+    points, _ = planted()
+    result = lv.search(fitted().model, points, max_size=6, progress=False)
+    assert result.best_size == (3,)
+    assert result.posterior().set_index("size").loc[3, "probability"] > 0.9
+    compared = result.compare_held_out(planted()[0].part(np.arange(20), "the first rows"))
+    assert "importance sampling" in compared["estimator"].iloc[0]
+
+
+@pytest.mark.slow
+def test_samples_have_the_posterior_means_of_importance_sampling():
+    """Total expected count of the tiny matrix, which no relabelling changes."""
+    trace = lv.sample(MODEL, tiny(), size=2, draws=4000, chains=4, units=True, progress=False)
+    factors, intensities = trace["factors"], trace["intensities"]
+    whole = (intensities @ factors).sum((-1, -2)).ravel()
+    rng, n = np.random.default_rng(0), 1_000_000
+    theta, beta = rng.gamma(A / 2, 1 / A, (n, 5, 2)), rng.gamma(C, MU / C, (n, 2, 3))
+    mean = theta @ beta
+    x = np.nan_to_num(CELLS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.where(np.isnan(CELLS), 0.0, np.where(x > 0, x * np.log(mean), 0.0) - mean).sum((1, 2))
+    weight = np.exp(log - log.max())
+    expected = float(weight @ mean.sum((1, 2)) / weight.sum())
+    assert whole.mean() == pytest.approx(expected, rel=0.05)
