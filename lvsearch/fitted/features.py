@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from lvsearch.data.points import Points
 from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.naming import column_names_of
 from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed
 
@@ -35,6 +37,11 @@ class FittedFeatures(FittedModel):
         """The expected share of the training rows that have each feature."""
         has = np.asarray(self.transform(self.training), np.float64)
         return pd.Series(has.mean(axis=0), index=pd.RangeIndex(has.shape[1], name=LABEL), name="share")
+
+    def component_names(self) -> tuple[str, ...]:
+        """The columns to which each feature adds most, in the spread of each, and what it adds there."""
+        assert isinstance(self.training, Points)
+        return column_names_of(self.loadings(), self.training, relative=False)
 
     def plot_loadings(self, shape: tuple[int, int] | None = None, ax: "Axes | None" = None) -> "Axes":
         """The loadings as a picture: a row per feature, those that most rows have first.
