@@ -89,6 +89,16 @@ def _survival(members: Members) -> Float[np.ndarray, "component level"]:
     return np.cumsum(counted[:, ::-1], axis=1)[:, -2::-1]
 
 
+def partners(similarity: Float[np.ndarray, "component other"]) -> Float[np.ndarray, " component"]:
+    """How similar each component is to its partner, 0 without one: one to one, as similar in all as can be."""
+    from scipy.optimize import linear_sum_assignment  # a tenth of a second that only this needs
+
+    rows, columns = linear_sum_assignment(-similarity)
+    found = np.zeros(len(similarity))
+    found[rows] = similarity[rows, columns]
+    return found
+
+
 def word_affinity(
     first: Float[np.ndarray, "topic word"], second: Float[np.ndarray, "other word"]
 ) -> Float[np.ndarray, "topic other"]:

@@ -5,7 +5,6 @@ What is found is an `lvsearch.results.persistence.Persistence`, which says what 
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -13,7 +12,7 @@ from jaxtyping import Float
 from lvsearch.data import Data
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
-from lvsearch.fitted.similarity import Members, member_similarity
+from lvsearch.fitted.similarity import Members, member_similarity, partners
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings
@@ -43,8 +42,9 @@ class _Reference:
         other = replace(other, training=self.described)
         by_members = member_similarity(self.members, other.members())
         affinity = self.fit.affinity(other)
-        parameters = () if affinity is None or self.nearest is None else _partners(_beyond(affinity, self.nearest))
-        return Recurrence(source, other.size, weight, _partners(by_members), parameters)
+        by_parameters = () if affinity is None or self.nearest is None else partners(_beyond(affinity, self.nearest))
+        members, parameters = (tuple(map(float, each)) for each in (partners(by_members), by_parameters))
+        return Recurrence(source, other.size, weight, members, parameters)
 
 
 def _beyond(
@@ -52,16 +52,6 @@ def _beyond(
 ) -> Float[np.ndarray, "component other"]:
     """How far from the nearest other component of the same fit, 0, to the same one, 1."""
     return np.clip((affinity - nearest[:, None]) / np.maximum(1 - nearest[:, None], 1e-12), 0.0, 1.0)
-
-
-def _partners(similarity: Float[np.ndarray, "component other"]) -> tuple[float, ...]:
-    """Of each component that of its partner, 0 without one: one to one, as similar as can be in all."""
-    from scipy.optimize import linear_sum_assignment  # a tenth of a second that only this needs
-
-    rows, columns = linear_sum_assignment(-similarity)
-    found = np.zeros(len(similarity))
-    found[rows] = similarity[rows, columns]
-    return tuple(found.tolist())
 
 
 def persistence_of(
