@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from lvsearch.inference.engine.estimator import capacity_of
 from lvsearch.models.components.component import Component, log_likelihood
@@ -44,6 +44,13 @@ class Members(NamedTuple):
         """Observations in each component."""
         return self.weight @ self.shares
 
+    @property
+    def occupied(self) -> Bool[np.ndarray, " component"]:
+        """Whether some observation is in it rather than in another component. What is in no other sense empty still has
+        a little of every observation, in the same way in every fit."""
+        most = np.minimum(self.shares.max(axis=1, keepdims=True), 0.5)  # of several features one may have more
+        return ((self.shares >= most) & (self.weight[:, None] > 0)).any(axis=0)
+
 
 def member_similarity(first: Members, second: Members) -> Float[np.ndarray, "component other"]:
     """Of each component of one fit and each of another over the same observations: how far the same ones are in both.
@@ -52,7 +59,7 @@ def member_similarity(first: Members, second: Members) -> Float[np.ndarray, "com
     common by chance, J₀, if they belonged to observations without regard to each other: (J − J₀) / (1 − J₀). With hard
     shares, J > ½ can hold for one component of the other fit at most. Where two components take the same share of
     every observation nothing tells them from chance: 1 if that share is all of it, as in a fit of one component, else
-    0. Empty components are like no other: 0. Raises ValueError for other observations.
+    0. Components that are not `occupied` are like no other: 0. Raises ValueError for other observations.
     """
     if len(first.shares) != len(second.shares):
         raise ValueError(
@@ -69,7 +76,8 @@ def member_similarity(first: Members, second: Members) -> Float[np.ndarray, "com
     undecided = by_chance > 1 - 1 / LEVELS
     whole = np.minimum(first.amount[:, None], second.amount) > (1 - 1 / LEVELS) * total
     corrected = (found - by_chance) / np.where(undecided, 1.0, 1 - by_chance)
-    return np.where(undecided, whole.astype(np.float64), np.maximum(corrected, 0.0))
+    decided = np.where(undecided, whole.astype(np.float64), np.maximum(corrected, 0.0))
+    return np.where(first.occupied[:, None] & second.occupied, decided, 0.0)
 
 
 def _jaccard(

@@ -258,7 +258,8 @@ class Findings:
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
         visits = tuple(_rebound(self.evaluator, prior, self.settings, self.visits))
-        return replace(self, prior=prior, state=replace(self.state, visits=visits))
+        state = replace(self.state, visits=visits)
+        return replace(self, prior=prior, state=state, persisted=None)  # its sizes were drawn under the old one
 
     def predict(self, test: Any) -> Prediction:
         """log p(test | train), averaging over sizes (nats).

@@ -133,7 +133,7 @@ class Persistence:
         )
         return table.sort_values(["probability", "similarity"], ascending=False, kind="stable")
 
-    def stable(self, probability: float = PROBABILITY) -> pd.DataFrame:
+    def stable(self, probability: float | int = PROBABILITY) -> pd.DataFrame:
         """The rows of `table` that exist with at least this probability. ValueError unless it is between 0 and 1."""
         if not 0 <= probability <= 1:
             raise ValueError(f"got probability={probability}, expected a number from 0 to 1")
@@ -141,20 +141,18 @@ class Persistence:
         return table[table["probability"] >= probability]
 
     def describe(self) -> str:
-        """How many exist, and what that was asked of: a sentence without a full stop."""
+        """How many come back, and what that was asked of: a sentence without a full stop."""
         samples = [r for r in self.recurrences if r.source == "samples"]
         table, many = self.table(), len(self.names)
-        lasting = table[table["probability"] >= PROBABILITY]
-        kind = self.size_names[0]
-        found = f"{len(lasting)} of {many} {kind} exist with probability {PROBABILITY:g} or more"
-        asked = (
+        lasting = int((table["probability"] >= PROBABILITY).sum())
+        fleeting = int((table["probability"] < HALF).sum())
+        text = (
+            f"{lasting} of {many} {self.size_names[0]} {_come(lasting)} back with probability {PROBABILITY:g} or more: "
             f"looked for in fits of {len(samples)} samples of the data, each from a start of its own at a size drawn "
             "from the posterior"
         )
-        fleeting = table[table["probability"] < HALF]
-        text = f"{found}, {asked}"
-        if len(fleeting):
-            text += f"; {len(fleeting)} come back in fewer than half of them"
+        if fleeting:
+            text += f"; {fleeting} {_come(fleeting)} back in fewer than half of them"
         if self.failed:
             text += f"; {self.failed} fit(s) were no number and are left out"
         return text
@@ -189,6 +187,9 @@ class Persistence:
             )
             for entry in stored["recurrences"]
         )
+        many = len(stored["names"])
+        if any(len(r.members) != many or len(r.parameters) not in (0, many) for r in recurrences):
+            raise TypeError(f"similarities of another number of components than {many}")
         values = {field.name: stored[field.name] for field in fields(cls)}
         for name in ("size", "size_names", "names", "amounts"):
             values[name] = tuple(values[name])
@@ -210,3 +211,7 @@ class Persistence:
         times = found.sum(axis=0)
         a, b, tail = times + 0.5, len(found) - times + 0.5, (1 - LEVEL) / 2
         return betaincinv(a, b, tail), betaincinv(a, b, 1 - tail)
+
+
+def _come(many: int) -> str:
+    return "comes" if many == 1 else "come"

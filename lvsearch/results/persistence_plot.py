@@ -76,10 +76,10 @@ def draw_persistence(found: Persistence, axes: "Axes") -> Caption:
         tick.set_fontsize(8.5)
     left_out = f"; {len(found.names) - len(order)} more are left out" if len(found.names) > len(order) else ""
     return Caption(
-        f"Which of {len(found.names)} {found.size_names[0]} exist",
+        f"Which of {len(found.names)} {found.size_names[0]} come back",
         "dots: fits of samples of the data, at sizes drawn from the posterior; | other starts, ◇ other sizes of the "
-        "same data. Where it is shaded a component exists; beside it the probability of that in one more sample, with "
-        f"its 90 % interval{left_out}",
+        "same data. Where it is shaded a component counts as the same; beside it the probability of that in one more "
+        f"sample, with its 90 % interval{left_out}",
     )
 
 

@@ -13,6 +13,7 @@ from lvsearch.data import Data
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.similarity import Members, member_similarity, partners
+from lvsearch.inference.compiles import bound_programs
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings
@@ -35,15 +36,19 @@ class _Reference:
         self.fit = replace(fit, training=described)
         self.members: Members = self.fit.members()
         own = self.fit.affinity(self.fit)
-        self.nearest = None if own is None else np.max(np.where(np.eye(len(own)) > 0, 0.0, own), axis=1)
+        others = ~np.eye(len(self.members.occupied), dtype=bool) & self.members.occupied
+        self.nearest = None if own is None else np.max(np.where(others, own, 0.0), axis=1)
 
     def recurrence(self, other: FittedModel, source: Source, weight: float) -> Recurrence:
         """How much of each component is in another fit, which may be of other data on the same axes."""
         other = replace(other, training=self.described)
-        by_members = member_similarity(self.members, other.members())
-        affinity = self.fit.affinity(other)
-        by_parameters = () if affinity is None or self.nearest is None else partners(_beyond(affinity, self.nearest))
-        members, parameters = (tuple(map(float, each)) for each in (partners(by_members), by_parameters))
+        others, affinity = other.members(), self.fit.affinity(other)
+        by_parameters = np.zeros(0)
+        if affinity is not None and self.nearest is not None:
+            both = self.members.occupied[:, None] & others.occupied  # what is empty has parameters of its prior
+            by_parameters = partners(np.where(both, _beyond(affinity, self.nearest), 0.0))
+        by_members = partners(member_similarity(self.members, others))
+        members, parameters = tuple(by_members.tolist()), tuple(by_parameters.tolist())
         return Recurrence(source, other.size, weight, members, parameters)
 
 
@@ -60,7 +65,7 @@ def persistence_of(
     *,
     bootstraps: int,
     starts: int,
-    threshold: float,
+    threshold: float | int,
     seed: int,
     progress: bool,
 ) -> Persistence:
@@ -69,8 +74,8 @@ def persistence_of(
     seed = checked_seed(seed)
     if bootstraps < 1 or starts < 0 or not 0 < threshold < 1:
         raise ValueError(
-            f"got bootstraps={bootstraps}, starts={starts}, threshold={threshold}; expected at least 1 sample, at least "
-            "0 starts, and a similarity between 0 and 1"
+            f"got bootstraps={bootstraps}, starts={starts}, threshold={threshold}; expected at least 1 sample, "
+            "at least 0 starts, and a similarity between 0 and 1"
         )
     if training.n_units < 2:
         raise ValueError(
@@ -102,7 +107,7 @@ def persistence_of(
         reference.members.noun,
         tuple(recurrences),
         failed,
-        threshold,
+        float(threshold),
         seed,
     )
 
@@ -120,6 +125,7 @@ def _others(
 
 def _fitted(evaluator: ModelEvaluator, data: Dataset, size: Size, seed: int, described: Data) -> FittedModel | None:
     """A fit from scratch, its evidence not annealed; None where it is not a number."""
+    bound_programs()
     evidence = "plug-in" if evaluator.plug_in else "bound"
     other = ModelEvaluator(evaluator.base_model, data, evidence=evidence, seed=seed, chunks=evaluator.chunks)
     fit = other.evaluate(size, None, 0)
@@ -132,8 +138,9 @@ def _probable_sizes(result: Findings) -> tuple[list[Size], Float[np.ndarray, " s
     if result.evaluator.nested:
         return [result.best_size], np.ones(1)
     found = result.estimated
-    chosen = [row for row in range(len(found.sizes)) if found.probability[row] >= LEAST_PROBABLE]
-    weights = np.asarray(found.probability, np.float64)[chosen]
+    probability = np.asarray(found.probability, np.float64)
+    chosen = np.flatnonzero(probability >= min(LEAST_PROBABLE, probability.max())).tolist()
+    weights = probability[chosen]
     return [found.sizes[row] for row in chosen], weights / weights.sum()
 
 

@@ -64,7 +64,7 @@ class SearchResult(Findings):
         *,
         bootstraps: int = 20,
         starts: int = 10,
-        threshold: float = HALF,
+        threshold: float | int = HALF,
         seed: int = 0,
         progress: bool = True,
     ) -> Persistence:
@@ -92,7 +92,7 @@ class SearchResult(Findings):
         that goes on begins without it."""
         return replace(self, persisted=persistence)
 
-    def stable(self, probability: float = PROBABILITY) -> pd.DataFrame:
+    def stable(self, probability: float | int = PROBABILITY) -> pd.DataFrame:
         """The components that exist with at least this probability: rows of `Persistence.table`.
 
         Of the persistence that `with_persistence` put here, else of one computed now with the defaults. ValueError as

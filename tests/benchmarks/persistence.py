@@ -1,6 +1,6 @@
 """Is a component that persists a true one, and does it come back as often as it says?
 
-    python tests/benchmarks/persistence.py REGIME [--sets 100] [--first 0] [--evidence bound] [--fits 1]
+    python tests/benchmarks/persistence.py REGIME [--sets 100] [--first 0] [--evidence bound]
 
 Data with planted components are searched, and the persistence of each component of the best fit is taken. Printed, by
 the probability that a component was given: how many there were, what share has a planted counterpart (similarity of
@@ -21,6 +21,7 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,8 @@ from lvsearch.fitted.similarity import Members, member_similarity, partners
 
 TOPICS = (5, 8)
 """Sizes at which topics are fitted, in turn: as many as are planted, and more."""
+STABLE = 0.9
+LARGEST = 10
 BINS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 """Of probabilities."""
 
@@ -47,7 +50,7 @@ Draw = Callable[[np.random.Generator], Planted]
 """New data from the same planted components."""
 
 
-def _rows(model_of: Callable[[np.ndarray], Any], points: np.ndarray, z: np.ndarray, separation: np.ndarray) -> Planted:
+def _rows(points: np.ndarray, z: np.ndarray, separation: np.ndarray) -> Planted:
     return Planted(points, Members(np.eye(len(separation))[z], np.ones(len(z)), "row"), separation)
 
 
@@ -71,7 +74,7 @@ def graded(rng: np.random.Generator) -> tuple[Any, Draw]:
 
     def draw(rng: np.random.Generator) -> Planted:
         z = rng.choice(size, size=200, p=weights)
-        return _rows(None, means[z] + rng.normal(size=(200, 2)), z, _nearest(means))
+        return _rows(means[z] + rng.normal(size=(200, 2)), z, _nearest(means))
 
     return lv.models.FiniteMixture(lv.models.components.KnownCovarianceComponents(np.eye(2), pseudo_count=0.1)), draw
 
@@ -86,7 +89,7 @@ def _misfit(noise: Callable[[np.random.Generator, int], np.ndarray]) -> Callable
         def draw(rng: np.random.Generator) -> Planted:
             z = rng.integers(3, size=300)
             points = means[z] + np.einsum("nij,nj->ni", turn[z], noise(rng, 300))
-            return _rows(None, points, z, _nearest(means))
+            return _rows(points, z, _nearest(means))
 
         return None, draw
 
@@ -98,7 +101,7 @@ def uniform(rng: np.random.Generator) -> tuple[Any, Draw]:
     ratio = rng.uniform(1, 3)
 
     def draw(rng: np.random.Generator) -> Planted:
-        return _rows(None, rng.random((300, 2)) * [ratio, 1], np.zeros(300, np.int64), np.array([np.inf]))
+        return _rows(rng.random((300, 2)) * [ratio, 1], np.zeros(300, np.int64), np.array([np.inf]))
 
     return None, draw
 
@@ -132,104 +135,106 @@ REGIMES = {
 }
 
 
+class Outcome(NamedTuple):
+    """Of one set: a row for each component of the reference fit, a row for each planted one, both sizes."""
+
+    components: np.ndarray
+    planted: np.ndarray
+    sizes: tuple[int, int]
+
+
+def outcome(regime: str, number: int, evidence: str, bootstraps: int) -> Outcome:
+    """One set: searched, and another one from the same planted components."""
+    rng = np.random.default_rng([number, 7])
+    model, draw = REGIMES[regime](rng)
+    here, elsewhere = draw(rng), draw(rng)
+    components = lv.models.components.DiagonalComponents
+    model = lv.models.FiniteMixture(components.scaled_to(here.data)) if model is None else model
+    size = TOPICS[number % len(TOPICS)] if regime == "topics" else None
+    prior = None if size is None else lv.sizes.Table(np.eye(size)[-1])
+
+    def searched(data: Any, seed: int) -> lv.SearchResult:
+        return lv.search(
+            model,
+            data,
+            prior=prior,
+            evidence=evidence,
+            max_size=size or LARGEST,
+            exhaustive=size is not None,
+            starts=2 if size is None else 1,
+            seed=seed,
+            progress=False,
+        )
+
+    result, other = searched(here.data, number), searched(elsewhere.data, number + 10_000)
+    persistence = result.persistence(bootstraps=bootstraps, starts=0, seed=number, progress=False)
+    probability, members = persistence.probability(), result.best.members()
+    again = replace(other.best, training=result.training).members()
+    true, union, replicated = (
+        each > persistence.threshold
+        for each in (
+            partners(member_similarity(members, here.members)),
+            member_similarity(members, _unions(here.members)).max(axis=1),
+            partners(member_similarity(members, again)),
+        )
+    )
+    to_reference, stable = member_similarity(here.members, members), probability >= STABLE
+    known = partners(to_reference) > persistence.threshold
+    called = partners(np.where(stable, to_reference, 0.0)) > persistence.threshold
+    print(number, np.round(probability, 2), true.astype(int), union.astype(int), replicated.astype(int), flush=True)
+    return Outcome(
+        np.stack([probability, persistence.probability("parameters"), true, union, replicated], axis=1),
+        np.stack([here.separation, known, called], axis=1),
+        (len(here.separation), result.best_size[0]),
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("regime", choices=REGIMES)
     parser.add_argument("--sets", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--evidence", default="bound")
+    parser.add_argument("--evidence", default="bound", choices=("bound", "marginal"))
     parser.add_argument("--bootstraps", type=int, default=20)
     options = parser.parse_args()
-    found, planted, sizes, seconds = [], [], [], []
+    outcomes, seconds = [], []
     for number in range(options.first, options.first + options.sets):
         began = time.process_time()
-        rng = np.random.default_rng([number, 7])
-        size = TOPICS[number % len(TOPICS)] if options.regime == "topics" else None
-        model, draw = REGIMES[options.regime](rng)
-        here, elsewhere = draw(rng), draw(rng)
-        components = lv.models.components.DiagonalComponents
-        model = lv.models.FiniteMixture(components.scaled_to(here.data)) if model is None else model
-
-        def searched(data: Any, seed: int, model: Any = model) -> lv.SearchResult:
-            prior = None if size is None else lv.sizes.Table(np.eye(size)[-1])
-            most = 10 if size is None else size
-            return lv.search(
-                model,
-                data,
-                prior=prior,
-                evidence=options.evidence,
-                max_size=most,
-                exhaustive=size is not None,
-                starts=1,
-                seed=seed,
-                progress=False,
-            )
-
-        result, other = searched(here.data, number), searched(elsewhere.data, number + 10_000)
-        persistence = result.persistence(bootstraps=options.bootstraps, starts=0, seed=number, progress=False)
-        reference = result.best
-        members = reference.members()
-        probability = persistence.probability()
-        parameters = persistence.probability("parameters")
-        true = partners(member_similarity(members, here.members)) > persistence.threshold
-        union = member_similarity(members, _unions(here.members)).max(axis=1) > persistence.threshold
-        again = replace(other.best, training=reference.training).members()
-        replicated = partners(member_similarity(members, again)) > persistence.threshold
-        found += zip(probability, parameters, true, union, replicated, strict=True)
-        to_reference = member_similarity(here.members, members)
-        known = partners(to_reference) > persistence.threshold
-        called = (
-            partners(to_reference[:, probability >= 0.9]) > persistence.threshold
-            if (probability >= 0.9).any()
-            else known & False
-        )
-        planted += zip(here.separation, known, called, strict=True)
-        sizes.append((len(here.separation), result.best_size[0]))
+        outcomes.append(outcome(options.regime, number, options.evidence, options.bootstraps))
         seconds.append(time.process_time() - began)
-        print(
-            number,
-            sizes[-1],
-            np.round(probability, 2),
-            true.astype(int),
-            union.astype(int),
-            replicated.astype(int),
-            flush=True,
-        )
-    _print(np.array(found, np.float64), np.array(planted, np.float64), np.array(sizes), seconds)
+    more = [found - planted for planted, found in (each.sizes for each in outcomes)]
+    print(f"\n{len(outcomes)} sets, {np.median(seconds):.1f} processor seconds each; size found less planted: ", end="")
+    print({int(size): int(times) for size, times in zip(*np.unique(more, return_counts=True), strict=True)})
+    print_components(np.concatenate([each.components for each in outcomes]))
+    print_planted(np.concatenate([each.planted for each in outcomes]))
 
 
-def _print(found: np.ndarray, planted: np.ndarray, sizes: np.ndarray, seconds: list[float]) -> None:
-    print(f"\n{len(sizes)} sets, {np.median(seconds):.1f} processor seconds each; size found less planted: ", end="")
-    print(dict(zip(*np.unique(sizes[:, 1] - sizes[:, 0], return_counts=True), strict=True)))
-    probability, parameters, true, union, replicated = found.T
-    print(
-        "\n| probability | components | mean of it | exist in other data | are a planted one | or a union of some |\n|---|---|---|---|---|---|"
-    )
-    for low, high in zip(BINS[:-1], BINS[1:], strict=True):
-        here = (probability >= low) & (probability < high)
+def print_components(found: np.ndarray) -> None:
+    """By the probability that components were given."""
+    probability, by_parameters, true, union, replicated = found.T
+    print("\n| probability | components | mean | exist in other data | are a planted one | or a union of some |")
+    print("|---|---|---|---|---|---|")
+    rows = {f"{low:g}–{high:g}": (probability >= low) & (probability < high) for low, high in pairwise(BINS)}
+    rows |= {f"≥ {STABLE:g} by parameters": by_parameters >= STABLE, "all": probability >= 0}
+    for name, here in rows.items():
         if here.any():
-            print(
-                f"| {low:.2f}–{high:.2f} | {here.sum()} | {probability[here].mean():.2f} | "
-                f"{replicated[here].mean():.2f} | {true[here].mean():.2f} | {union[here].mean():.2f} |"
-            )
-    print(
-        f"| all | {len(found)} | {probability.mean():.2f} | {replicated.mean():.2f} | {true.mean():.2f} | "
-        f"{union.mean():.2f} |"
-    )
+            shares = [f"{each[here].mean():.2f}" for each in (probability, replicated, true, union)]
+            print(f"| {name} | {here.sum()} | {' | '.join(shares)} |")
     spurious = union == 0
     if spurious.any():
-        print(f"\nspurious: {spurious.sum()}, of which {np.mean(probability[spurious] >= 0.9):.0%} are called stable")
-    print(
-        f"by parameters ≥ .9: {np.mean(parameters >= 0.9):.0%}, planted counterpart {true[parameters >= 0.9].mean():.2f}, other data {replicated[parameters >= 0.9].mean():.2f}"
-    )
+        median, called = np.median(probability[spurious]), np.mean(probability[spurious] >= STABLE)
+        print(f"\nno planted ones: {spurious.sum()}, median probability {median:.2f}, {called:.0%} called stable")
+
+
+def print_planted(planted: np.ndarray) -> None:
+    """By their separation, in fifths."""
     separation, known, called = planted.T
-    edges = np.unique(np.quantile(separation, np.linspace(0, 1, 6)))
-    if len(edges) < 2:
-        edges = np.array([separation.min(), separation.min()])
     print("\n| separation | planted | in the reference fit | called stable |\n|---|---|---|---|")
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
-        here = (separation >= low) & ((separation < high) | (high == edges[-1]))
-        print(f"| {low:.2f}–{high:.2f} | {here.sum()} | {known[here].mean():.2f} | {called[here].mean():.2f} |")
+    fifth = np.digitize(separation, np.unique(np.quantile(separation, [0.2, 0.4, 0.6, 0.8])))
+    for number in np.unique(fifth):
+        here = fifth == number
+        ends = f"{separation[here].min():.2f}–{separation[here].max():.2f}"
+        print(f"| {ends} | {here.sum()} | {known[here].mean():.2f} | {called[here].mean():.2f} |")
 
 
 if __name__ == "__main__":
