@@ -21,6 +21,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 
 from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import sizes_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,8 +110,8 @@ class Persistence:
         `name`, `rows` (`tokens`…: how many are in it); `probability` that it exists in one more sample, `lower` and
         `upper` ends that hold it with probability 0.9 as far as so few samples can say; `similarity`, the median of its
         partners', and `worst`; `sizes`: the share of the posterior over sizes at whose fits it exists; `starts`: of the
-        fits from scratch; `parameters`: probability by parameters, `affinity` the median similarity by them. NaN where
-        there are no such fits.
+        fits from scratch; `parameters`: probability by parameters, and `parameter_similarity`, where 0 is the nearest
+        other component of the reference. NaN where there are no such fits.
         """
         members, affinities = self.similarities(), self.similarities(on="parameters")
         lower, upper = self._interval()
@@ -127,29 +128,29 @@ class Persistence:
                 "sizes": self._share("sizes"),
                 "starts": self._share("starts"),
                 "parameters": self.probability("parameters"),
-                "affinity": np.median(affinities, axis=0) if len(affinities) else nothing,
+                "parameter_similarity": np.median(affinities, axis=0) if len(affinities) else nothing,
             },
             index=pd.RangeIndex(len(self.names), name="component"),
         )
         return table.sort_values(["probability", "similarity"], ascending=False, kind="stable")
 
     def stable(self, probability: float | int = PROBABILITY) -> pd.DataFrame:
-        """The rows of `table` that exist with at least this probability. ValueError unless it is between 0 and 1."""
+        """The rows of `table` that exist with at least this probability; n samples show (n + ½) / (n + 1) at most.
+        ValueError unless it is between 0 and 1."""
         if not 0 <= probability <= 1:
             raise ValueError(f"got probability={probability}, expected a number from 0 to 1")
         table = self.table()
-        return table[table["probability"] >= probability]
+        return table.loc[table["probability"].to_numpy() >= probability]
 
     def describe(self) -> str:
         """How many come back, and what that was asked of: a sentence without a full stop."""
         samples = [r for r in self.recurrences if r.source == "samples"]
-        table, many = self.table(), len(self.names)
-        lasting = int((table["probability"] >= PROBABILITY).sum())
-        fleeting = int((table["probability"] < HALF).sum())
+        probability, many = self.probability(), len(self.names)
+        lasting = int((probability >= PROBABILITY).sum())
+        fleeting = int((probability < HALF).sum())
         text = (
             f"{lasting} of {many} {self.size_names[0]} {_come(lasting)} back with probability {PROBABILITY:g} or more: "
-            f"looked for in fits of {len(samples)} samples of the data, each from a start of its own at a size drawn "
-            "from the posterior"
+            f"looked for in fits of {len(samples)} samples of the data, each from a start of its own, {self._at_sizes()}"
         )
         if fleeting:
             text += f"; {fleeting} {_come(fleeting)} back in fewer than half of them"
@@ -194,6 +195,11 @@ class Persistence:
         for name in ("size", "size_names", "names", "amounts"):
             values[name] = tuple(values[name])
         return cls(**{**values, "recurrences": recurrences})
+
+    def _at_sizes(self) -> str:
+        sizes = {r.size for r in self.recurrences if r.source == "samples"}
+        drawn = "size" if len(sizes) == 1 else "sizes drawn from the posterior,"
+        return f"at {drawn} {sizes_in_words(sorted(sizes)) if sizes else 'none'}"
 
     def _share(self, source: Source) -> Float[np.ndarray, " component"]:
         weight = np.array([r.weight for r in self.recurrences if r.source == source])

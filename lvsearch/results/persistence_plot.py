@@ -9,7 +9,7 @@ from jaxtyping import Float
 from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed, palette_of
-from lvsearch.results.persistence import Persistence
+from lvsearch.results.persistence import Persistence, Source
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +22,8 @@ LONGEST, LINES = 30, 2
 """Characters of a line of a name, and its lines."""
 SPREAD = 0.22
 """Half the height over which the dots of a row are spread, in rows."""
+OTHERS: tuple[tuple[Source, str, float, float], ...] = (("starts", "|", 6.0, 0.3), ("sizes", "D", 4.0, -0.3))
+"""Fits of the same data: their marker, its size in points, and how far below the dots it stands, in rows."""
 TEXT_AT, RIGHT = 1.045, 1.3
 """Where the probabilities stand, and where the picture ends, in similarities."""
 
@@ -42,7 +44,7 @@ def draw_persistence(found: Persistence, axes: "Axes") -> Caption:
     axes.hlines(np.arange(len(order) - 1) + 0.5, -0.02, RIGHT, color=palette.grid, linewidth=0.7, zorder=1)
     for row, component in enumerate(order):
         colour = palette.of_part(int(component))
-        for source, marker, size, below in (("starts", "|", 6.0, 0.3), ("sizes", "D", 4.0, -0.3)):
+        for source, marker, size, below in OTHERS:
             values = found.similarities(source)[:, component]
             axes.plot(
                 values,
