@@ -14,7 +14,7 @@ from small_searches import rewritten, searched
 
 import lvsearch as lv
 from lvsearch.files.storage import CorruptFolderError
-from lvsearch.fitted.similarity import Members, member_similarity, partners, row_affinity
+from lvsearch.fitted.similarity import ComponentMembers, member_similarity, partners, row_affinity
 from lvsearch.models.units import Row
 from lvsearch.pictures import style
 from lvsearch.results.page import page_of
@@ -26,13 +26,13 @@ C = lv.models.components
 FAR = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
 
 
-def hard(labels: Any, size: int) -> Members:
-    return Members(np.eye(size)[np.asarray(labels)], np.ones(len(labels)), "row")
+def hard(labels: Any, size: int) -> ComponentMembers:
+    return ComponentMembers(np.eye(size)[np.asarray(labels)], np.ones(len(labels)), "row")
 
 
-def soft(seed: int, n: int, size: int) -> Members:
+def soft(seed: int, n: int, size: int) -> ComponentMembers:
     random = np.random.default_rng(seed)
-    return Members(random.dirichlet(np.full(size, 0.4), n), np.ones(n), "row")
+    return ComponentMembers(random.dirichlet(np.full(size, 0.4), n), np.ones(n), "row")
 
 
 # ── members ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -52,7 +52,7 @@ def test_chance_is_what_all_orders_of_the_observations_have_in_common():
     levels = np.arange(0, 129, 8) / 128  # shares between which the levels tell exactly
     random = np.random.default_rng(3)
     shares = random.choice(levels, (6, 2)), random.choice(levels, (6, 2))
-    first, second = (Members(each, np.ones(6), "row") for each in shares)
+    first, second = (ComponentMembers(each, np.ones(6), "row") for each in shares)
     both = np.mean([np.minimum(first.shares[list(p), :1], second.shares[:, :1]).sum() for p in permutations(range(6))])
     one, other = first.amount[0], second.amount[0]
     chance = both / (one + other - both)
@@ -72,7 +72,9 @@ def test_weights_are_copies():
     weighted = member_similarity(
         first._replace(weight=times.astype(np.float64)), second._replace(weight=times.astype(np.float64))
     )
-    copied = [Members(np.repeat(each.shares, times, axis=0), np.ones(times.sum()), "row") for each in (first, second)]
+    copied = [
+        ComponentMembers(np.repeat(each.shares, times, axis=0), np.ones(times.sum()), "row") for each in (first, second)
+    ]
     np.testing.assert_allclose(weighted, member_similarity(*copied), atol=1e-12)
 
 
@@ -86,17 +88,17 @@ def test_above_a_half_no_two_components_claim_the_same():
 
 def test_what_members_cannot_tell():
     """One component of all is itself; equal shares of everything are nothing; an empty one is like no other."""
-    whole, halves = hard(np.zeros(20, int), 1), Members(np.full((20, 2), 0.5), np.ones(20), "row")
+    whole, halves = hard(np.zeros(20, int), 1), ComponentMembers(np.full((20, 2), 0.5), np.ones(20), "row")
     assert member_similarity(whole, whole).item() == 1
     np.testing.assert_array_equal(member_similarity(halves, halves), 0.0)
     np.testing.assert_array_equal(member_similarity(whole, hard(np.arange(20) % 2, 2)), 0.0)
     empty = hard(np.arange(20) % 2, 3)
     np.testing.assert_allclose(member_similarity(empty, empty), np.diag([1.0, 1.0, 0.0]), atol=1e-12)
     little = 0.3 * np.linspace(0, 1, 20)[:, None]  # of every row, but of none the most
-    left = Members(np.hstack([0.7 * (1 - little), 0.3 * (1 - little), little]), np.ones(20), "row")
+    left = ComponentMembers(np.hstack([0.7 * (1 - little), 0.3 * (1 - little), little]), np.ones(20), "row")
     assert left.occupied.tolist() == [True, False, False]
     assert member_similarity(left, left)[2, 2] == 0
-    features = Members(np.array([[0.9, 0.8, 0.2], [0.1, 0.1, 0.2]]), np.ones(2), "row")
+    features = ComponentMembers(np.array([[0.9, 0.8, 0.2], [0.1, 0.1, 0.2]]), np.ones(2), "row")
     assert features.occupied.tolist() == [True, True, True]
     with pytest.raises(ValueError, match="got shares of 20 and of 3 observations"):
         member_similarity(whole, hard([0, 0, 0], 1))

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from lvsearch.data.base import Data
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
-from lvsearch.fitted.similarity import Members
+from lvsearch.fitted.similarity import ComponentMembers
 from lvsearch.functional import FittedFunctions
 from lvsearch.inference.engine.estimator import Described, Estimate, bound_units, describe_units
 from lvsearch.inference.engine.unit_scores import site_value
@@ -56,7 +56,7 @@ class FittedModel:
         Where units differ in how many elements describe them, such as the states of a sequence, one array for each."""
         return self._describe(data).representation
 
-    def members(self) -> Members:
+    def members(self) -> ComponentMembers:
         """What of the training data is in each component: shares of observations, such as rows, (observations, K).
 
         From `transform`: one observation is an element that it describes, as a row, or a row of a sequence. ValueError
@@ -70,7 +70,7 @@ class FittedModel:
                 f"got a fit of {type(self.model).__name__}, whose units are not described by shares of its "
                 f"{self.estimate.size[0]} components; expected a model of clusters, states, features or topics"
             )
-        return Members(shares, np.ones(len(shares)), self.training.nouns.unit)
+        return ComponentMembers(shares, np.ones(len(shares)), self.training.nouns.unit)
 
     def affinity(self, other: "FittedModel") -> Float[np.ndarray, "component other"] | None:
         """∫ √(p q) of the distributions of one observation, for each component of this fit and each of another's over

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from lvsearch.data.groups import Groups
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.naming import column_names_of
-from lvsearch.fitted.similarity import Members, row_affinity
+from lvsearch.fitted.similarity import ComponentMembers, row_affinity
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.inference.sequences import most_probable_paths
 from lvsearch.models.hidden_markov import HiddenMarkov
@@ -57,7 +57,7 @@ class FittedSequences(FittedModel):
             means, _ = jax.vmap(self.model.components.moments)(self._statistics())
         return pd.DataFrame(np.asarray(means), index=self._states, columns=list(self._groups(None).columns))
 
-    def members(self) -> Members:
+    def members(self) -> ComponentMembers:
         """How much of each row of the training sequences is in each state."""
         return super().members()._replace(noun=self._groups(None).rows.nouns.unit)
 

@@ -25,7 +25,7 @@ DRAWS = 256
 """Observations drawn of each component for an affinity: its standard error is .022 at most."""
 
 
-class Members(NamedTuple):
+class ComponentMembers(NamedTuple):
     """What is in the components of a fit.
 
     | field | meaning |
@@ -52,7 +52,7 @@ class Members(NamedTuple):
         return ((self.shares >= most) & (self.weight[:, None] > 0)).any(axis=0)
 
 
-def member_similarity(first: Members, second: Members) -> Float[np.ndarray, "component other"]:
+def member_similarity(first: ComponentMembers, second: ComponentMembers) -> Float[np.ndarray, "component other"]:
     """Of each component of one fit and each of another over the same observations: how far the same ones are in both.
 
     The Jaccard coefficient J = Σ min(r, s) / Σ max(r, s) of their shares, less what shares so distributed have in
@@ -88,7 +88,7 @@ def _jaccard(
     return both / np.maximum(one[:, None] + other - both, 1e-300)
 
 
-def _survival(members: Members) -> Float[np.ndarray, "component level"]:
+def _survival(members: ComponentMembers) -> Float[np.ndarray, "component level"]:
     """Observations whose share of each component is above each of the levels ½/128, 1½/128, …
 
     E min(r, s) of independent r and s is ∫ P(r > t) P(s > t) dt."""

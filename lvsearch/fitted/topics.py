@@ -25,7 +25,7 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.prevalence import LEVEL, plot_prevalence, prevalence
 from lvsearch.fitted.pyldavis_inputs import PyLDAvisInputs, pyldavis_inputs
 from lvsearch.fitted.recommending import recommended
-from lvsearch.fitted.similarity import Members, word_affinity
+from lvsearch.fitted.similarity import ComponentMembers, word_affinity
 from lvsearch.fitted.topic_map import draw_topic_map, topic_places
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.word_mixtures import document_proportions
@@ -77,7 +77,7 @@ class FittedTopics(FittedModel):
             )
         return super().transform(units)
 
-    def members(self) -> Members:
+    def members(self) -> ComponentMembers:
         """How much of each word of each training document is in each topic, and how often it stands there.
 
         p(topic | word, document) ∝ share of the topic × p(word | topic), so that a topic that every document has a
@@ -89,7 +89,7 @@ class FittedTopics(FittedModel):
         if not isinstance(self.model.locals()[self.model.representation].family, IndicatorFamily):
             shares = shares * self._topic_word.T[counts.indices]
             shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
-        return Members(shares, np.asarray(counts.data, np.float64), self.training.nouns.observation)
+        return ComponentMembers(shares, np.asarray(counts.data, np.float64), self.training.nouns.observation)
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "topic other"]:
         """Σ √(p q) over words, for each topic of this fit and each of another's over the same words."""

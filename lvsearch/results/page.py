@@ -32,7 +32,7 @@ from lvsearch.results.held_out_plot import draw_held_out
 from lvsearch.results.lattice_plot import draw_lattice
 from lvsearch.results.page_content import Drawing, Entry, Page, Parts
 from lvsearch.results.page_parts import drawn, grid_of, parts_of
-from lvsearch.results.persistence_plot import MOST_ROWS, draw_persistence
+from lvsearch.results.persistence_plot import MOST_ROWS
 from lvsearch.results.posterior_plots import draw_posterior
 from lvsearch.results.wording import limit_in_words
 from lvsearch.sizing.sizes import Size
@@ -138,7 +138,7 @@ def _parts(result: Findings, best: FittedModel) -> Parts | None:
     if parts is None or persisted is None:
         return parts
     height = ROW_HEIGHT * min(len(persisted.names), MOST_ROWS) + 1.4
-    drawing = drawn(partial(draw_persistence, persisted), "persistence", "How surely each component exists", height)
+    drawing = drawn(persisted.draw, "persistence", "How surely each component exists", height)
     return replace(parts, drawings=(*parts.drawings, drawing))
 
 

@@ -20,6 +20,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
+from lvsearch.pictures.captions import Caption
+from lvsearch.results.persistence_plot import Similarities, draw_persistence, plot_persistence
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import sizes_in_words
 
@@ -150,7 +152,8 @@ class Persistence:
         fleeting = int((probability < HALF).sum())
         text = (
             f"{lasting} of {many} {self.size_names[0]} {_come(lasting)} back with probability {PROBABILITY:g} or more: "
-            f"looked for in fits of {len(samples)} samples of the data, each from a start of its own, {self._at_sizes()}"
+            f"looked for in fits of {len(samples)} samples of the data, each from a start of its own, "
+            f"{self._at_sizes()}"
         )
         if fleeting:
             text += f"; {fleeting} {_come(fleeting)} back in fewer than half of them"
@@ -160,9 +163,11 @@ class Persistence:
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The similarity of each component's partner in every other fit, a row for each. Returns the axes."""
-        from lvsearch.results.persistence_plot import plot_persistence
+        return plot_persistence(self.table(), self._drawn(), self.threshold, self.size_names[0], ax)
 
-        return plot_persistence(self, ax)
+    def draw(self, axes: "Axes") -> Caption:
+        """`plot` on axes as they are; the caption is returned, not written."""
+        return draw_persistence(self.table(), self._drawn(), self.threshold, self.size_names[0], axes)
 
     def summary(self) -> str:
         """`describe` and the table as text."""
@@ -195,6 +200,9 @@ class Persistence:
         for name in ("size", "size_names", "names", "amounts"):
             values[name] = tuple(values[name])
         return cls(**{**values, "recurrences": recurrences})
+
+    def _drawn(self) -> Similarities:
+        return Similarities(*(self.similarities(source) for source in ("samples", "starts", "sizes")))
 
     def _at_sizes(self) -> str:
         sizes = {r.size for r in self.recurrences if r.source == "samples"}

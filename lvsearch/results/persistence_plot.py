@@ -1,15 +1,15 @@
 """The picture of how surely each component exists: its partners in other fits, a row for each component."""
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed, palette_of
-from lvsearch.results.persistence import Persistence, Source
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,30 +22,41 @@ LONGEST, LINES = 30, 2
 """Characters of a line of a name, and its lines."""
 SPREAD = 0.22
 """Half the height over which the dots of a row are spread, in rows."""
-OTHERS: tuple[tuple[Source, str, float, float], ...] = (("starts", "|", 6.0, 0.3), ("sizes", "D", 4.0, -0.3))
-"""Fits of the same data: their marker, its size in points, and how far below the dots it stands, in rows."""
 TEXT_AT, RIGHT = 1.045, 1.3
 """Where the probabilities stand, and where the picture ends, in similarities."""
 
 
-def plot_persistence(found: Persistence, ax: "Axes | None" = None) -> "Axes":
+class Similarities(NamedTuple):
+    """Of the partner of each component in other fits: of samples of the data, from other starts, at other sizes."""
+
+    samples: Float[np.ndarray, "sample component"]
+    starts: Float[np.ndarray, "start component"]
+    sizes: Float[np.ndarray, "size component"]
+
+
+def plot_persistence(
+    table: pd.DataFrame, found: Similarities, threshold: float, kind: str, ax: "Axes | None"
+) -> "Axes":
     """`Persistence.plot`. Returns the axes."""
-    rows = min(len(found.names), MOST_ROWS)
+    rows = min(len(table), MOST_ROWS)
     axes = dressed(ax, height=max(LEAST, MARGIN + ROW * rows))
-    write_caption(axes, draw_persistence(found, axes))
+    write_caption(axes, draw_persistence(table, found, threshold, kind, axes))
     return axes
 
 
-def draw_persistence(found: Persistence, axes: "Axes") -> Caption:
-    """What `plot_persistence` draws on axes as they are, and its caption, which is not written."""
-    palette, table = palette_of(axes), found.table()
+def draw_persistence(table: pd.DataFrame, found: Similarities, threshold: float, kind: str, axes: "Axes") -> Caption:
+    """What `plot_persistence` draws on axes as they are, and its caption, which is not written.
+
+    table: of `Persistence`, its rows in the order in which they are drawn. kind: what components are called.
+    """
+    palette = palette_of(axes)
     order = table.index.to_numpy()[:MOST_ROWS]
-    axes.axvspan(found.threshold, 1.02, color=palette.band, linewidth=0, zorder=0)
+    axes.axvspan(threshold, 1.02, color=palette.band, linewidth=0, zorder=0)
     axes.hlines(np.arange(len(order) - 1) + 0.5, -0.02, RIGHT, color=palette.grid, linewidth=0.7, zorder=1)
     for row, component in enumerate(order):
         colour = palette.of_part(int(component))
-        for source, marker, size, below in OTHERS:
-            values = found.similarities(source)[:, component]
+        for others, marker, size, below in ((found.starts, "|", 6.0, 0.3), (found.sizes, "D", 4.0, -0.3)):
+            values = others[:, component]
             axes.plot(
                 values,
                 np.full(len(values), row + below),
@@ -55,7 +66,7 @@ def draw_persistence(found: Persistence, axes: "Axes") -> Caption:
                 markerfacecolor="none",
                 zorder=2,
             )
-        values = np.sort(found.similarities()[:, component])
+        values = np.sort(found.samples[:, component])
         axes.plot(values, row + _spread(len(values)), "o", color=colour, markersize=4.5, alpha=0.65, zorder=3)
         at = table.loc[component]
         axes.annotate(
@@ -72,13 +83,13 @@ def draw_persistence(found: Persistence, axes: "Axes") -> Caption:
     axes.set_xticks(np.linspace(0, 1, 6))
     axes.set_xlabel("similarity of the partner: 0 chance, 1 the same")
     axes.xaxis.set_label_coords(0.5 / RIGHT, -0.12 if len(order) < 8 else -0.06)
-    axes.set_yticks(range(len(order)), [_label(int(k), found.names[k]) for k in order])
+    axes.set_yticks(range(len(order)), [_label(int(k), str(table.loc[k, "name"])) for k in order])
     for tick in axes.get_yticklabels():
         tick.set_parse_math(False)
         tick.set_fontsize(8.5)
-    left_out = f"; {len(found.names) - len(order)} more are left out" if len(found.names) > len(order) else ""
+    left_out = f"; {len(table) - len(order)} more are left out" if len(table) > len(order) else ""
     return Caption(
-        f"Which of {len(found.names)} {found.size_names[0]} come back",
+        f"Which of {len(table)} {kind} come back",
         "dots: fits of samples of the data, at sizes drawn from the posterior; | other starts, ◇ other sizes of the "
         "same data. Where it is shaded a component counts as the same; beside it the probability of that in one more "
         f"sample, with its 90 % interval{left_out}",

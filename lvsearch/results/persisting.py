@@ -12,7 +12,7 @@ from jaxtyping import Float
 from lvsearch.data import Data
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
-from lvsearch.fitted.similarity import Members, member_similarity, partners
+from lvsearch.fitted.similarity import ComponentMembers, member_similarity, partners
 from lvsearch.inference.compiles import bound_programs
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.progress import progress_bar
@@ -34,7 +34,7 @@ class _Reference:
     def __init__(self, fit: FittedModel, described: Data):
         self.described = described
         self.fit = replace(fit, training=described)
-        self.members: Members = self.fit.members()
+        self.members: ComponentMembers = self.fit.members()
         own = self.fit.affinity(self.fit)
         others = ~np.eye(len(self.members.occupied), dtype=bool) & self.members.occupied
         self.nearest = None if own is None else np.max(np.where(others, own, 0.0), axis=1)
