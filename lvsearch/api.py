@@ -262,6 +262,7 @@ def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress:
             seconds=result.seconds + time.monotonic() - began,
             compiles=dict(Counter(result.compiles) + Counter(compiles_since(compiled))),
             audited=None,  # it is of the search as it was
+            persisted=None,
         )
 
     def save(state: SearchState) -> None:

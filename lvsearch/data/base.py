@@ -98,7 +98,8 @@ class Data(ABC):
 
     @abstractmethod
     def part(self: D, rows: Int[np.ndarray, " chosen"], note: str) -> D:
-        """The units with these numbers, in this order, and a note saying so."""
+        """The units with these numbers, in this order, and a note saying so. A number may stand there several times, as
+        in a bootstrap sample; one that stands there not at all is left out."""
 
     @abstractmethod
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -123,7 +124,8 @@ class Data(ABC):
         """The units (documents, rows) with these numbers, in the given order, on the same axes.
 
         Args:
-            units: numbers from 0, or a boolean mask with one entry per unit.
+            units: numbers from 0, any of them several times (a bootstrap sample), or a boolean mask with one entry per
+                unit.
 
         Raises:
             ValueError: none chosen; a number out of range; a mask of the wrong length.

@@ -6,6 +6,7 @@ models of groups the order of rows within one means nothing; to hidden Markov mo
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -199,12 +200,13 @@ class Groups(Data):
         return self.rows.part(chosen, f"group {number}")
 
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Groups":
-        """The groups with these numbers, in this order, and a note saying so. ValueError where none has a row."""
+        """The groups with these numbers, in this order, and a note saying so; one taken again has "(2)" … behind its
+        name, which would not be distinct. ValueError where none has a row."""
         ends = np.cumsum(self.sizes).tolist()
         kept = np.concatenate([np.arange(ends[row] - int(self.sizes[row]), ends[row]) for row in rows])
         if not kept.size:
             raise ValueError(f"got {len(rows):,} groups that are all empty; expected a row in some of them")
-        names = None if self.names is None else tuple(self.names[row] for row in rows)
+        names = None if self.names is None else _told_apart([self.names[row] for row in rows])
         points = replace(self.rows.part(kept, note), notes=self.rows.notes)
         return replace(self, rows=points, sizes=self.sizes[rows], names=names, notes=(*self.notes, note))
 
@@ -250,6 +252,21 @@ class Groups(Data):
         empty = int((self.sizes == 0).sum())
         note = (f"{empty:,} of {self.n_units:,} groups have no rows; kept in place",) if empty else ()
         return replace(self, notes=(*self.notes, *self.rows.notes, *note))
+
+
+def _told_apart(names: list[str]) -> tuple[str, ...]:
+    """Distinct names of groups of which one may stand there several times."""
+    used, given = set(names), []
+    seen: Counter[str] = Counter()
+    for name in names:
+        seen[name] += 1
+        own = name
+        while seen[name] > 1 and own in used:
+            own = f"{name} ({seen[name]})"
+            seen[name] += own in used
+        used.add(own)
+        given.append(own)
+    return tuple(given)
 
 
 def _strings(names: Iterable[Any] | None) -> tuple[str, ...] | None:

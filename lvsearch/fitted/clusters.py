@@ -13,6 +13,8 @@ from jaxtyping import Float
 from lvsearch.data.points import Points
 from lvsearch.fitted.cluster_plot import draw_clusters, plot_clusters, plot_pairs
 from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.naming import column_names_of
+from lvsearch.fitted.similarity import row_affinity
 from lvsearch.inference.mixtures import predictive_log_density
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
@@ -113,6 +115,21 @@ class FittedMixture(FittedModel):
         frame = pd.DataFrame(np.asarray(values), columns=self._columns)
         frame[LABEL] = chosen
         return frame
+
+    def affinity(self, other: FittedModel) -> Float[np.ndarray, "component other"] | None:
+        """∫ √(p q) of the densities of a row, for each component of this fit and each of another's (`row_affinity`)."""
+        assert isinstance(other, FittedMixture)
+        like = Row(self._points(None).filled, self._points(None).observed)
+        with jax.enable_x64(True):
+            statistics = self._statistics(), other._statistics()
+        return row_affinity(self.model.components, *statistics, like, jax.random.key(0))
+
+    def component_names(self) -> tuple[str, ...]:
+        """The columns in which each component's mean stands out most, and the mean there."""
+        try:
+            return column_names_of(self.means(), self._points(None), relative=True)
+        except ValueError:  # a kind of one's own need not say the mean of its rows
+            return super().component_names()
 
     def plot_clusters(self, columns: tuple[Any, Any] | None = None, ax: "Axes | None" = None) -> "Axes":
         """The training rows in two columns, coloured by component, uncertain ones pale; ellipses hold 90 % of a

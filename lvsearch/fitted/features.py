@@ -5,9 +5,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
+from lvsearch.data.points import Points
 from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.naming import column_names_of
+from lvsearch.inference.engine.unit_scores import site_value
+from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.ibp import IBP
 from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed
 
@@ -35,6 +41,21 @@ class FittedFeatures(FittedModel):
         """The expected share of the training rows that have each feature."""
         has = np.asarray(self.transform(self.training), np.float64)
         return pd.Series(has.mean(axis=0), index=pd.RangeIndex(has.shape[1], name=LABEL), name="share")
+
+    def affinity(self, other: FittedModel) -> Float[np.ndarray, "feature other"]:
+        """∫ √(p q) of the densities of a row that has one feature alone, for each feature of this fit and of another's:
+        exp(−λ_x |A_k − A_j|² / 8), with this fit's noise precision λ_x."""
+        assert isinstance(other, FittedFeatures)
+        mine, theirs = (fit.loadings().to_numpy(np.float64) for fit in (self, other))
+        assert isinstance(self.model, IBP)
+        given = self.model.noise_precision
+        precision = site_value(self.estimate, "noise_precision") if isinstance(given, GammaPrior) else given
+        return np.exp(-np.asarray(precision, np.float64) / 8 * ((mine[:, None] - theirs) ** 2).sum(axis=-1))
+
+    def component_names(self) -> tuple[str, ...]:
+        """The columns to which each feature adds most, in the spread of each, and what it adds there."""
+        assert isinstance(self.training, Points)
+        return column_names_of(self.loadings(), self.training, relative=False)
 
     def plot_loadings(self, shape: tuple[int, int] | None = None, ax: "Axes | None" = None) -> "Axes":
         """The loadings as a picture: a row per feature, those that most rows have first.

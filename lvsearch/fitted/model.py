@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from lvsearch.data.base import Data
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
+from lvsearch.fitted.similarity import ComponentMembers
 from lvsearch.functional import FittedFunctions
 from lvsearch.inference.engine.estimator import Described, Estimate, bound_units, describe_units
 from lvsearch.inference.engine.unit_scores import site_value
@@ -54,6 +55,32 @@ class FittedModel:
 
         Where units differ in how many elements describe them, such as the states of a sequence, one array for each."""
         return self._describe(data).representation
+
+    def members(self) -> ComponentMembers:
+        """What of the training data is in each component: shares of observations, such as rows, (observations, K).
+
+        From `transform`: one observation is an element that it describes, as a row, or a row of a sequence. ValueError
+        for models whose units are not described by shares of components.
+        """
+        described = self.transform(self.training)
+        shares = np.concatenate(described) if isinstance(described, list) else np.asarray(described)
+        shares = shares.astype(np.float64)
+        if shares.ndim != 2 or shares.shape[1] != self.estimate.size[0] or shares.min() < 0 or shares.max() > 1.001:
+            raise ValueError(
+                f"got a fit of {type(self.model).__name__}, whose units are not described by shares of its "
+                f"{self.estimate.size[0]} components; expected a model of clusters, states, features or topics"
+            )
+        return ComponentMembers(shares, np.ones(len(shares)), self.training.nouns.unit)
+
+    def affinity(self, other: "FittedModel") -> Float[np.ndarray, "component other"] | None:
+        """∫ √(p q) of the distributions of one observation, for each component of this fit and each of another's over
+        the same axes: 1 for the same, 0 where no observation can be of both. None where components alone draw none."""
+        del other
+        return None
+
+    def component_names(self) -> tuple[str, ...]:
+        """What people may call each component, in a few words; they need not be distinct."""
+        return tuple(f"component {number}" for number in range(self.estimate.size[0]))
 
     def score_units(self, data: Any) -> Float[np.ndarray, " units"]:
         """A lower bound on log p(unit | parameters at their posterior means), nats, one number per unit."""

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from lvsearch.data.groups import Groups
 from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.naming import column_names_of
+from lvsearch.fitted.similarity import ComponentMembers, row_affinity
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.inference.sequences import most_probable_paths
 from lvsearch.models.hidden_markov import HiddenMarkov
@@ -54,6 +56,25 @@ class FittedSequences(FittedModel):
         with jax.enable_x64(True):
             means, _ = jax.vmap(self.model.components.moments)(self._statistics())
         return pd.DataFrame(np.asarray(means), index=self._states, columns=list(self._groups(None).columns))
+
+    def members(self) -> ComponentMembers:
+        """How much of each row of the training sequences is in each state."""
+        return super().members()._replace(noun=self._groups(None).rows.nouns.unit)
+
+    def affinity(self, other: FittedModel) -> Float[np.ndarray, "state other"] | None:
+        """∫ √(p q) of the densities of a row, for each state of this fit and each of another's (`row_affinity`)."""
+        assert isinstance(other, FittedSequences)
+        rows = self._groups(None).rows
+        with jax.enable_x64(True):
+            statistics = self._statistics(), other._statistics()
+        return row_affinity(self.model.components, *statistics, Row(rows.filled, rows.observed), jax.random.key(0))
+
+    def component_names(self) -> tuple[str, ...]:
+        """The columns in which each state's mean stands out most, and the mean there."""
+        try:
+            return column_names_of(self.means(), self._groups(None).rows, relative=True)
+        except ValueError:  # a kind of one's own need not say the mean of its rows
+            return super().component_names()
 
     def paths(self, data: Any = None) -> list[Int[np.ndarray, " row"]]:
         """The most probable path of each sequence as a whole (Viterbi): the state of every row.

@@ -25,9 +25,11 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.prevalence import LEVEL, plot_prevalence, prevalence
 from lvsearch.fitted.pyldavis_inputs import PyLDAvisInputs, pyldavis_inputs
 from lvsearch.fitted.recommending import recommended
+from lvsearch.fitted.similarity import ComponentMembers, word_affinity
 from lvsearch.fitted.topic_map import draw_topic_map, topic_places
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.word_mixtures import document_proportions
+from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.captions import write_caption
 from lvsearch.pictures.style import dressed
@@ -74,6 +76,29 @@ class FittedTopics(FittedModel):
                 stacklevel=2,
             )
         return super().transform(units)
+
+    def members(self) -> ComponentMembers:
+        """How much of each word of each training document is in each topic, and how often it stands there.
+
+        p(topic | word, document) ∝ share of the topic × p(word | topic), so that a topic that every document has a
+        little of is told by its words; of a model with one topic a document, that of the document.
+        """
+        counts = self._corpus.counts
+        documents = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+        shares = self.proportions[documents]
+        if not isinstance(self.model.locals()[self.model.representation].family, IndicatorFamily):
+            shares = shares * self._topic_word.T[counts.indices]
+            shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
+        return ComponentMembers(shares, np.asarray(counts.data, np.float64), self.training.nouns.observation)
+
+    def affinity(self, other: FittedModel) -> Float[np.ndarray, "topic other"]:
+        """Σ √(p q) over words, for each topic of this fit and each of another's over the same words."""
+        assert isinstance(other, FittedTopics)
+        return word_affinity(self._topic_word, other._topic_word)
+
+    def component_names(self) -> tuple[str, ...]:
+        """`names`, in the order of the topics' numbers."""
+        return tuple(self.names())
 
     def topics(self, n_words: int = 10, relevance: float | int = 1.0) -> pd.DataFrame:
         """One row per topic, most prevalent first: share of the training tokens, its words, and the label of the

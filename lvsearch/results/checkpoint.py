@@ -19,6 +19,7 @@ from lvsearch.inference.engine.estimator import Estimate
 from lvsearch.results.audit import Audit
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import load_held_out
+from lvsearch.results.persistence import Persistence
 from lvsearch.searching.controller import SearchSettings, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import sizes
@@ -64,6 +65,7 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
         "data": data,
         "versions": versions(),
         "audit": None if result.audited is None else result.audited.to_json(),
+        "persistence": None if result.persisted is None else result.persisted.to_json(),
         "held_out": None,
     }
     held_out_arrays = {}
@@ -97,6 +99,8 @@ def load_findings(folder: Path) -> Findings:
         prior, compiles = sizes.from_json(body["prior"]), body.get("compiles", {})
         audit = body.get("audit")  # older folders know of none
         audited = None if audit is None else Audit.from_json(audit)
+        persistence = body.get("persistence")
+        persisted = None if persistence is None else as_declared(Persistence.from_json(persistence))
         held_out = _held_out(body, arrays, training, folder)
         limit = set() if settings.max_size is None else {settings.max_size}
         named = limit | {*kept, *(visit.size for visit in visits)}
@@ -104,7 +108,9 @@ def load_findings(folder: Path) -> Findings:
             raise TypeError(f"sizes that are not one positive number for each of {', '.join(model.size_names)}")
         if not conforms(compiles, dict[str, int]) or not conforms(body["seconds"], float):
             raise TypeError("'compiles' or 'seconds' are no numbers")
-        return Findings(evaluator, prior, settings, state, training, body["seconds"], compiles, audited, held_out)
+        return Findings(
+            evaluator, prior, settings, state, training, body["seconds"], compiles, audited, held_out, persisted
+        )
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError, ArithmeticError) as error:
         raise CorruptFolderError(
             f"{folder} lacks what a search needs ({error!r}); was it written by lvsearch?"

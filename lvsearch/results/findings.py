@@ -15,6 +15,7 @@ from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.estimator import unit_ceilings
 from lvsearch.results.audit import Audit
+from lvsearch.results.persistence import Persistence
 from lvsearch.searching.controller import SearchSettings, SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of
@@ -77,6 +78,7 @@ class Findings:
     | `seconds` | time spent, all sessions together |
     | `compiles` | kernel -> how often the search compiled it, all sessions together |
     | `audited` | what an audit found, where one was made (`with_audit`) |
+    | `persisted` | how surely each component exists, where that was looked at (`with_persistence`) |
     | `held_out` | data that the search did not see, kept beside it to compare sizes on; None where there are none |
     """
 
@@ -89,6 +91,7 @@ class Findings:
     compiles: Mapping[str, int] = field(default_factory=dict)
     audited: Audit | None = None
     held_out: Data | None = None
+    persisted: Persistence | None = None
 
     # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -255,7 +258,8 @@ class Findings:
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
         visits = tuple(_rebound(self.evaluator, prior, self.settings, self.visits))
-        return replace(self, prior=prior, state=replace(self.state, visits=visits))
+        state = replace(self.state, visits=visits)
+        return replace(self, prior=prior, state=state, persisted=None)  # its sizes were drawn under the old one
 
     def predict(self, test: Any) -> Prediction:
         """log p(test | train), averaging over sizes (nats).

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import math
 import platform
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -29,13 +30,16 @@ from lvsearch.results.evidence_plots import draw_evidence, draw_progress
 from lvsearch.results.findings import Findings
 from lvsearch.results.held_out_plot import draw_held_out
 from lvsearch.results.lattice_plot import draw_lattice
-from lvsearch.results.page_content import Drawing, Entry, Page
+from lvsearch.results.page_content import Drawing, Entry, Page, Parts
 from lvsearch.results.page_parts import drawn, grid_of, parts_of
+from lvsearch.results.persistence_plot import MOST_ROWS
 from lvsearch.results.posterior_plots import draw_posterior
 from lvsearch.results.wording import limit_in_words
 from lvsearch.sizing.sizes import Size
 
 NAME = "index.html"
+ROW_HEIGHT = 0.32
+"""Inches of a component in the picture of which exist."""
 FIRST = ("probability", "not tried")
 """Facts that stand at the top, and held-out data before them where they were looked at."""
 ELSEWHERE = ("limit", "search", "prior", "versions")
@@ -77,7 +81,7 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
         key_facts=tuple(entry for entry in known if entry.name in first),
         lead=tuple(lead),
         sizes=grid_of("Sizes near the answer", near_table(result)),
-        parts=None if best is None else parts_of(best),
+        parts=None if best is None else _parts(result, best),
         between=None if best is None else _between(result, best, best_size),
         evidence=evidence,
         facts=tuple(entry for entry in known if entry.name not in (*first, *ELSEWHERE)),
@@ -126,6 +130,16 @@ def _settings(result: Findings, known: list[Entry]) -> tuple[Entry, ...]:
         Entry("ended", result.state.stopped or "not finished"),
         Entry("time", f"{result.seconds:,.0f} seconds"),
     )
+
+
+def _parts(result: Findings, best: FittedModel) -> Parts | None:
+    """What the best size is made of, and how surely, where that was looked at."""
+    parts, persisted = parts_of(best), result.persisted
+    if parts is None or persisted is None:
+        return parts
+    height = ROW_HEIGHT * min(len(persisted.names), MOST_ROWS) + 1.4
+    drawing = drawn(persisted.draw, "persistence", "How surely each component exists", height)
+    return replace(parts, drawings=(*parts.drawings, drawing))
 
 
 def _between(result: Findings, best: FittedModel, size: Size) -> Drawing | None:

@@ -9,6 +9,7 @@
 | `topics.csv`, `topic_words.csv` | the topics of the most probable size; every topic's top words with probabilities |
 | `loadings.csv`, … | models without topics: each table of parameters of the most probable size, under its name |
 | `held_out.csv` | what each kept size makes of held-out documents or rows |
+| `persistence.csv` | how surely each component exists, where that was looked at |
 | `audit.csv` | what the search estimates of simulated data beside their true evidence, where that was looked at |
 
 Pictures and tables are written to a temporary name and then renamed; those of an earlier report are replaced. Text that
@@ -92,6 +93,8 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
         tables["held_out"] = held_out
     if result.audited is not None:
         tables["audit"] = result.audited.table()
+    if result.persisted is not None:
+        tables["persistence"] = result.persisted.table().reset_index()
     return tables
 
 

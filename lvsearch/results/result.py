@@ -16,6 +16,8 @@ from lvsearch.results.fewer_units import robust_search
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import SAMPLES, held_out_comparison
 from lvsearch.results.occupied_sizes import occupied_sizes
+from lvsearch.results.persistence import HALF, PROBABILITY, Persistence
+from lvsearch.results.persisting import persistence_of
 from lvsearch.results.prior_members import prior_members
 from lvsearch.results.robustness import Robustness
 from lvsearch.sizing.sizes import Size
@@ -57,6 +59,8 @@ class SearchResult(Findings):
         without one."""
         return replace(self, audited=audit)
 
+    # ── where the model is not true ─────────────────────────────────────────────────────────────────────────────────
+
     def robustness(
         self,
         *,
@@ -78,6 +82,54 @@ class SearchResult(Findings):
         and models other than `FiniteMixture` and `LDA` with given concentrations.
         """
         return robust_search(self, orders, most, max_size, seed=seed, progress=progress)
+
+    # ── which components exist ──────────────────────────────────────────────────────────────────────────────────────
+
+    def persistence(
+        self,
+        size: Size | int | None = None,
+        *,
+        bootstraps: int = 20,
+        starts: int = 10,
+        threshold: float | int = HALF,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Persistence:
+        """Which components exist, and how surely: each of one size's fit is looked for in other fits.
+
+        size: of the fit whose components are looked for, by default the best. bootstraps: samples of as many units,
+        drawn with replacement, each fitted from a start of its own at a size drawn from the posterior over sizes: how
+        often a component comes back there is its probability. starts: fits from scratch of the same data at the same
+        size, and the fits of the other sizes that hold a hundredth of the posterior, say which of these it hangs on.
+        threshold: similarity of members, corrected for chance, above which a component exists in another fit; above ½
+        no two of the other fit can claim the same one. seed: of samples and starts.
+
+        A component that persists need not be true, only reproducible: `lvsearch.results.persistence`. Takes a fit for
+        each, none of them annealed. `with_persistence` puts it on the card.
+
+        Raises ValueError for searches over a function, models of several sizes or without components, a single unit,
+        and counts that are too small.
+        """
+        return persistence_of(
+            self, size, bootstraps=bootstraps, starts=starts, threshold=threshold, seed=seed, progress=progress
+        )
+
+    def with_persistence(self, persistence: Persistence) -> "SearchResult":
+        """The same result with the persistence of its components on its card, in its report and in its folder. A search
+        that goes on begins without it."""
+        return replace(self, persisted=persistence)
+
+    def stable(self, probability: float | int = PROBABILITY) -> pd.DataFrame:
+        """The components that exist with at least this probability: rows of `Persistence.table`.
+
+        Of the persistence that `with_persistence` put here, else of one computed now with the defaults. ValueError as
+        for `persistence`, and for no probability.
+        """
+        if not 0 <= probability <= 1:
+            raise ValueError(f"got probability={probability}, expected a number from 0 to 1")
+        return (self.persisted or self.persistence()).stable(probability)
+
+    # ── other data ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def compare_held_out(self, test: Any = None, *, samples: int = SAMPLES, seed: int = 0) -> pd.DataFrame:
         """What each kept size makes of units that the search did not see, paired unit by unit: a second opinion.
