@@ -15,7 +15,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_iris
 
 import lvsearch as lv
 
@@ -44,18 +44,6 @@ def answer() -> None:
     figure, axes = plt.subplots(figsize=(7.6, 4.6), dpi=110, layout="constrained")
     result.plot_bounds(ax=axes)
     save(figure, "evidence")
-
-
-def persistence() -> None:
-    """Which of the clusters of 178 wines come back; a cultivar is no Gaussian, and the search asks for ever more."""
-    wines = lv.Points.from_frame(load_wine(as_frame=True).data)
-    kind = lv.models.DiagonalComponents.scaled_to(wines.values)
-    result = lv.search(lv.models.FiniteMixture(kind), wines, max_size=8, seed=0)
-    found = result.persistence()
-    print(result, found, sep="\n")
-    figure, axes = plt.subplots(figsize=(7.6, 5.4), dpi=110, layout="constrained")
-    found.plot(ax=axes)
-    save(figure, "persistence")
 
 
 def process() -> None:
@@ -121,7 +109,7 @@ def save(figure: "plt.Figure", name: str) -> None:
     plt.close(figure)
 
 
-PICTURES: tuple[Callable[[], None], ...] = (answer, persistence, process, topics, features, tree)
+PICTURES: tuple[Callable[[], None], ...] = (answer, process, topics, features, tree)
 
 
 def main(names: list[str]) -> None:

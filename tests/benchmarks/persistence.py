@@ -230,6 +230,8 @@ def print_planted(planted: np.ndarray) -> None:
     """By their separation, in fifths."""
     separation, known, called = planted.T
     separation = np.round(separation, 6)  # equal ones differ by rounding
+    if not np.isfinite(separation).all():  # a single one has no neighbour
+        return
     print("\n| separation | planted | in the reference fit | called stable |\n|---|---|---|---|")
     fifth = np.digitize(separation, np.unique(np.quantile(separation, [0.2, 0.4, 0.6, 0.8])))
     for number in np.unique(fifth):
