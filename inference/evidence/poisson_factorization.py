@@ -240,7 +240,7 @@ class PoissonFactorizationChain(eqx.Module):
             key_block = jax.random.fold_in(key, index)
 
             def passed(power: Array) -> Callable[[Array | int], Array]:
-                """Which ends of the factors' shares one count lies beyond."""
+                """number of the count -> which ends of the factors' shares, to a power, it lies beyond."""
                 ends = jnp.cumsum(self._shares(log_parts, power[:, None, None])[0], axis=1)
 
                 def draw(number: Array | int) -> Array:
@@ -283,10 +283,9 @@ class PoissonFactorizationChain(eqx.Module):
         up = a * jnp.where(real, jnp.exp(state.log_intensities), 0.0).sum(0)
         down = (self._factor_rate(state.log_factors) * jnp.exp(state.log_factors)).sum(0)
         slope = real.sum() * a / self.size - len(self.exposed.T) * self.model.factor_concentration
-        root = jnp.sqrt(slope**2 + 4 * up * down)
-        # e^mode, without cancellation
-        mode = jnp.log(jnp.where(slope > 0, (slope + root) / (2 * up), 2 * down / (root - slope)))
-        curvature = root
+        curvature = jnp.sqrt(slope**2 + 4 * up * down)
+        # of the two roots of one quadratic, the way without cancellation
+        mode = jnp.log(jnp.where(slope > 0, (slope + curvature) / (2 * up), 2 * down / (curvature - slope)))
 
         def log_density(y: Array) -> Array:
             return slope * y - up * jnp.exp(y) - down * jnp.exp(-y) + 0.5 * curvature * (y - mode) ** 2
