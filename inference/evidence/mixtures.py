@@ -225,7 +225,7 @@ class CollapsedMixtureChain(eqx.Module):
 
     def total_concentration(self) -> Float[Array, ""]:
         """Ka."""
-        return self.size * self._concentration()
+        return jnp.asarray(self.size) * self._concentration()
 
     # ── densities and labels ────────────────────────────────────────────────────────────────────────────────────────
 

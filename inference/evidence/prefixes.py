@@ -118,9 +118,11 @@ def _shrink(
 ) -> tuple[Float[Array, " island"], Bool[Array, ""]]:
     """(log of the estimate of 1 / p(all units), whether a sweep moved any particle, or all were always alike)."""
 
+    n_units = jnp.asarray(sampler.n_units)
+
     def one(done: Array, carry: Any) -> Any:
         population, moved, alike = carry
-        unit = sampler.n_units - 1 - done
+        unit = n_units - 1 - done
         key_resample, key_revisit = jax.random.split(jax.random.fold_in(key, unit))
         state = _revisited(sampler, key_revisit, population.state, due, unit, backward=True)
         moved = moved | _differ(population.state, state)
@@ -129,9 +131,9 @@ def _shrink(
         population = resampled(sampler, key_resample, population, islands, 0.5)
         return population, moved, alike & (gain.std() <= CONSTANT)
 
-    n_particles = jax.eval_shape(lambda: sampler.remove(state, sampler.n_units - 1)[1]).shape[0]
+    n_particles = jax.eval_shape(lambda: sampler.remove(state, n_units - 1)[1]).shape[0]
     begin = Population(state, jnp.zeros(n_particles), jnp.zeros(islands))
-    population, moved, alike = jax.lax.fori_loop(0, sampler.n_units, one, (begin, np.bool_(False), np.bool_(True)))
+    population, moved, alike = jax.lax.fori_loop(0, n_units, one, (begin, np.bool_(False), np.bool_(True)))
     return _log_averages(population, islands), moved | alike
 
 
@@ -146,7 +148,7 @@ def _log_averages(population: Population, islands: int) -> Float[Array, " island
     """log p̂ of each island."""
     weights = jnp.asarray(population.log_weight).reshape(islands, -1)
     average = jax.scipy.special.logsumexp(weights, axis=1) - jnp.log(weights.shape[1])
-    return population.log_total + average
+    return jnp.asarray(population.log_total) + average
 
 
 def _differ(before: State, after: State) -> Bool[Array, ""]:

@@ -145,7 +145,7 @@ def _(chain: CollapsedMixtureChain, key: Key[Array, ""]) -> RowByRow | None:
 @sequential.register
 def _(chain: HyperMixture, key: Key[Array, ""]) -> HyperRowByRow | None:
     rows = sequential(chain.mixture, key)
-    return None if rows is None else HyperRowByRow(chain, rows)
+    return HyperRowByRow(chain, rows) if isinstance(rows, RowByRow) else None
 
 
 @along_data.register

@@ -20,7 +20,7 @@ def occupied_sizes(result: Findings, draws: int, seed: int) -> pd.DataFrame:
             'evidence="marginal" or "bound": others have no table of occupied components'
         )
     table = result.posterior("estimate").set_index("size")["probability"]
-    kept = table[table >= COUNTS]
+    kept = table.loc[table >= COUNTS]
     each = {
         size: result.fit(int(size)).occupied_under_fit(draws=draws, seed=seed).set_index("size")["probability"]
         for size in kept.index
