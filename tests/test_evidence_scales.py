@@ -209,6 +209,7 @@ class Untempered(HyperMixture):
         return super()._moved(key, state, jnp.ones_like(temperature), backward)
 
 
+@pytest.mark.slow
 def test_a_move_without_the_temperature_is_seen():
     right = chain_of(2)
     wrong = Untempered(right.mixture, right.component, right.courses, right.n_dims)
