@@ -28,7 +28,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Site
+from lvsearch.models.contract import HyperparameterArray, Site
 from lvsearch.models.exponential.family import Family, inner
 from lvsearch.models.families import Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior, in_words
@@ -81,6 +81,13 @@ class Component(eqx.Module):
         """The hyper-parameters that have priors, by name."""
         values = {name: getattr(self, name) for name in self.hyper_axes}
         return {name: value for name, value in values.items() if isinstance(value, GammaPrior)}
+
+    def number(self, name: str) -> HyperparameterArray:
+        """A hyper-parameter that is given. Raises ValueError where it has a prior."""
+        value = getattr(self, name)
+        if isinstance(value, GammaPrior):
+            raise ValueError(f"got {name} {in_words(value)}, expected a number: put one in its place with given()")
+        return value
 
     @property
     def hyper_sites(self) -> dict[str, Site]:

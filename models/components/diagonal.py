@@ -100,7 +100,9 @@ class DiagonalComponents(Component):
 
     def prior(self, n_dims: int) -> NormalGammaStatistics:
         zero = jnp.zeros(n_dims)
-        return NormalGammaStatistics(zero + (self.shape - 0.5), zero + self.rate, zero, zero + self.pseudo_count)
+        return NormalGammaStatistics(
+            zero + (self.shape - 0.5), zero + self.number("rate"), zero, zero + self.number("pseudo_count")
+        )
 
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
         return standardised(unit, self.location, self.scale)
