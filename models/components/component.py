@@ -28,7 +28,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import HyperparameterArray, Site
+from lvsearch.models.contract import Site
 from lvsearch.models.exponential.family import Family, inner
 from lvsearch.models.families import Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior, in_words
@@ -82,7 +82,7 @@ class Component(eqx.Module):
         values = {name: getattr(self, name) for name in self.hyper_axes}
         return {name: value for name, value in values.items() if isinstance(value, GammaPrior)}
 
-    def number(self, name: str) -> HyperparameterArray:
+    def number(self, name: str) -> Any:
         """A hyper-parameter that is given. Raises ValueError where it has a prior."""
         value = getattr(self, name)
         if isinstance(value, GammaPrior):
