@@ -185,12 +185,23 @@ class CollapsedMixtureChain(eqx.Module):
 
     # ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def joining(self, state: CollapsedState, row: Int[Array, ""]) -> tuple[Float[Array, "component particle"], Any]:
-        """log (n_k + a) + A(λ + S_k + s(row)) − A(λ + S_k), −inf where no component is, and the parameters there."""
+    def joining(
+        self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
+    ) -> tuple[Float[Array, "component particle"], Any, Float[Array, "component particle"]]:
+        """log (n_k + a) + A(λ + S_k + s(row)) − A(λ + S_k), −inf where no component is; the parameters with the row,
+        and A of these. normaliser: A(λ + S_k)."""
         joined = jax.tree.map(lambda sums, s: sums + self._rows(s)[row], state.natural, self.increments)
-        score = jnp.log(state.counts + self._concentration())
-        score = score + self.normalisers(joined).sum(-1) - self.normalisers(state.natural).sum(-1)
-        return jnp.where(self.exists(), score, -jnp.inf), joined
+        after = self.normalisers(joined).sum(-1)
+        score = jnp.log(state.counts + self._concentration()) + after - normaliser
+        return jnp.where(self.exists(), score, -jnp.inf), joined, after
+
+    def renewed(
+        self, normaliser: Float[Array, "component particle"], state: CollapsedState, labels: Int[Array, " particle"]
+    ) -> Float[Array, "component particle"]:
+        """A(λ + S_k) taken anew of one component of each particle."""
+        changed = jax.tree.map(lambda sums: sums[labels, jnp.arange(len(labels))], state.natural)
+        new = log_normalisers(self.component, changed)
+        return jnp.where(jnp.arange(self.capacity)[:, None] == labels, new, normaliser)
 
     def chosen(
         self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]

@@ -40,7 +40,7 @@ class RowByRow(eqx.Module):
         self, key: Key[Array, ""], state: CollapsedState, unit: Int[Array, ""]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
         row = jnp.asarray(self.order)[unit]
-        score, joined = self.chain.joining(state, row)
+        score, joined, _ = self.chain.joining(state, row, self._normalisers(state))
         label = self.chain.chosen(score, jax.random.uniform(key, score.shape[1:], score.dtype))
         return self.chain.joined(state, row, label, joined), self._worth(state, score, row)
 
@@ -62,7 +62,7 @@ class RowByRow(eqx.Module):
         """`remove` under this λ: (…) a leaf, or (particle, …)."""
         row = jnp.asarray(self.order)[unit]
         left = self.chain.without(state, row, prior)
-        worth = self._worth(left, self.chain.joining(left, row)[0], row)
+        worth = self._worth(left, self.chain.joining(left, row, self._normalisers(left))[0], row)
         return left._replace(labels=left.labels.at[row].set(-1)), worth
 
     def revisited(
@@ -70,14 +70,22 @@ class RowByRow(eqx.Module):
     ) -> CollapsedState:
         """`revisit` under this λ."""
 
-        def one(place: Array, state: CollapsedState) -> CollapsedState:
+        def one(place: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
+            state, normaliser = carry
             row = jnp.asarray(self.order)[units - 1 - place if backward else place]
             left = self.chain.without(state, row, prior)
-            score, joined = self.chain.joining(left, row)
+            normaliser = self.chain.renewed(normaliser, left, state.labels[row])
+            score, joined, after = self.chain.joining(left, row, normaliser)
             uniform = jax.random.uniform(jax.random.fold_in(key, place), score.shape[1:], score.dtype)
-            return self.chain.joined(left, row, self.chain.chosen(score, uniform), joined)
+            label = self.chain.chosen(score, uniform)
+            normaliser = jnp.where(jnp.arange(self.chain.capacity)[:, None] == label, after, normaliser)
+            return self.chain.joined(left, row, label, joined), normaliser
 
-        return jax.lax.fori_loop(0, units, one, state)
+        return jax.lax.fori_loop(0, units, one, (state, self._normalisers(state)))[0]
+
+    def _normalisers(self, state: CollapsedState) -> Float[Array, "component particle"]:
+        """A(λ + S_k)."""
+        return self.chain.normalisers(state.natural).sum(-1)
 
     def _worth(
         self, before: CollapsedState, score: Float[Array, "component particle"], row: Int[Array, ""]

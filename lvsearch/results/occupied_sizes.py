@@ -19,7 +19,7 @@ def occupied_sizes(result: Findings, draws: int, seed: int) -> pd.DataFrame:
             "got a search over several size variables, or of plug-in evidence, expected one size variable and "
             'evidence="marginal" or "bound": others have no table of occupied components'
         )
-    table = result.posterior("estimate").set_index("size")["probability"]
+    table = result.posterior("estimate").set_index("size").loc[:, "probability"]
     kept = table.loc[table >= COUNTS]
     each = {
         size: result.fit(int(size)).occupied_under_fit(draws=draws, seed=seed).set_index("size")["probability"]

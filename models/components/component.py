@@ -82,6 +82,13 @@ class Component(eqx.Module):
         values = {name: getattr(self, name) for name in self.hyper_axes}
         return {name: value for name, value in values.items() if isinstance(value, GammaPrior)}
 
+    def number(self, name: str) -> Any:
+        """A hyper-parameter that is given. Raises ValueError where it has a prior."""
+        value = getattr(self, name)
+        if isinstance(value, GammaPrior):
+            raise ValueError(f"got {name} {in_words(value)}, expected a number: put one in its place with given()")
+        return value
+
     @property
     def hyper_sites(self) -> dict[str, Site]:
         """Of the hyper-parameters that have priors: global sites of a model with these components."""

@@ -100,8 +100,9 @@ class DiagonalComponents(Component):
 
     def prior(self, n_dims: int) -> NormalGammaStatistics:
         zero = jnp.zeros(n_dims)
-        rate, count = zero + jnp.asarray(self.rate), zero + jnp.asarray(self.pseudo_count)
-        return NormalGammaStatistics(zero + (self.shape - 0.5), rate, zero, count)
+        return NormalGammaStatistics(
+            zero + (self.shape - 0.5), zero + self.number("rate"), zero, zero + self.number("pseudo_count")
+        )
 
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
         return standardised(unit, self.location, self.scale)

@@ -101,8 +101,8 @@ class FullCovarianceComponents(Component):
 
     def prior(self, n_dims: int) -> NormalWishartStatistics:
         zero = jnp.zeros(n_dims)
-        degrees, count = zero.sum() + (self.excess_degrees - 1), zero.sum() + jnp.asarray(self.pseudo_count)
-        return NormalWishartStatistics(degrees, jnp.eye(n_dims) * jnp.asarray(self.spread), zero, count)
+        degrees, count = zero.sum() + (self.excess_degrees - 1), zero.sum() + self.number("pseudo_count")
+        return NormalWishartStatistics(degrees, jnp.eye(n_dims) * self.number("spread"), zero, count)
 
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
         return standardised(unit, self.location, self.scale)
