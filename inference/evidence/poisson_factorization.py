@@ -58,8 +58,8 @@ class FactorState(NamedTuple):
     | `log_factors` | log β | (dim, factor, particle) |
     """
 
-    log_intensities: Float[Array | np.ndarray, "row factor particle"]
-    log_factors: Float[Array | np.ndarray, "dim factor particle"]
+    log_intensities: Float[Array, "row factor particle"]
+    log_factors: Float[Array, "dim factor particle"]
 
 
 class PoissonFactorizationChain(eqx.Module):
