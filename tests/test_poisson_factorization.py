@@ -114,8 +114,8 @@ def test_densities_of_a_state_are_those_of_scipy():
     """log p(counts | state), log p(state, counts), and gains that add up along the path."""
     chain, rng = PoissonFactorizationChain.of(MODEL, tiny().dataset(), 2, 4), np.random.default_rng(0)
     theta, beta = rng.gamma(1.0, 1.0, (8, 4, 3)), rng.gamma(1.0, 1.0, (3, 4, 3))
-    state = FactorState(np.log(theta), np.log(beta))
     with jax.enable_x64(True):
+        state = FactorState(jnp.log(theta), jnp.log(beta))
         ratio, density, *gains = jax.jit(
             lambda c, s: (
                 c.log_ratio(s),
