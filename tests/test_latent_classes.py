@@ -65,7 +65,7 @@ def test_two_categories_are_yes_or_no(float64):
     theta = np.array([[0.2, 0.9], [0.6, 0.3]])
     of_bits = BetaStatistics(jnp.log(theta), jnp.log1p(-theta))
     of_pairs = jnp.log(np.stack([theta, 1 - theta], -1).reshape(2, 4))
-    np.testing.assert_allclose(log_prior(two, of_pairs), log_prior(yes_or_no, of_bits), rtol=1e-6)
+    np.testing.assert_allclose(log_prior(two, of_pairs, {}), log_prior(yes_or_no, of_bits, {}), rtol=1e-6)
     prior = jnp.broadcast_to(two.prior(4), (2, 4))
     prior_bits = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (2, 2)), yes_or_no.prior(2))
     for row in range(len(bits)):

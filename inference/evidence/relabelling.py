@@ -15,7 +15,6 @@ into few small blocks, components that cannot be told from each other; each is s
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import gammaln
@@ -98,6 +97,8 @@ def _begun(
     With the best relabelling on the diagonal and D[k, l] = scores[k, l] − scores[l, l], no cycle of D has a positive
     sum, so the longest paths r_l = max_k (r_k + D[k, l]) exist, and D[k, l] + r_k − r_l ≤ 0 (the dual of assignment).
     """
+    from scipy.optimize import linear_sum_assignment  # a tenth of a second that only this needs
+
     log, lost = np.empty_like(scores), np.zeros(len(scores))
     for number, each in enumerate(scores):
         row, column = linear_sum_assignment(np.where(np.isfinite(each), each, LOWEST), maximize=True)
