@@ -174,13 +174,14 @@ def z_of_evidence(chain: HyperMixture, seeds: int, particles: int = 10, units: b
     known, begin = exact(int(chain.size)), posterior_states(chain, seeds * particles)
     if units:
         sampler = sequential(chain, jax.random.key(2))
-        there = grow(sampler, jax.random.key(3), 4, islands=seeds, particles=particles).annealed
+        there = grow(sampler, jax.random.key(3), 4, islands=seeds, particles=particles)
         back = shrink(sampler, jax.random.key(4), begin, 4, islands=seeds)
     else:
         up = np.linspace(0, 1, 8)[1:]
         there = annealing.forward(chain, jax.random.key(3), up, islands=seeds, particles=particles)
         back = annealing.backward(chain, jax.random.key(4), begin, up, islands=seeds)
-    ratios = np.exp(there.log_evidence - known.log_evidence), np.exp(known.log_evidence - back.log_evidence)
+    forward = there.log_evidence[-1] if units else there.log_evidence
+    ratios = np.exp(forward - known.log_evidence), np.exp(known.log_evidence - back.log_evidence)
     return tuple(float((r.mean() - 1) / (r.std(ddof=1) / np.sqrt(seeds))) for r in ratios)
 
 
@@ -299,10 +300,10 @@ def test_samples_and_occupied_components():
     result = lv.search(
         FiniteMixture(DiagonalComponents.weak(VALUES), 0.3, dynamic=True), VALUES, max_size=3, starts=1, progress=False
     )
-    table = result.occupied()
+    table = result.occupied_under_fits()
     assert table["components"].tolist() == [1, 2, 3]
-    np.testing.assert_allclose(table[["size_probability", "occupied_probability"]].sum(), 1.0)
-    assert (table["occupied_probability"].cumsum() >= table["size_probability"].cumsum() - 1e-12).all()
+    np.testing.assert_allclose(table[["size_probability", "occupied_under_fits"]].sum(), 1.0)
+    assert (table["occupied_under_fits"].cumsum() >= table["size_probability"].cumsum() - 1e-12).all()
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """What fewer units say: the numbers read off a made-up curve, and a search of rows that are not what the model says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,21 +10,21 @@ from lvsearch.results.robustness import Robustness
 
 
 def made_up(steps: list[tuple[int, int]], n_sizes: int = 6, orders: int = 4, noise: float = 0.0) -> Robustness:
-    """Evidence that proves a size from so many units on, of (units, size): 8 nats above every smaller one."""
+    """Evidence that supports a size from so many units on, of (units, size): 8 nats above every smaller one."""
     units = np.arange(1, 201)
-    proved = np.ones(200, int)
+    supported = np.ones(200, int)
     for first, size in steps:
-        proved[units >= first] = size
+        supported[units >= first] = size
     sizes = np.arange(1, n_sizes + 1)
-    # a size above the one proved is as good as it; one below is 8 nats worse
-    log_evidence = np.where(sizes >= proved[:, None], 0.0, -8.0) - 4.0 * (sizes > proved[:, None])
+    # a size above the one supported is as good as it; one below is 8 nats worse
+    log_evidence = np.where(sizes >= supported[:, None], 0.0, -8.0) - 4.0 * (sizes > supported[:, None])
     spread = noise * np.random.default_rng(0).normal(size=(orders, 1, n_sizes))
     return Robustness(units, log_evidence + spread, np.zeros(n_sizes), 200, "rows", "components")
 
 
 def test_the_longest_stretch_on_a_logarithmic_scale():
     found = made_up([(5, 2), (10, 3), (150, 5)])
-    assert found.proved[[0, 4, 9, 149]].tolist() == [1, 2, 3, 5]
+    assert found.supported[[0, 4, 9, 149]].tolist() == [1, 2, 3, 5]
     assert found.size == 3
     assert found.stretch == (10, 149)
     expected = np.log([5 / 1, 10 / 5, 150 / 10, 1, 201 / 150, 1]) / np.log(201)
@@ -31,19 +33,23 @@ def test_the_longest_stretch_on_a_logarithmic_scale():
     assert found.grows
     assert not found.limited
     assert found.describe() == (
-        "3 components are what 10 to 149 rows prove, the longest stretch; 200 prove 5: more rows ask for more, to mend "
-        "the model perhaps."
+        "3 components are what 10 to 149 rows support, the longest stretch; 200 support 5: more rows ask for more, to "
+        "mend the model perhaps."
     )
     assert found.together == (1, 2, 3)
-    assert found.table()["proved"].tolist() == found.proved.tolist()
+    assert found.table()["supported"].tolist() == found.supported.tolist()
 
 
 def test_one_component_and_no_growth_are_said_so():
     assert (
         made_up([]).describe()
-        == "1 component is what 1 to 200 rows prove, the longest stretch; no more are proved by 200."
+        == "1 component is what 1 to 200 rows support, the longest stretch; no more are supported by 200."
     )
     assert made_up([(20, 6)]).limited
+
+
+def test_units_that_were_not_taken_are_said_so():
+    assert replace(made_up([(5, 2)]), n_units=5000).describe().endswith("no more are supported by 200 of 5,000.")
 
 
 def test_orders_that_disagree_lower_the_confidence():

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Float64, Key
 
 from lvsearch.inference.chains import Chain, Sequential, State
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.evidence.annealing import CONSTANT, Annealed, Population, Profile, resampled
+from lvsearch.inference.evidence.annealing import CONSTANT, Population, resampled
 
 
 @singledispatch
@@ -38,11 +38,20 @@ class Grown(NamedTuple):
     | field | shape | meaning |
     |---|---|---|
     | `log_evidence` | (unit, island) | log p̂(the first m units) at [m − 1], nats; at padding that of all |
-    | `annealed` | | of all units, as after `annealing.forward` |
+    | `state` | | of all particles, equally weighted |
+    | `moved` | | whether a sweep changed any state, or none needs to (`annealing.Annealed`) |
     """
 
     log_evidence: Float64[np.ndarray, "unit island"]
-    annealed: Annealed
+    state: State
+    moved: bool
+
+
+class Shrunk(NamedTuple):
+    """What a path back says: −log of the estimate of 1 / p(all units), (island,), nats; `moved` as of `Grown`."""
+
+    log_evidence: Float64[np.ndarray, " island"]
+    moved: bool
 
 
 def revisits(units: int, sweeps: int) -> Bool[np.ndarray, " unit"]:
@@ -60,21 +69,15 @@ def grow(sampler: Sequential, key: Key[Array, ""], sweeps: int, *, islands: int,
     with jax.enable_x64(True):
         due = _padded_revisits(sampler, sweeps)
         population, found, moved = _grow(sampler, key, due, islands=islands, particles=particles)
-        ended = np.asarray(found)
-        annealed = Annealed(ended[-1], population.state, _UNEVEN, False, bool(moved))
-        return Grown(ended, annealed)
+        return Grown(np.asarray(found), population.state, bool(moved))
 
 
-def shrink(sampler: Sequential, key: Key[Array, ""], state: State, sweeps: int, *, islands: int) -> Annealed:
+def shrink(sampler: Sequential, key: Key[Array, ""], state: State, sweeps: int, *, islands: int) -> Shrunk:
     """Backward, from draws of the posterior of all units, `state`, to none; sweeps where the forward path had them."""
     with jax.enable_x64(True):
         due = _padded_revisits(sampler, sweeps)
         log_total, moved = _shrink(sampler, key, state, due, islands=islands)
-        return Annealed(-np.asarray(log_total), state, _UNEVEN, False, bool(moved))
-
-
-_UNEVEN = Profile(np.array([0.0, 1.0]), np.zeros(2), np.ones(2))
-"""There are no temperatures to be chosen."""
+        return Shrunk(-np.asarray(log_total), bool(moved))
 
 
 def _padded_revisits(sampler: Sequential, sweeps: int) -> Bool[np.ndarray, " place"]:
@@ -117,7 +120,6 @@ def _shrink(
     sampler: Sequential, key: Key[Array, ""], state: State, due: Bool[Array, " place"], *, islands: int
 ) -> tuple[Float[Array, " island"], Bool[Array, ""]]:
     """(log of the estimate of 1 / p(all units), whether a sweep moved any particle, or all were always alike)."""
-
     n_units = jnp.asarray(sampler.n_units)
 
     def one(done: Array, carry: Any) -> Any:

@@ -14,6 +14,7 @@ from lvsearch.progress import progress_bar
 from lvsearch.results.auditing import audited_search
 from lvsearch.results.findings import Findings
 from lvsearch.results.robustness import Robustness
+from lvsearch.seeds import checked_seed
 
 SWEEPS, PARTICLES = 12, 64
 BEYOND = 2
@@ -35,8 +36,8 @@ def robust_search(
     largest = _largest(result) if max_size is None else max_size
     sizes = range(1, largest + 1)
     log_prior = np.array([result.prior.log_pmf((size,)) for size in sizes])
+    seed, found = checked_seed(seed), []
     bar = progress_bar(orders * largest, "fewer units", "pass", wanted=progress)
-    found = []
     for order in range(orders):
         key_part, key_order, key_paths = jax.random.split(jax.random.fold_in(jax.random.key(seed), order), 3)
         part = _part(training, most, key_part)

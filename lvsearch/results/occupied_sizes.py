@@ -11,8 +11,9 @@ COUNTS = 0.005
 def occupied_sizes(result: Findings, draws: int, seed: int) -> pd.DataFrame:
     """A row per number: p(size | data), and p(occupied | data) = Σ_size p(size | data) q(occupied | size).
 
-    q of each size is its mean-field fit's, from `draws` draws (`FittedModel.occupied_under_fit`). Raises ValueError for
-    several size variables, a prior or evidence without probabilities, and units that are not in one component each.
+    q of each size is its mean-field fit's, of one mode and surer than it should be: an indication, not calibrated. From
+    `draws` draws (`FittedModel.occupied_under_fit`). Raises ValueError for several size variables, a prior or evidence
+    without probabilities, and units that are not in one component each.
     """
     if len(result.evaluator.size_names) != 1 or result.evaluator.nested:
         raise ValueError(
@@ -26,5 +27,5 @@ def occupied_sizes(result: Findings, draws: int, seed: int) -> pd.DataFrame:
         for size in kept.index
     }
     occupied = pd.DataFrame(each).fillna(0.0) @ (kept / kept.sum())
-    beside = pd.DataFrame({"size_probability": table, "occupied_probability": occupied}).fillna(0.0).sort_index()
+    beside = pd.DataFrame({"size_probability": table, "occupied_under_fits": occupied}).fillna(0.0).sort_index()
     return beside.rename_axis("components").reset_index()

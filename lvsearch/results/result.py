@@ -151,10 +151,10 @@ class SearchResult(Findings):
         """
         return prior_members(self)
 
-    def occupied(self, *, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
+    def occupied_under_fits(self, *, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
         """How many components some unit is in, K₊, beside how many the model has, K: a row per number of components.
 
-        Columns: components, size_probability (of K = components), occupied_probability (of K₊ = components). A model
+        Columns: components, size_probability (of K = components), occupied_under_fits (of K₊ = components). A model
         may have components that no unit is in, most of all where concentrations are small or `dynamic`. Given K, K₊ is
         counted over `draws` draws from the mean-field fit of that size, which is narrower than the posterior; sizes
         that are not kept are fitted again, those below half a per cent left out.

@@ -7,10 +7,12 @@ unit (Miller & Dunson 2019, whose power posterior raises the likelihood to m/n; 
 orders, as Huggins & Miller 2023 do, and the logarithms of their evidence averaged over the orders).
 
 How much to coarsen is a choice that no data can make. So all of it is shown, and one number is read off: for every m
-the largest size that m units *prove*, k with P(K ≥ k | m units) ≥ .95. It climbs from 1, stays where further
+the largest size that m units *support*, k with P(K ≥ k | m units) ≥ .95. It climbs from 1, stays where further
 components would only mend the model, and climbs again when there are data enough to mend it with. The size at which it
 stays for the longest stretch of log m is the one reported, like the longest bar of a persistence diagram. What is
-not claimed: a probability that this size is true. How often it was, where models were wrong on purpose, is in
+not claimed: a probability that this size is true; nor is anything proved. The estimates are forward ones, low on
+average, their noise averaged over the orders and not bounded: it is tenths of nats for mixtures of some hundred rows,
+and nats for topics. How often it was, where models were wrong on purpose, is in
 `tests/benchmarks/README.md`.
 """
 
@@ -31,8 +33,8 @@ from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PROVED = 0.95
-"""Probability that there are so many at least, from which on m units prove it."""
+SUPPORTED = 0.95
+"""Probability that there are so many at least, from which on m units support it."""
 SHARE = 0.9
 """Of the stretch of log m, that the sizes of `together` hold between them."""
 RESAMPLED = 400
@@ -65,18 +67,18 @@ class Robustness:
         return _posterior(self.log_evidence.mean(0), self.log_prior)
 
     @cached_property
-    def proved(self) -> Int[np.ndarray, " mark"]:
-        """The largest size that m units prove."""
-        return _proved(self.probability)
+    def supported(self) -> Int[np.ndarray, " mark"]:
+        """The largest size that m units support."""
+        return _supported(self.probability)
 
     @cached_property
     def share(self) -> Float64[np.ndarray, " size"]:
-        """Of the stretch of log m, where each size is the one proved: averaged over bootstrap samples of the orders."""
+        """Of the stretch of log m, where each size is supported: averaged over bootstrap samples of the orders."""
         return self._shares.mean(0)
 
     @property
     def size(self) -> int:
-        """The size proved over the longest stretch."""
+        """The size supported over the longest stretch."""
         return int(np.argmax(self.share)) + 1
 
     @cached_property
@@ -93,44 +95,46 @@ class Robustness:
         return tuple(sorted((order[:enough] + 1).tolist()))
 
     @property
-    def stretch(self) -> tuple[int, int]:
-        """The least and the largest m at which `size` is the one proved."""
-        held = self.units[self.proved == self.size]
-        return (int(held[0]), int(held[-1])) if len(held) else (0, 0)
+    def stretch(self) -> tuple[int, int] | None:
+        """The least and the largest m at which `size` is the one supported; None where that is so in samples of the
+        orders alone, and not in their average."""
+        held = self.units[self.supported == self.size]
+        return (int(held[0]), int(held[-1])) if len(held) else None
 
     @property
     def grows(self) -> bool:
-        """Whether all units taken prove more than `size`."""
-        return bool(self.proved[-1] > self.size)
+        """Whether all units taken support more than `size`."""
+        return bool(self.supported[-1] > self.size)
 
     @property
     def limited(self) -> bool:
-        """Whether the largest size looked at is the one proved of all units taken: there may be more."""
-        return bool(self.proved[-1] == len(self.log_prior))
+        """Whether the largest size looked at is the one supported of all units taken: there may be more."""
+        return bool(self.supported[-1] == len(self.log_prior))
 
     def describe(self) -> str:
         """The answer in a sentence or two."""
-        first, last = self.stretch
-        name, most = self.size_name, int(self.units[-1])
-        noun = counted(self.size, name)
-        held = f"{noun} {is_or_are(self.size)} what {first} to {last} {self.unit_name} prove, the longest stretch"
+        taken = int(self.units[-1])
+        most = f"{taken:,}" if taken == self.n_units else f"{taken:,} of {self.n_units:,}"
+        between = "{} to {}".format(*self.stretch) if self.stretch else "in most samples of the orders some"
+        noun = counted(self.size, self.size_name)
+        held = f"{noun} {is_or_are(self.size)} what {between} {self.unit_name} support, the longest stretch"
         if self.grows:
-            more = f"{'at least ' if self.limited else ''}{int(self.proved[-1])}"
-            return f"{held}; {most} prove {more}: more {self.unit_name} ask for more, to mend the model perhaps."
-        return f"{held}; no more are proved by {most}."
+            more = f"{'at least ' if self.limited else ''}{int(self.supported[-1])}"
+            return f"{held}; {most} support {more}: more {self.unit_name} ask for more, to mend the model perhaps."
+        return f"{held}; no more are supported by {most}."
 
     def table(self) -> pd.DataFrame:
-        """A row per number of units: units, proved, and a column with the probability of each size."""
+        """A row per number of units: units, supported, and a column with the probability of each size."""
         sizes = {size: self.probability[:, size - 1] for size in range(1, len(self.log_prior) + 1)}
-        return pd.DataFrame({"units": self.units, "proved": self.proved, **sizes})
+        return pd.DataFrame({"units": self.units, "supported": self.supported, **sizes})
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Probability of each size given so many units, shaded, and the largest size that they prove, as a line."""
+        """Probability of each size given so many units, shaded, and the largest size that they support, as a line."""
         axes = dressed(ax)
-        draw_robustness(self.units, self.probability, self.proved, self.size, (self.unit_name, self.size_name), axes)
+        draw_robustness(self.units, self.probability, self.supported, self.size, (self.unit_name, self.size_name), axes)
         text = (
-            f"Shade: probability of each size given so many {self.unit_name}. Line: what they prove "
-            f"(probability {PROVED:.0%}), thick where it is {self.size}. {self.describe()}"
+            f"Shade: probability of each size given so many {self.unit_name}. Line: what they support "
+            f"(probability {SUPPORTED:.0%}), thick where it is {self.size}. {self.describe()}"
         )
         noun = counted(self.size, self.size_name)
         write_caption(axes, Caption(f"{noun} over the longest stretch of {self.unit_name}", text))
@@ -147,8 +151,8 @@ class Robustness:
         found = np.zeros((RESAMPLED, len(self.log_prior)))
         for row in found:
             chosen = rng.integers(n_orders, size=n_orders)
-            proved = _proved(_posterior(self.log_evidence[chosen].mean(0), self.log_prior))
-            np.add.at(row, proved - 1, widths)
+            supported = _supported(_posterior(self.log_evidence[chosen].mean(0), self.log_prior))
+            np.add.at(row, supported - 1, widths)
         return found / widths.sum()
 
 
@@ -158,7 +162,7 @@ def _posterior(
     return softmax(log_evidence + log_prior, axis=-1)
 
 
-def _proved(probability: Float64[np.ndarray, "mark size"]) -> Int[np.ndarray, " mark"]:
+def _supported(probability: Float64[np.ndarray, "mark size"]) -> Int[np.ndarray, " mark"]:
     at_least = np.cumsum(probability[:, ::-1], axis=1)[:, ::-1]
     at_least[:, 0] = 1.0  # but for rounding
-    return (at_least >= PROVED).sum(1)
+    return (at_least >= SUPPORTED).sum(1)

@@ -1,4 +1,4 @@
-"""What so many units prove, as a picture."""
+"""What so many units support, as a picture."""
 
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def draw_robustness(
     units: Int[np.ndarray, " mark"],
     probability: Float64[np.ndarray, "mark size"],
-    proved: Int[np.ndarray, " mark"],
+    supported: Int[np.ndarray, " mark"],
     size: int,
     names: tuple[str, str],
     axes: "Axes",
 ) -> None:
-    """Shade: probability of each size given so many units. Line: the largest that they prove, thick where that is
+    """Shade: probability of each size given so many units. Line: the largest that they support, thick where that is
     `size`. names: of the units and of what is counted."""
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -31,8 +31,8 @@ def draw_robustness(
     axes.pcolormesh(
         edges, np.arange(n_sizes + 1) + 0.5, np.sqrt(probability.T), cmap=shades, vmin=0.0, vmax=1.3, linewidth=0
     )
-    axes.step(edges, np.append(proved, proved[-1]), where="post", color=palette.ink, linewidth=1.4, zorder=4)
-    held = np.where(proved == size, float(size), np.nan)
+    axes.step(edges, np.append(supported, supported[-1]), where="post", color=palette.ink, linewidth=1.4, zorder=4)
+    held = np.where(supported == size, float(size), np.nan)
     axes.step(
         edges,
         np.append(held, held[-1]),

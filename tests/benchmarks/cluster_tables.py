@@ -117,8 +117,8 @@ def ours(kind: Any, rows: np.ndarray, labels: np.ndarray, most: int, starts: int
     table = result.posterior()
     evidence = float(np.logaddexp.reduce(table["log_evidence"] + table["log_prior"]))
     ari = adjusted_rand_score(labels, result.best.predict())
-    beside = result.occupied().sort_values("occupied_probability", ascending=False)
-    held = beside["components"][: int(np.searchsorted(beside["occupied_probability"].cumsum(), 0.95)) + 1]
+    beside = result.occupied_under_fits().sort_values("occupied_under_fits", ascending=False)
+    held = beside["components"][: int(np.searchsorted(beside["occupied_under_fits"].cumsum(), 0.95)) + 1]
     print(f"  {result.summary()}\n  {time.process_time() - began:.0f} CPU seconds", flush=True)
     sizes = ", ".join(map(str, sorted(size[0] for size in result.estimated.indistinguishable)))
     return f"{result.best_size[0]} ({sizes}), {ari:.2f}, {evidence:.0f}", ", ".join(map(str, sorted(held)))
