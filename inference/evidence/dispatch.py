@@ -28,7 +28,7 @@ MOST_ALONG_DATA = 4
 """Times `ISLAND` on a path along few data: the first units weigh most, and many particles have them right."""
 TEMPERATURES_A_SWEEP = 12
 """Temperatures of a path whose work, along the data, is one sweep over all units. 300 rows in three clusters, 2, 4
-and 6 components: ends of 288 temperatures are 13, 7 and 3 nats apart, those of 8 sweeps half a nat (`along_rows.py`)."""
+and 6 components: ends of 288 temperatures are 13, 7 and 3 nats apart, of 8 sweeps half a nat (`along_rows.py`)."""
 FEWEST_FOR_PILOT = 8
 ORDER = 0x0DE2
 """What sets the key of the order of units apart from that of the path along them."""
