@@ -15,7 +15,7 @@ from scipy.stats import chi2
 
 from lvsearch.inference.evidence import CollapsedTopics, Effort, anchored_chain, anneal, collapsed_topics, pace
 from lvsearch.inference.evidence.topic_anchors import from_topics
-from lvsearch.inference.evidence.topics import TopicState
+from lvsearch.inference.evidence.topic_state import TopicState
 from lvsearch.inference.topics.collapsed import log_joint_of
 from lvsearch.sizing.bracket import Bracket
 

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.evidence.prefixes import sequential
-from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
+from lvsearch.inference.evidence.topic_state import Place, TopicState, redrawn
+from lvsearch.inference.evidence.topics import CollapsedTopics
 from lvsearch.inference.generators import generator
 
 
@@ -88,28 +89,15 @@ class DocumentByDocument(eqx.Module):
         """The token's topic drawn given all others (none: −1, where there is no key), and
         Σ_k (n_dk + α_k) (n_kw + η) / (n_k + Vη) without it."""
         chain = self.chain
-        topics = jnp.arange(len(chain.alpha))[:, None]
         alpha, eta = jnp.asarray(chain.alpha, jnp.float32)[:, None], jnp.asarray(chain.eta, jnp.float32)
-        document, word = jnp.asarray(chain.document)[token], jnp.asarray(chain.word)[token]
-        own = (topics == state.assignment[token]).astype(jnp.float32)
-        of_document, of_word = state.document_topic[document] - own, state.word_topic[word] - own
-        total = state.topic_total - own
-        weight = jnp.where(alpha > 0, of_document + alpha, 0.0)
-        weight = weight * (of_word + eta) / (total + eta * jnp.asarray(chain.vocabulary, jnp.float32))
-        below = jnp.tril(jnp.ones((len(topics), len(topics)), jnp.float32))
-        ends = jnp.matmul(below, weight, precision=jax.lax.Precision.HIGHEST)
-        new = jnp.full_like(state.assignment[token], -1)
-        if key is not None:
-            uniform = jax.random.uniform(key, ends.shape[1:], ends.dtype)
-            new = (ends[:-1] <= uniform * ends[-1]).sum(0).astype(new.dtype)
-        own = (topics == new).astype(jnp.float32)
-        state = TopicState(
-            state.assignment.at[token].set(new),
-            state.document_topic.at[document].set(of_document + own),
-            state.word_topic.at[word].set(of_word + own),
-            total + own,
-        )
-        return state, ends[-1]
+        total_eta = eta * jnp.asarray(chain.vocabulary, jnp.float32)
+        at = Place(token, jnp.asarray(chain.document)[token], jnp.asarray(chain.word)[token])
+        uniform = None if key is None else jax.random.uniform(key, state.assignment.shape[1:], jnp.float32)
+
+        def weights(of_document: Array, of_word: Array, total: Array) -> Array:
+            return jnp.where(alpha > 0, of_document + alpha, 0.0) * (of_word + eta) / (total + total_eta)
+
+        return redrawn(state, at, weights, uniform)
 
     def _worth(self, total: Float[Array, " particle"], before: Int[Array, ""]) -> Float[Array, " particle"]:
         """log p(token | tokens before), `before` of them in its document."""

@@ -18,7 +18,8 @@ from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, Hy
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
+from lvsearch.inference.evidence.topic_state import TopicState
+from lvsearch.inference.evidence.topics import CollapsedTopics
 from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
 from lvsearch.models.contract import Model, Site, Statistics
 from lvsearch.models.families import IndicatorFamily

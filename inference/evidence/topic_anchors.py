@@ -19,7 +19,8 @@ from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain
 from lvsearch.inference.evidence.hyperparameters import gamma_about
 from lvsearch.inference.evidence.independent_documents import log_independent
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.evidence.topics import SETTLING, CollapsedTopics, TopicState, collapsed_topics, padded
+from lvsearch.inference.evidence.topic_state import TopicState
+from lvsearch.inference.evidence.topics import SETTLING, CollapsedTopics, collapsed_topics, padded
 
 AVERAGED = 30
 """Sweeps after the first `SETTLING` over which topics are averaged."""

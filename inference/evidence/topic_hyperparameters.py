@@ -35,7 +35,8 @@ from lvsearch.inference.engine.estimator import Estimate
 from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.hyperparameters import Course, gamma_about, slice_moved
-from lvsearch.inference.evidence.topics import CollapsedTopics, Concentrations, TopicState, topics_chain
+from lvsearch.inference.evidence.topic_state import TopicState
+from lvsearch.inference.evidence.topics import CollapsedTopics, Concentrations, topics_chain
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.lda import LDA
 

@@ -15,11 +15,12 @@ it is the shortest: documents are independent under q, whose evidence log p(w | 
 is left to do is to let the topics go. From a fit's responsibilities q_i all tokens are free at first, so that a poor
 fit is mended on the way. Both begin with one labelling (`relabelling`).
 
-Tokens are visited one after another, each seeing what all before it have become; particles stand side by side on the
-last axis, so that one step is a vector operation over (topic, particle), and documents and words pick whole rows.
-log Γ is read from tables: counts are whole numbers, and float64 costs nothing that way.
+Tokens are visited one after another, each seeing what all before it have become (`topic_state`). log Γ is read from
+tables: counts are whole numbers, and float64 costs nothing that way. A path without powers, of posteriors with a larger
+η, takes two thirds of the time, but where topics are strong its ends are 3 to 8 times farther apart at as many sweeps.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -34,6 +35,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimator import Estimate, capacity_of, describe_units
 from lvsearch.inference.evidence.dispatch import path_needs_fit
+from lvsearch.inference.evidence.topic_state import Place, TopicState, redrawn
 from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.models.lda import LDA
 
@@ -47,23 +49,6 @@ with 16 topics, 32, 64, 128 and 256 particles take 2.9, 3.4, 5.6 and 10.7 micros
 TINY = 1e-12
 LENGTHS = (64, 1.25)
 """Tokens, documents and words are padded to a geometric ladder, so that corpora of like size share a program."""
-
-
-class TopicState(NamedTuple):
-    """Topics of all tokens and the counts that follow from them.
-
-    | field | letter | shape |
-    |---|---|---|
-    | `assignment` | z | (token, particle); −1 for padding |
-    | `document_topic` | n_dk | (document, topic, particle), float32 whole numbers |
-    | `word_topic` | n_kw | (word, topic, particle) |
-    | `topic_total` | n_k | (topic, particle) |
-    """
-
-    assignment: Int[Array, "token particle"]
-    document_topic: Float[Array, "document topic particle"]
-    word_topic: Float[Array, "word topic particle"]
-    topic_total: Float[Array, "topic particle"]
 
 
 class Concentrations(NamedTuple):
@@ -248,26 +233,18 @@ class CollapsedTopics(eqx.Module):
         (n_dk + α₀)^(1−t) (n_dk + α)^t.
         """
         n_tokens, particles = state.assignment.shape
-        n_topics = len(self.alpha)
-        topic = jnp.arange(n_topics)[:, None]
+        n_real = self._real.sum()
         own_alpha = jnp.asarray(self.alpha, jnp.float32)[:, None]
         alpha = own_alpha if concentrations.alpha is None else concentrations.alpha.astype(jnp.float32)
         eta = jnp.asarray(self.eta if concentrations.eta is None else concentrations.eta, jnp.float32)
         between = not (concentrations.alpha is None or self.log_q is None or self.independent)
         t = temperature.astype(jnp.float32)
         total_eta = eta * jnp.asarray(self.vocabulary, jnp.float32)
-        below = jnp.tril(jnp.ones((n_topics, n_topics), jnp.float32))
-        document, word = jnp.maximum(jnp.asarray(self.document), 0), jnp.maximum(jnp.asarray(self.word), 0)
+        document, word = jnp.asarray(self.document), jnp.asarray(self.word)
         uniforms = jax.random.uniform(key, (n_tokens, particles), jnp.float32)
         given = None if self.log_q is None else jnp.exp((1 - t) * jnp.asarray(self.log_q, jnp.float32))
 
-        def one_token(position: Array, carry: TopicState) -> TopicState:
-            assignment, document_topic, word_topic, topic_total = carry
-            i = n_tokens - 1 - position if backward else position
-            d, w = document[i], word[i]
-            here = topic == assignment[i]  # nowhere at padding and where tokens are added
-            own = here.astype(jnp.float32)
-            in_document, of_word, total = document_topic[d] - own, word_topic[w] - own, topic_total - own
+        def weights(token: Array, in_document: Array, of_word: Array, total: Array) -> Array:
             weight = jnp.where(alpha > 0, in_document + alpha, 0.0)
             if self.independent:
                 weight = jnp.where(alpha > 0, jnp.exp(t * jnp.log(jnp.where(alpha > 0, weight, 1.0))), 0.0)
@@ -275,20 +252,14 @@ class CollapsedTopics(eqx.Module):
                 first, last = (jnp.log(in_document + jnp.where(alpha > 0, each, 1.0)) for each in (own_alpha, alpha))
                 weight = jnp.where(alpha > 0, jnp.exp((1 - t) * first + t * last), 0.0)
             weight = weight * jnp.exp(t * jnp.log((of_word + eta) / (total + total_eta)))
-            if given is not None:
-                weight = weight * given[i][:, None]
-            ends = jnp.matmul(below, weight, precision=jax.lax.Precision.HIGHEST)
-            new = (ends[:-1] <= uniforms[i] * ends[-1]).sum(0).astype(jnp.int32)
-            new = jnp.where(self._real[i], new, -1)
-            own = (topic == new).astype(jnp.float32)
-            return TopicState(
-                assignment.at[i].set(new),
-                document_topic.at[d].set(in_document + own),
-                word_topic.at[w].set(of_word + own),
-                total + own,
-            )
+            return weight if given is None else weight * given[token][:, None]
 
-        return jax.lax.fori_loop(0, n_tokens, one_token, state)
+        def one_token(position: Array, state: TopicState) -> TopicState:
+            token = n_real - 1 - position if backward else position
+            at = Place(token, document[token], word[token])
+            return redrawn(state, at, partial(weights, token), uniforms[token])[0]
+
+        return jax.lax.fori_loop(0, n_real, one_token, state)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 

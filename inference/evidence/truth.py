@@ -28,7 +28,8 @@ from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, Collapse
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.evidence.topics import CollapsedTopics, TopicState
+from lvsearch.inference.evidence.topic_state import TopicState
+from lvsearch.inference.evidence.topics import CollapsedTopics
 from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
 from lvsearch.models.contract import Site, Statistics
 
