@@ -313,10 +313,17 @@ class CollapsedMixtureChain(eqx.Module):
         return CollapsedState(labels, sums(self._rows(self.weight)), natural)
 
     def normalisers(self, natural: Any) -> Float[Array, "component particle cell"]:
-        """A of each component of each particle, cell by cell where these are independent, else in one cell."""
+        """A of each component of each particle, cell by cell where these are independent, else in one cell.
+
+        Cells stand in one row while A is taken, and no sum over them may be drawn into that: compilers make vectors of
+        the last axis, which has few columns.
+        """
+        family, shape = self.component.prior_family, jax.tree.leaves(natural)[0].shape
+        if family.event_ndim == 0:
+            row = family.log_normaliser(jax.tree.map(jnp.ravel, natural))
+            return jax.lax.optimization_barrier(row).reshape(*shape[:2], -1)
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), natural)
-        each = self.component.prior_family.log_normaliser(flat)
-        return each.reshape(*jax.tree.leaves(natural)[0].shape[:2], -1)
+        return family.log_normaliser(flat).reshape(*shape[:2], -1)
 
     def exists(self) -> Array:
         return first(jnp.asarray(self.size), self.capacity)[:, None]

@@ -11,9 +11,13 @@ import jax.numpy as jnp
 from jax.scipy.special import digamma, polygamma
 from jaxtyping import Array
 
+from lvsearch.models.exponential.logarithm import log_positive
+
 INVERSE_STEPS = 6
 GAMMA_STEPS = 8
 DIRICHLET_STEPS = 24
+LARGE = 1e3
+"""From here on Stirling's series needs no shift."""
 
 
 def _shifted(x: Any) -> tuple[Any, Any]:
@@ -34,7 +38,7 @@ def _shifted(x: Any) -> tuple[Any, Any]:
 def digamma_positive(x: Any) -> Array:
     """ψ(x) for x > 0, several times cheaper than the library's; absolute error below 1e-11 of max(1, 1/x) (float64)."""
     y, r = _shifted(x)
-    return jnp.log(y) - r
+    return log_positive(y) - r
 
 
 def exp_digamma(x: Any) -> Array:
@@ -45,14 +49,16 @@ def exp_digamma(x: Any) -> Array:
 
 
 def log_gamma_positive(x: Any) -> Array:
-    """log Γ(x) for x > 0 by Stirling's series at x + 8; absolute error below 1e-11 of max(1, |log Γ|) (float64)."""
-    t = x * (x + 7)
-    y = x + 8
+    """log Γ(x) for x > 0 by Stirling's series at x + 8, or at x itself where that is large; absolute error below 1e-11
+    of max(1, |log Γ|) (float64)."""
+    large = x > LARGE
+    t = jnp.where(large, 0.0, x * (x + 7))  # the steps from x to x + 8 in pairs, whose product float32 holds too
+    y = jnp.where(large, x, x + 8)
     i = 1 / y
     i2 = i * i
     series = i * (1 / 12 - i2 * (1 / 360 - i2 * (1 / 1260 - i2 * (1 / 1680 - i2 / 1188))))
-    stirling = (y - 0.5) * jnp.log(y) - y + 0.5 * jnp.log(2 * jnp.pi) + series
-    return stirling - jnp.log(t * (t + 12)) - jnp.log((t + 6) * (t + 10))
+    stirling = (y - 0.5) * log_positive(y) - y + 0.5 * jnp.log(2 * jnp.pi) + series
+    return stirling - jnp.where(large, 0.0, log_positive(t * (t + 12) * (t + 6) * (t + 10)))
 
 
 def inverse_digamma(y: Any) -> Array:

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from lvsearch.models.exponential.digamma import gamma_shape, log_gamma_positive
 from lvsearch.models.exponential.family import Element, Family, NumpyroDistribution, RandomKey, UnitCarrierFamily
+from lvsearch.models.exponential.logarithm import log_positive
 from lvsearch.models.exponential.simplex import Dirichlet
 
 LOG_2PI = math.log(2 * math.pi)
@@ -32,7 +33,8 @@ class Beta(UnitCarrierFamily[BetaStatistics]):
     statistics_type: ClassVar[type | None] = BetaStatistics
 
     def log_normaliser(self, natural: BetaStatistics, event_mask: None = None) -> Float[Array, "..."]:
-        return Dirichlet().log_normaliser(_stack(natural))
+        a, b = natural.log_value + 1, natural.log_complement + 1
+        return log_gamma_positive(a) + log_gamma_positive(b) - log_gamma_positive(a + b)
 
     def mean(self, natural: BetaStatistics, event_mask: None = None) -> BetaStatistics:
         return BetaStatistics(*_unstack(Dirichlet().mean(_stack(natural))))
@@ -74,7 +76,7 @@ class Gamma(UnitCarrierFamily[GammaStatistics]):
 
     def log_normaliser(self, natural: GammaStatistics, event_mask: None = None) -> Float[Array, "..."]:
         shape, rate = natural.log_value + 1, natural.negative_value
-        return log_gamma_positive(shape) - shape * jnp.log(rate)
+        return log_gamma_positive(shape) - shape * log_positive(rate)
 
     def mean(self, natural: GammaStatistics, event_mask: None = None) -> GammaStatistics:
         shape, rate = natural.log_value + 1, natural.negative_value
@@ -121,7 +123,7 @@ class Gaussian(UnitCarrierFamily[GaussianStatistics]):
 
     def log_normaliser(self, natural: GaussianStatistics, event_mask: None = None) -> Float[Array, "..."]:
         linear, precision = natural
-        return 0.5 * (LOG_2PI - jnp.log(precision) + linear**2 / precision)
+        return 0.5 * (LOG_2PI - log_positive(precision) + linear**2 / precision)
 
     def mean(self, natural: GaussianStatistics, event_mask: None = None) -> GaussianStatistics:
         centre = natural.value / natural.negative_half_square
