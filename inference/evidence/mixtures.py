@@ -29,6 +29,7 @@ from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, patienc
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.contract import HyperparameterArray, first
+from lvsearch.models.exponential.logarithm import log_positive
 from lvsearch.models.finite_mixture import FiniteMixture
 
 
@@ -126,12 +127,14 @@ class CollapsedMixtureChain(eqx.Module):
     def drawn(self, key: Key[Array, ""], particles: int) -> Int[Array, "row particle"]:
         """Labels from q. Those of the prior: weights are drawn, then labels given the weights."""
         if self.anchor is not None:
-            return jax.random.categorical(key, self._rows(self.anchor)[:, None], shape=(len(self.weight), particles))
+            log_q = self._rows(self.anchor)[:, None]
+            return jax.random.categorical(key, log_q, shape=(len(self.weight), particles)).astype(jnp.int32)
         key_weights, key_labels = jax.random.split(key)
         exists, a = self.exists(), self._concentration()
         log_gamma = jax.random.loggamma(key_weights, a, (self.capacity, particles), dtype=a.dtype)
         log_weights = jnp.where(exists, log_gamma, -jnp.inf)
-        return jax.random.categorical(key_labels, log_weights, axis=0, shape=(len(self.weight), particles))
+        labels = jax.random.categorical(key_labels, log_weights, axis=0, shape=(len(self.weight), particles))
+        return labels.astype(jnp.int32)
 
     def step(
         self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], *, backward: bool
@@ -142,89 +145,83 @@ class CollapsedMixtureChain(eqx.Module):
     def swept(
         self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], backward: bool, prior: Any
     ) -> CollapsedState:
-        """`step` under this λ: (…) a leaf, or (particle, …)."""
-        n_rows, particles = state.labels.shape
-        places = jnp.arange(self.capacity)[:, None]
-        exists, a, weight = self.exists(), self._concentration(), self._rows(self.weight)
-        uniforms = jax.random.uniform(key, (n_rows, particles), a.dtype)
-        anchor = jnp.zeros((n_rows, self.capacity)) if self.anchor is None else self._rows(self.anchor)
+        """`step` under this λ: (…) a leaf, or (particle, …). Rows of padding stay where they are."""
         state = self.of_labels(state.labels, prior)  # summed anew, so that rounding does not add up over sweeps
+        uniforms = jax.random.uniform(key, state.labels.shape, state.counts.dtype)
+        order = jnp.argsort(self._rows(self.weight) == 0, stable=True)
+        n_real = (self._rows(self.weight) > 0).sum()
 
-        def one(carry: tuple[Array, Any, Array], row: Any) -> tuple[tuple[Array, Any, Array], Array]:
-            counts, natural, normaliser = carry
-            old, increment, here, uniform, lean = row
-            leaves = places == old
-            counts = counts - here * leaves
-            emptied = jnp.take_along_axis(counts, old[None], axis=0)[0] < 0.5
+        def one(place: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
+            row = order[n_real - 1 - place if backward else place]
+            return self.redrawn(*carry, row, uniforms[row], prior, temperature)
 
-            def without(sums: Array, s: Array, empty: Array) -> Array:
-                left = sums[old, jnp.arange(particles)] - s
-                return jnp.where(_aligned(emptied, left), empty, left)
-
-            left = jax.tree.map(without, natural, increment, prior)
-            natural = jax.tree.map(lambda sums, new: jnp.where(_aligned(leaves, sums), new[None], sums), natural, left)
-            normaliser = jnp.where(leaves, log_normalisers(self.component, left), normaliser)
-            joined = jax.tree.map(jnp.add, natural, increment)
-            after = self.normalisers(joined).sum(-1)
-            of_label, of_row = jnp.log(counts + a), after - normaliser
-            if self.anchor is None:
-                tilted = of_label + temperature * of_row
-            else:
-                tilted = (1 - temperature) * lean[:, None] + temperature * (of_label + of_row)
-            new = self.chosen(jnp.where(exists, tilted, -jnp.inf), uniform).astype(old.dtype)
-            joins = places == new
-            natural = jax.tree.map(lambda sums, more: jnp.where(_aligned(joins, sums), more, sums), natural, joined)
-            return (counts + here * joins, natural, jnp.where(joins, after, normaliser)), new
-
-        begin = state.counts, state.natural, self.normalisers(state.natural).sum(-1)
-        increments = jax.tree.map(self._rows, self.increments)
-        (counts, natural, _), labels = jax.lax.scan(
-            one, begin, (state.labels, increments, weight, uniforms, anchor), reverse=backward
-        )
-        return CollapsedState(labels, counts, natural)
+        begin = state, self.normalisers(state.natural).sum(-1)
+        return jax.lax.fori_loop(0, n_real, one, begin)[0]
 
     # ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def redrawn(
+        self,
+        state: CollapsedState,
+        normaliser: Float[Array, "component particle"],
+        row: Int[Array, ""],
+        uniform: Float[Array, " particle"],
+        prior: Any,
+        temperature: Float[Array, ""] | None = None,
+    ) -> tuple[CollapsedState, Float[Array, "component particle"]]:
+        """One row's label drawn given all others, and A(λ + S_k) with the row where it now is. normaliser: the same
+        where it was. prior: λ, (…) a leaf, or (particle, …). temperature: None is 1, on the path from the prior."""
+        left = self.without(state, row, prior)
+        changed = jax.tree.map(lambda sums: sums[state.labels[row], jnp.arange(len(uniform))], left.natural)
+        was = self._places == state.labels[row]
+        normaliser = jnp.where(was, log_normalisers(self.component, changed), normaliser)
+        of_label, of_row, joined, after = self.joining(left, row, normaliser)
+        if temperature is None:
+            score = of_label + of_row
+        elif self.anchor is None:
+            score = of_label + temperature * of_row
+        else:
+            score = (1 - temperature) * self._rows(self.anchor)[row][:, None] + temperature * (of_label + of_row)
+        label = self.chosen(score, uniform)
+        return self.joined(left, row, label, joined), jnp.where(self._places == label, after, normaliser)
+
     def joining(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
-    ) -> tuple[Float[Array, "component particle"], Any, Float[Array, "component particle"]]:
-        """log (n_k + a) + A(λ + S_k + s(row)) − A(λ + S_k), −inf where no component is; the parameters with the row,
-        and A of these. normaliser: A(λ + S_k)."""
+    ) -> tuple[
+        Float[Array, "component particle"],
+        Float[Array, "component particle"],
+        Any,
+        Float[Array, "component particle"],
+    ]:
+        """log (n_k + a), A(λ + S_k + s(row)) − A(λ + S_k), the parameters with the row, and A of these. normaliser:
+        A(λ + S_k)."""
         joined = jax.tree.map(lambda sums, s: sums + self._rows(s)[row], state.natural, self.increments)
         after = self.normalisers(joined).sum(-1)
-        score = jnp.log(state.counts + self._concentration()) + after - normaliser
-        return jnp.where(self.exists(), score, -jnp.inf), joined, after
-
-    def renewed(
-        self, normaliser: Float[Array, "component particle"], state: CollapsedState, labels: Int[Array, " particle"]
-    ) -> Float[Array, "component particle"]:
-        """A(λ + S_k) taken anew of one component of each particle."""
-        changed = jax.tree.map(lambda sums: sums[labels, jnp.arange(len(labels))], state.natural)
-        new = log_normalisers(self.component, changed)
-        return jnp.where(jnp.arange(self.capacity)[:, None] == labels, new, normaliser)
+        return log_positive(state.counts + self._concentration()), after - normaliser, joined, after
 
     def chosen(
         self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]
     ) -> Int[Array, " particle"]:
-        """A component drawn in proportion to exp(score)."""
+        """A component drawn in proportion to exp(score), of those that exist."""
+        score = jnp.where(self.exists(), score, -jnp.inf)
         cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
-        new = (cumulative < uniform * cumulative[-1]).sum(0)
-        return jnp.minimum(new, jnp.asarray(self.size, new.dtype) - 1)
+        new = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
+        return jnp.minimum(new, jnp.asarray(self.size, jnp.int32) - 1)
 
     def joined(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Any
     ) -> CollapsedState:
         """The row in components `labels`, whose parameters with it are those of `natural`."""
-        joins = jnp.arange(self.capacity)[:, None] == labels
+        joins = self._places == labels
         return CollapsedState(
-            state.labels.at[row].set(labels.astype(state.labels.dtype)),
+            jax.lax.dynamic_update_index_in_dim(state.labels, labels, row, 0),
             state.counts + joins,
             jax.tree.map(lambda sums, more: jnp.where(_aligned(joins, sums), more, sums), state.natural, natural),
         )
 
     def without(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
         """The row in no component; what is left without any row has λ itself, `prior`: (…) a leaf, or (particle, …)."""
-        leaves = jnp.arange(self.capacity)[:, None] == state.labels[row]
+        leaves = self._places == state.labels[row]
         counts = state.counts - leaves
         emptied = leaves & (counts < 0.5)
 
@@ -304,7 +301,8 @@ class CollapsedMixtureChain(eqx.Module):
     def of_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
         """The state of these labels, its sums taken anew. prior: λ, by default the chain's; (…) or (particle, …)."""
         prior = jax.tree.map(self._rows, self.prior) if prior is None else prior
-        chosen = labels[:, None, :] == jnp.arange(self.capacity)[:, None]
+        labels = labels.astype(jnp.int32)
+        chosen = labels[:, None, :] == self._places
 
         def sums(leaf: Any) -> Array:
             return jnp.einsum("nkp,n...->kp...", chosen.astype(leaf.dtype), leaf)
@@ -324,6 +322,11 @@ class CollapsedMixtureChain(eqx.Module):
             return jax.lax.optimization_barrier(row).reshape(*shape[:2], -1)
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), natural)
         return family.log_normaliser(flat).reshape(*shape[:2], -1)
+
+    @property
+    def _places(self) -> Int[Array, "component one"]:
+        """Numbers of components, in as few bits as labels have."""
+        return jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
 
     def exists(self) -> Array:
         return first(jnp.asarray(self.size), self.capacity)[:, None]

@@ -34,15 +34,15 @@ class RowByRow(eqx.Module):
 
     def none_yet(self, key: Key[Array, ""], particles: int) -> CollapsedState:
         """No row has a label: −1."""
-        return self.chain.of_labels(jnp.full((self.places, particles), -1))
+        return self.chain.of_labels(jnp.full((self.places, particles), -1, jnp.int32))
 
     def append(
         self, key: Key[Array, ""], state: CollapsedState, unit: Int[Array, ""]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
         row = jnp.asarray(self.order)[unit]
-        score, joined, _ = self.chain.joining(state, row, self._normalisers(state))
-        label = self.chain.chosen(score, jax.random.uniform(key, score.shape[1:], score.dtype))
-        return self.chain.joined(state, row, label, joined), self._worth(state, score, row)
+        of_label, of_row, joined, _ = self.chain.joining(state, row, self._normalisers(state))
+        label = self.chain.chosen(of_label + of_row, jax.random.uniform(key, of_row.shape[1:], of_row.dtype))
+        return self.chain.joined(state, row, label, joined), self._worth(state, of_label + of_row, row)
 
     def remove(self, state: CollapsedState, unit: Int[Array, ""]) -> tuple[CollapsedState, Float[Array, " particle"]]:
         return self.removed(state, unit, self.chain.prior)
@@ -62,7 +62,8 @@ class RowByRow(eqx.Module):
         """`remove` under this λ: (…) a leaf, or (particle, …)."""
         row = jnp.asarray(self.order)[unit]
         left = self.chain.without(state, row, prior)
-        worth = self._worth(left, self.chain.joining(left, row, self._normalisers(left))[0], row)
+        of_label, of_row, _, _ = self.chain.joining(left, row, self._normalisers(left))
+        worth = self._worth(left, of_label + of_row, row)
         return left._replace(labels=left.labels.at[row].set(-1)), worth
 
     def revisited(
@@ -71,15 +72,9 @@ class RowByRow(eqx.Module):
         """`revisit` under this λ."""
 
         def one(place: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
-            state, normaliser = carry
             row = jnp.asarray(self.order)[units - 1 - place if backward else place]
-            left = self.chain.without(state, row, prior)
-            normaliser = self.chain.renewed(normaliser, left, state.labels[row])
-            score, joined, after = self.chain.joining(left, row, normaliser)
-            uniform = jax.random.uniform(jax.random.fold_in(key, place), score.shape[1:], score.dtype)
-            label = self.chain.chosen(score, uniform)
-            normaliser = jnp.where(jnp.arange(self.chain.capacity)[:, None] == label, after, normaliser)
-            return self.chain.joined(left, row, label, joined), normaliser
+            uniform = jax.random.uniform(jax.random.fold_in(key, place), carry[1].shape[1:], carry[1].dtype)
+            return self.chain.redrawn(*carry, row, uniform, prior)
 
         return jax.lax.fori_loop(0, units, one, (state, self._normalisers(state)))[0]
 
@@ -93,6 +88,7 @@ class RowByRow(eqx.Module):
         """log p(row | the rows before and their labels)."""
         seats = before.counts.sum(0) + self.chain.total_concentration()
         carrier = jnp.asarray(self.chain.carriers, score.dtype)[row]
+        score = jnp.where(self.chain.exists(), score, -jnp.inf)
         return jax.scipy.special.logsumexp(score, axis=0) - jnp.log(seats) + carrier
 
 
@@ -111,7 +107,7 @@ class HyperRowByRow(eqx.Module):
         return self.rows.n_units
 
     def none_yet(self, key: Key[Array, ""], particles: int) -> HyperMixtureState:
-        labels = jnp.full((self.places, particles), -1)
+        labels = jnp.full((self.places, particles), -1, jnp.int32)
         return self.chain.of_labels(labels, self.chain.drawn_hyper(key, particles))
 
     def append(

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 MANTISSA = 52
 """Bits after the point of a float64, whose bits beyond these are its exponent and, where negative, its sign."""
@@ -20,7 +20,7 @@ ODD = (0.6666666666666735, 0.3999999999940942, 0.2857142874366239, 0.22222198432
 
 
 @jax.custom_jvp
-def log_positive(x: Float[Array, "..."]) -> Float[Array, "..."]:
+def log_positive(x: Any) -> Array:
     """log x, of float64 within one unit of its last place; −inf at 0, NaN below it and at NaN. Of float32, and on
     anything but a CPU, it is `jnp.log`.
 
