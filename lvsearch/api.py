@@ -20,6 +20,7 @@ from lvsearch.interrupts import watched
 from lvsearch.models.contract import Model
 from lvsearch.results.card import has_answer
 from lvsearch.results.checkpoint import encode_search, save_search
+from lvsearch.results.fewer_units import check_robust
 from lvsearch.results.heldout import comparable, require_comparable
 from lvsearch.results.page import write_page
 from lvsearch.results.result import SearchResult
@@ -60,6 +61,7 @@ def search(
     keep: int = 8,
     per_token: bool = False,
     held_out: Any = None,
+    robustness: bool = False,
     out: str | Path | None = None,
     report: bool = True,
     progress: bool = True,
@@ -89,7 +91,9 @@ def search(
     from a smaller one's. exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh
     evidence per token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a
     probability of the data. held_out: data on the axes of `data` that the search never looks at; they stay with the
-    result (`result.held_out`), for its report to compare sizes on. out: a new folder, written after every step, from
+    result (`result.held_out`), for its report to compare sizes on. robustness: when the search has finished, ask fewer
+    units too (`SearchResult.robustness`), since no model is quite true and many data find that out; it comes with the
+    result. out: a new folder, written after every step, from
     which `lv.resume(out)` goes on. report: with `out`, write the page `report/index.html` there when the search ends.
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already, OSError where
@@ -114,12 +118,14 @@ def search(
     settings = SearchSettings(evidence, per_token, max_size, seed, starts, grow, exhaustive, keep)
     unseen = _held_out(training, held_out)
     result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0, held_out=unseen)
+    if robustness:
+        check_robust(result)
     if out is None:
-        return _run(result, budget, out, progress)
+        return _run(result, budget, out, robustness, progress)
     encode_search(result)  # what cannot be stored is refused before there is a folder
     with new_folder(Path(out)):
         save_search(result, Path(out))  # from here on there is something to resume
-        return _reported(_run(result, budget, out, progress), Path(out), report, progress)
+        return _reported(_run(result, budget, out, robustness, progress), Path(out), report, progress)
 
 
 def _limit(
@@ -148,18 +154,22 @@ def resume(
     *,
     seconds: float | int | None = None,
     width: float | int | None = None,
+    robustness: bool = False,
     report: bool = True,
     progress: bool = True,
 ) -> SearchResult:
     """Go on with the search saved in `folder`, to the same result as if it had never stopped.
 
-    seconds, width: when to stop early, as in `search`; report: as there. Raises FileNotFoundError for a missing folder,
-    ValueError for one that is damaged or was not written by lvsearch, OSError for one that another process is writing
-    to.
+    seconds, width: when to stop early, as in `search`; robustness, report: as there. Raises FileNotFoundError for a
+    missing folder, ValueError for one that is damaged or was not written by lvsearch, and for robustness of a search
+    that cannot be asked it, OSError for a folder that another process is writing to.
     """
     budget = _budget(seconds, width)
     with known_folder(Path(folder)):
-        return _reported(_run(SearchResult.load(folder), budget, folder, progress), Path(folder), report, progress)
+        result = SearchResult.load(folder)
+        if robustness:
+            check_robust(result)
+        return _reported(_run(result, budget, folder, robustness, progress), Path(folder), report, progress)
 
 
 def load(folder: str | Path) -> SearchResult:
@@ -249,7 +259,10 @@ def _evaluator(
     return cast(Evaluator, own), None
 
 
-def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress: bool) -> SearchResult:
+def _run(
+    result: SearchResult, budget: Budget, out: str | Path | None, robustness: bool, progress: bool
+) -> SearchResult:
+    """The search gone on with, and fewer units asked where that is wanted and it finished."""
     bound_programs()
     began, compiled = time.monotonic(), compiles()
     if progress and isinstance(result.evaluator, ModelEvaluator):
@@ -263,6 +276,7 @@ def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress:
             compiles=dict(Counter(result.compiles) + Counter(compiles_since(compiled))),
             audited=None,  # it is of the search as it was
             persisted=None,
+            robust=None,
         )
 
     def save(state: SearchState) -> None:
@@ -273,7 +287,21 @@ def _run(result: SearchResult, budget: Budget, out: str | Path | None, progress:
         state = run(
             result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
         )
-    return with_state(state)
+        ended = with_state(state)
+        if robustness and state.stopped == "finished" and has_answer(ended):
+            ended = _asked_of_fewer(ended, progress)
+            if out is not None:
+                save_search(ended, Path(out))
+    return ended
+
+
+def _asked_of_fewer(result: SearchResult, progress: bool) -> SearchResult:
+    """With `robustness`; as it is, saying so, where that is interrupted."""
+    try:
+        return result.with_robustness(result.robustness(progress=progress))
+    except KeyboardInterrupt:
+        print("lvsearch: interrupted: the search is kept, without what fewer units say", file=sys.stderr)
+        return result
 
 
 def _reported(result: SearchResult, folder: Path, wanted: bool, progress: bool) -> SearchResult:

@@ -80,6 +80,59 @@ def test_two_skewed_clusters(skewed):
     assert "2 components" in axes.get_title(loc="left")
 
 
+def test_a_search_asks_fewer_units_where_it_is_told_to_and_keeps_what_they_say(skewed, tmp_path, capsys):
+    folder = tmp_path / "run"
+    model, rows = skewed.evaluator.base_model, skewed.training
+    result = lv.search(model, rows, max_size=2, starts=1, seed=1, robustness=True, out=folder, progress=False)
+    assert result.robust is not None
+    assert result.robust.n_units == 60
+    assert f"fewer units: {result.robust.describe()}" in " ".join(result.summary().split())
+    assert result.robust.describe() in (folder / "report" / "index.html").read_text(encoding="utf-8")
+    loaded = lv.load(folder).robust
+    np.testing.assert_array_equal(loaded.log_evidence, result.robust.log_evidence)
+    assert str(loaded) == str(result.robust)
+    flat, steep = (result.with_prior(lv.sizes.Geometric(p)).robust for p in (0.01, 0.999))
+    np.testing.assert_array_equal(flat.log_evidence, loaded.log_evidence)
+    assert steep.probability[-1, 0] > flat.probability[-1, 0]
+    assert lv.resume(folder, report=False, progress=False).robust is None  # not asked again unless told to
+
+
+def test_an_interruption_keeps_the_search(skewed, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lvsearch.results.result.robust_search", interrupted)
+    model, rows = skewed.evaluator.base_model, skewed.training
+    result = lv.search(model, rows, max_size=2, starts=1, seed=1, robustness=True, progress=False)
+    assert (result.state.stopped, result.robust) == ("finished", None)
+    assert "without what fewer units say" in capsys.readouterr().err
+
+
+def test_searches_that_cannot_be_asked_are_refused_before_they_begin(skewed):
+    rows = skewed.training
+    with pytest.raises(ValueError, match="annealed"):
+        lv.search(skewed.evaluator.base_model, rows, evidence="bound", max_size=2, robustness=True, progress=False)
+    counts = np.array([[2, 1], [0, 3], [1, 1]])
+    with pytest.raises(ValueError, match="units can come one after another"):
+        lv.search(lv.models.PoissonFactorization(), counts, max_size=2, robustness=True, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("units", lambda units: units[::-1]),
+        ("log_evidence", lambda evidence: evidence[:, :-1]),
+        ("log_evidence", lambda evidence: evidence * np.nan),
+        ("log_prior", lambda prior: prior[:-1]),
+    ],
+)
+def test_what_was_stored_is_looked_at(name, changed):
+    stored, arrays = made_up([(5, 2)]).to_stored()
+    assert str(Robustness.from_stored(stored, arrays)) == str(made_up([(5, 2)]))
+    with pytest.raises(TypeError):
+        Robustness.from_stored(stored, {**arrays, name: changed(arrays[name])})
+
+
 def test_what_cannot_be_asked_is_refused(skewed):
     with pytest.raises(ValueError, match="orders=1"):
         skewed.robustness(orders=1)

@@ -129,6 +129,11 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
         "--starts", type=int, metavar="N", help="fits of each size near the best; plug-in: of every size (default: 3)"
     )
     _add_seed(search)
+    search.add_argument(
+        "--robustness",
+        action="store_true",
+        help="ask fewer documents too when the search has finished: no model is quite true, and many find that out",
+    )
     search.add_argument("--out", type=Path, required=True, help="a new folder for the search and its report")
     _add_running(search)
     search.set_defaults(run=run)

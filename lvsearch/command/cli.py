@@ -118,6 +118,7 @@ def _search(options: argparse.Namespace) -> int:
         width=options.width,
         starts=options.starts,
         exhaustive=options.exhaustive,
+        robustness=options.robustness,
     )
     return _conclude(result, options.out / REPORT)
 
@@ -156,6 +157,7 @@ def _searched(
     per_token: bool = False,
     starts: int | None = None,
     exhaustive: bool = False,
+    robustness: bool = False,
 ) -> "SearchResult":
     """Search, with part of the documents held out."""
     import lvsearch as lv
@@ -174,6 +176,7 @@ def _searched(
         exhaustive=exhaustive,
         seed=options.seed,
         held_out=test,
+        robustness=robustness,
         out=options.out,
         report=False,  # the whole report follows
         progress=not options.quiet,

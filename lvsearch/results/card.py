@@ -56,6 +56,7 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
     return (
         *([held_out_fact] if held_out is not None else []),
         *found,
+        *([Fact("fewer units", result.robust.describe())] if result.robust is not None else []),
         *([Fact("limit", limit)] if limit else []),
         *_evidence(result),
         *([Fact("audit", result.audited.describe())] if result.audited is not None else []),

@@ -20,6 +20,7 @@ from lvsearch.results.audit import Audit
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import load_held_out
 from lvsearch.results.persistence import Persistence
+from lvsearch.results.robustness import Robustness
 from lvsearch.searching.controller import SearchSettings, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import sizes
@@ -66,15 +67,19 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
         "versions": versions(),
         "audit": None if result.audited is None else result.audited.to_json(),
         "persistence": None if result.persisted is None else result.persisted.to_json(),
+        "robustness": None,
         "held_out": None,
     }
     held_out_arrays = {}
     if result.held_out is not None:
         body["held_out"], held_out_arrays["held-out"] = encode_data(result.held_out)
+    robust_arrays = {}
+    if result.robust is not None:
+        body["robustness"], robust_arrays["robustness"] = result.robust.to_stored()
     arrays = {
         f"fit-{_name(size)}": _fit_arrays(fit) for size, fit in result.state.kept.items() if fit.state is not None
     }
-    return body, {"data": data_arrays, **held_out_arrays, **arrays}
+    return body, {"data": data_arrays, **held_out_arrays, **robust_arrays, **arrays}
 
 
 def load_findings(folder: Path) -> Findings:
@@ -101,6 +106,8 @@ def load_findings(folder: Path) -> Findings:
         audited = None if audit is None else Audit.from_json(audit)
         persistence = body.get("persistence")
         persisted = None if persistence is None else as_declared(Persistence.from_json(persistence))
+        stored = body.get("robustness")
+        robust = None if stored is None else as_declared(Robustness.from_stored(stored, arrays["robustness"]))
         held_out = _held_out(body, arrays, training, folder)
         limit = set() if settings.max_size is None else {settings.max_size}
         named = limit | {*kept, *(visit.size for visit in visits)}
@@ -109,7 +116,7 @@ def load_findings(folder: Path) -> Findings:
         if not conforms(compiles, dict[str, int]) or not conforms(body["seconds"], float):
             raise TypeError("'compiles' or 'seconds' are no numbers")
         return Findings(
-            evaluator, prior, settings, state, training, body["seconds"], compiles, audited, held_out, persisted
+            evaluator, prior, settings, state, training, body["seconds"], compiles, audited, held_out, persisted, robust
         )
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError, ArithmeticError) as error:
         raise CorruptFolderError(

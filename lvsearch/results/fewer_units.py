@@ -9,11 +9,13 @@ from lvsearch.inference.chains import Chain, Sequential
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence import evidence_chain, grow, sequential
 from lvsearch.inference.generators import generator
+from lvsearch.interrupts import pressed
 from lvsearch.models.contract import Model
 from lvsearch.progress import progress_bar
 from lvsearch.results.auditing import audited_search
 from lvsearch.results.findings import Findings
 from lvsearch.results.robustness import Robustness
+from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.seeds import checked_seed
 
 SWEEPS, PARTICLES = 12, 64
@@ -27,9 +29,7 @@ def robust_search(
     result: Findings, orders: int, most: int, max_size: int | None, *, seed: int, progress: bool
 ) -> Robustness:
     """`SearchResult.robustness`, which says what it takes and raises."""
-    evaluator, training = audited_search(result)
-    if len(evaluator.size_names) != 1:
-        raise ValueError(f"got {len(evaluator.size_names)} size variables, expected one: what grows is one number")
+    evaluator, training = _asked(result)
     for name, value in (("orders", orders), ("most", most), ("max_size", max_size)):
         if value is not None and value < 2:
             raise ValueError(f"got {name}={value}, expected at least 2")
@@ -43,6 +43,8 @@ def robust_search(
         part = _part(training, most, key_part)
         columns = []
         for size in sizes:
+            if pressed():
+                raise KeyboardInterrupt
             chain = evidence_chain(evaluator.model, part, (size,), None)
             sampler = _sampler(evaluator.model, chain, key_order)
             key = jax.random.fold_in(key_paths, size)
@@ -55,6 +57,19 @@ def robust_search(
     marks = _marks(units)
     log_evidence = np.stack([one[marks - 1] for one in found])
     return Robustness(marks, log_evidence, log_prior, len(training), training.nouns.units, evaluator.size_names[0])
+
+
+def check_robust(result: Findings) -> None:
+    """ValueError for searches of which fewer units cannot be asked, before anything is fitted."""
+    evaluator, _ = _asked(result)
+    _sampler(evaluator.model, evidence_chain(evaluator.model, evaluator.data, (1,), None), jax.random.key(0))
+
+
+def _asked(result: Findings) -> tuple[ModelEvaluator, Data]:
+    evaluator, training = audited_search(result)
+    if len(evaluator.size_names) != 1:
+        raise ValueError(f"got {len(evaluator.size_names)} size variables, expected one: what grows is one number")
+    return evaluator, training
 
 
 def _largest(result: Findings) -> int:

@@ -16,6 +16,7 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.estimator import unit_ceilings
 from lvsearch.results.audit import Audit
 from lvsearch.results.persistence import Persistence
+from lvsearch.results.robustness import Robustness
 from lvsearch.searching.controller import SearchSettings, SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of
@@ -79,6 +80,7 @@ class Findings:
     | `compiles` | kernel -> how often the search compiled it, all sessions together |
     | `audited` | what an audit found, where one was made (`with_audit`) |
     | `persisted` | how surely each component exists, where that was looked at (`with_persistence`) |
+    | `robust` | what fewer units say, where they were asked (`with_robustness`) |
     | `held_out` | data that the search did not see, kept beside it to compare sizes on; None where there are none |
     """
 
@@ -92,6 +94,7 @@ class Findings:
     audited: Audit | None = None
     held_out: Data | None = None
     persisted: Persistence | None = None
+    robust: Robustness | None = None
 
     # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -259,7 +262,9 @@ class Findings:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
         visits = tuple(_rebound(self.evaluator, prior, self.settings, self.visits))
         state = replace(self.state, visits=visits)
-        return replace(self, prior=prior, state=state, persisted=None)  # its sizes were drawn under the old one
+        robust = None if self.robust is None else self.robust.under(prior)
+        # persistence drew its sizes under the old one
+        return replace(self, prior=prior, state=state, persisted=None, robust=robust)
 
     def predict(self, test: Any) -> Prediction:
         """log p(test | train), averaging over sizes (nats).

@@ -40,7 +40,7 @@ from lvsearch.sizing.sizes import Size
 NAME = "index.html"
 ROW_HEIGHT = 0.32
 """Inches of a component in the picture of which exist."""
-FIRST = ("probability", "not tried")
+FIRST = ("probability", "fewer units", "not tried")
 """Facts that stand at the top, and held-out data before them where they were looked at."""
 ELSEWHERE = ("limit", "search", "prior", "versions")
 """Facts that have a place of their own."""
@@ -65,6 +65,8 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
         [] if held_out is None else [drawn(partial(draw_held_out, held_out), "heldout", "Held-out score of each size")]
     )
     lead.append(drawn(partial(draw_posterior, result), "posterior", "Probability of each size"))
+    if result.robust is not None:
+        lead.append(drawn(result.robust.draw, "robustness", "What fewer units say"))
     if result.prior.dimension == 2:
         lead.append(drawn(partial(draw_lattice, result), "lattice", "Probability over both numbers", 4.6))
     evidence = (

@@ -4,12 +4,13 @@
 |---|---|
 | `index.html` | everything on one page that needs no network: open it in a browser (`lvsearch.results.page`) |
 | `summary.md` | the answer, the pictures, the topics, everything that decided them |
-| `posterior.png`, `bounds.png`, `held_out.png` | the pictures |
+| `posterior.png`, `bounds.png`, `held_out.png`, `fewer_units.png` | the pictures |
 | `posterior.csv`, `bounds.csv`, `starts.csv` | the result's tables |
 | `topics.csv`, `topic_words.csv` | the topics of the most probable size; every topic's top words with probabilities |
 | `loadings.csv`, … | models without topics: each table of parameters of the most probable size, under its name |
 | `held_out.csv` | what each kept size makes of held-out documents or rows |
 | `persistence.csv` | how surely each component exists, where that was looked at |
+| `fewer_units.csv` | what fewer units say of the size, where they were asked |
 | `audit.csv` | what the search estimates of simulated data beside their true evidence, where that was looked at |
 
 Pictures and tables are written to a temporary name and then renamed; those of an earlier report are replaced. Text that
@@ -63,6 +64,8 @@ def write_report(
     _write_picture(folder / "bounds.png", lambda axes: plot_bounds(result, axes))
     if held_out is not None:
         _write_picture(folder / "held_out.png", lambda axes: plot_held_out(held_out, axes))
+    if result.robust is not None:
+        _write_picture(folder / "fewer_units.png", result.robust.plot)
     write_page(result, folder, held_out=held_out)
     path = folder / "summary.md"
     write_text(path, _summary(result, held_out))
@@ -95,6 +98,8 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
         tables["audit"] = result.audited.table()
     if result.persisted is not None:
         tables["persistence"] = result.persisted.table().reset_index()
+    if result.robust is not None:
+        tables["fewer_units"] = result.robust.table()
     return tables
 
 
@@ -124,6 +129,8 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
     if held_out is not None:  # what shares neither prior nor evidence with the search comes first
         lines += [f"![Held-out {held_out.attrs['nouns'].units}](held_out.png)", ""]
     lines += ["![Probability of each size](posterior.png)", ""]
+    if result.robust is not None:
+        lines += ["![What fewer units say](fewer_units.png)", ""]
     lines += [f"- **{fact.name}**: {markdown(fact.text)}" for fact in facts(result, held_out)]
     best = _best(result)
     topics = pd.DataFrame() if best is None else topics_table(best)

@@ -76,12 +76,18 @@ class SearchResult(Findings):
         is read off that, and what is not claimed. orders: random orders of the units, over which the logarithms of the
         evidence are averaged. most: units that come at most, drawn anew for each order where there are more. max_size:
         the largest size looked at, by default two beyond what the search could not tell from the best. It takes a pass
-        over the data for every order and size, some ten sweeps' work each.
+        over the data for every order and size, some ten sweeps' work each. `lv.search(…, robustness=True)` asks this
+        when it has finished; `with_robustness` puts it on the card.
 
         Raises ValueError for evidence that is not annealed, searches over a function or over several size variables,
         and models other than `FiniteMixture` and `LDA` with given concentrations.
         """
         return robust_search(self, orders, most, max_size, seed=seed, progress=progress)
+
+    def with_robustness(self, robustness: Robustness) -> "SearchResult":
+        """The same result with what fewer units say on its card and page and in its folder. A search that goes on
+        begins without it."""
+        return replace(self, robust=robustness)
 
     # ── which components exist ──────────────────────────────────────────────────────────────────────────────────────
 

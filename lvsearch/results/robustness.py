@@ -16,9 +16,10 @@ and nats for topics. How often it was, where models were wrong on purpose, is in
 `tests/benchmarks/README.md`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,7 @@ from scipy.special import softmax
 from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed
 from lvsearch.results.robustness_plot import draw_robustness
+from lvsearch.sizing.sizes import SizePrior
 from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ SHARE = 0.9
 """Of the stretch of log m, that the sizes of `together` hold between them."""
 RESAMPLED = 400
 """Bootstrap samples of the orders."""
+ARRAYS = ("units", "log_evidence", "log_prior")
+"""Fields that are arrays."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,11 @@ class Robustness:
             return f"{held}; {most} support {more}: more {self.unit_name} ask for more, to mend the model perhaps."
         return f"{held}; no more are supported by {most}."
 
+    def under(self, prior: SizePrior) -> "Robustness":
+        """The same evidence under another prior over sizes."""
+        log_prior = np.array([prior.log_pmf((size,)) for size in range(1, len(self.log_prior) + 1)])
+        return replace(self, log_prior=log_prior)
+
     def table(self) -> pd.DataFrame:
         """A row per number of units: units, supported, and a column with the probability of each size."""
         sizes = {size: self.probability[:, size - 1] for size in range(1, len(self.log_prior) + 1)}
@@ -131,14 +140,34 @@ class Robustness:
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Probability of each size given so many units, shaded, and the largest size that they support, as a line."""
         axes = dressed(ax)
+        write_caption(axes, self.draw(axes))
+        return axes
+
+    def draw(self, axes: "Axes") -> Caption:
+        """`plot` on axes that are there, without the words, which are returned."""
         draw_robustness(self.units, self.probability, self.supported, self.size, (self.unit_name, self.size_name), axes)
         text = (
             f"Shade: probability of each size given so many {self.unit_name}. Line: what they support "
             f"(probability {SUPPORTED:.0%}), thick where it is {self.size}. {self.describe()}"
         )
         noun = counted(self.size, self.size_name)
-        write_caption(axes, Caption(f"{noun} over the longest stretch of {self.unit_name}", text))
-        return axes
+        return Caption(f"{noun} over the longest stretch of {self.unit_name}", text)
+
+    def to_stored(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """As settings for a file, and arrays beside them."""
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ARRAYS}, arrays
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Robustness":
+        """The inverse of `to_stored`. Raises KeyError and TypeError for anything else."""
+        found = cls(**{name: np.asarray(arrays[name]) for name in ARRAYS}, **stored)
+        shape = found.log_evidence.shape
+        if len(shape) != 3 or not shape[0] or shape[1:] != (*found.units.shape, *found.log_prior.shape):
+            raise TypeError(f"evidence of shape {shape} for {found.units.shape} marks, {found.log_prior.shape} sizes")
+        if found.units[0] < 1 or np.any(np.diff(found.units) < 1) or np.isnan(found.log_evidence).any():
+            raise TypeError("numbers of units that do not increase, or evidence that is no number")
+        return found
 
     def __str__(self) -> str:
         sizes = sizes_in_words([(size,) for size in self.together])
