@@ -13,15 +13,19 @@ import mixture_cases
 import numpy as np
 import oracles
 import pytest
+import word_mixture_oracles as word_oracles
 from mixture_cases import DIAGONAL, KINDS, Kind
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 from test_evidence_mixtures import all_labels, chain_of, log_likelihoods, log_priors, padded
 
-from lvsearch.inference.evidence import Effort, both_ways, collapsed_topics, pace
+from lvsearch.inference.data.documents import documents as documents_of
+from lvsearch.inference.evidence import Effort, UnigramMixtureChain, both_ways, collapsed_topics, pace
 from lvsearch.inference.evidence.document_by_document import DocumentByDocument
 from lvsearch.inference.evidence.prefixes import Grown, grow, revisits, sequential, shrink
 from lvsearch.inference.evidence.row_by_row import RowByRow
+from lvsearch.inference.evidence.unigram_in_turn import UnigramsInTurn
+from lvsearch.models import MixtureOfUnigrams
 
 Z_LIMIT = 4.5
 SIZE, PARTICLES, SWEEPS = 3, 8, 3
@@ -148,6 +152,60 @@ def test_ends_meet_where_rows_lie_in_groups():
     assert ends.moved
     assert ends.anchor_error is None
     assert abs(ends.forward.mean() - ends.backward.mean()) < 0.5
+
+
+# ── mixtures of unigrams ────────────────────────────────────────────────────────────────────────────────────────────
+
+WORDS = np.array([[2, 0, 1], [0, 1, 0], [3, 0, 0], [1, 0, 1], [0, 0, 2]])
+
+
+def unigrams() -> UnigramsInTurn:
+    chain = UnigramMixtureChain.of(MixtureOfUnigrams(0.8, 0.4), documents_of(csr_array(WORDS)), SIZE, 4)
+    found = sequential(chain, jax.random.key(2))
+    assert isinstance(found, UnigramsInTurn)
+    return found
+
+
+def exact_unigrams(sampler: UnigramsInTurn) -> tuple[np.ndarray, np.ndarray]:
+    """(log p(the first m documents) for m = 1 …, which document of `WORDS` comes when)."""
+    ids = np.concatenate([np.asarray(part.units) for part in sampler.chain.parts])
+    order = ids[sampler.order[: len(WORDS)]]
+    lengths = range(1, len(WORDS) + 1)
+    return np.array([word_oracles.mixture_log_evidence(WORDS[order[:m]], SIZE, 0.8, 0.4) for m in lengths]), order
+
+
+@pytest.mark.parametrize("islands", [300, pytest.param(4000, marks=pytest.mark.slow)])
+def test_unigram_mixtures_have_the_exact_evidence_of_every_prefix(islands):
+    sampler = unigrams()
+    exact, order = exact_unigrams(sampler)
+    assert sorted(order.tolist()) == list(range(len(WORDS)))
+    found = grow(sampler, jax.random.key(3), SWEEPS, islands=islands, particles=PARTICLES).log_evidence
+    assert np.abs(z_of(np.exp(found[: len(exact)] - exact[:, None]).T)).max() < Z_LIMIT
+
+
+@pytest.mark.parametrize("planted", [0.0, 0.1])
+def test_unigram_mixtures_come_back_to_nothing_with_the_exact_evidence(planted):
+    """Planted: a tenth of a nat a document too much."""
+
+    class Planted(UnigramsInTurn):
+        def remove(self, state, unit):
+            left, worth = super().remove(state, unit)
+            return left, worth + planted
+
+    sampler, n = unigrams(), len(WORDS)
+    sampler = Planted(sampler.chain, sampler.order, sampler.n_units)
+    exact, _ = exact_unigrams(sampler)
+    labels = all_labels(n, SIZE)
+    every = np.zeros((sampler.chain.elements, labels.shape[1]), int)
+    for document, row in enumerate(labels):
+        every += np.asarray(sampler.chain.labels_of(np.eye(n, dtype=int)[document], 1)) * row
+    state = sampler.chain.of_labels(jnp.asarray(every))
+    log_target = np.asarray(sampler.chain.log_density(state))
+    assert logsumexp(log_target) == pytest.approx(exact[-1], abs=1e-9)
+    drawn = np.random.default_rng(5).choice(labels.shape[1], 300 * PARTICLES, p=np.exp(log_target - exact[-1]))
+    posterior = sampler.chain.take(state, jnp.asarray(drawn))
+    back = shrink(sampler, jax.random.key(4), posterior, SWEEPS, islands=300)
+    assert (abs(z_of(np.exp(exact[-1] - back.log_evidence))) < Z_LIMIT) == (planted == 0)
 
 
 # ── documents ───────────────────────────────────────────────────────────────────────────────────────────────────────

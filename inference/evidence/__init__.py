@@ -4,6 +4,7 @@ from lvsearch.inference.evidence import document_by_document as _document_by_doc
 from lvsearch.inference.evidence import recorders as _recorders  # noqa: F401 — registers what is recorded of chains
 from lvsearch.inference.evidence import row_by_row as _row_by_row  # noqa: F401 — registers rows that come in turn
 from lvsearch.inference.evidence import topic_anchors as _topic_anchors  # noqa: F401 — registers paths from given topics
+from lvsearch.inference.evidence import unigram_in_turn as _unigram_in_turn  # noqa: F401 — registers such documents
 from lvsearch.inference.evidence.annealing import Annealed, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.evidence.dispatch import (
     Effort,

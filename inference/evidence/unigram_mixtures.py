@@ -10,13 +10,14 @@ vocabulary for each document, component and particle; on equal labels both have 
 multinomial coefficients that a row of counts has and a sequence of tokens has not.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data.dataset import Dataset
@@ -25,6 +26,7 @@ from lvsearch.inference.engine.estimator import Estimate, capacity_of
 from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.evidence.rows import check_size
 from lvsearch.models.contract import HyperparameterArray, first
+from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
 
 
@@ -36,11 +38,13 @@ class DocumentLabels(NamedTuple):
     | `labels` | (document, particle) |
     | `documents` | (topic, particle) documents of each topic, D_k |
     | `words` | (word, topic, particle) n_kw |
+    | `tokens` | (topic, particle) N_k |
     """
 
     labels: Int[Array, "document particle"]
     documents: Float[Array, "topic particle"]
     words: Float[Array, "word topic particle"]
+    tokens: Float[Array, "topic particle"]
 
 
 class PaddedDocuments(NamedTuple):
@@ -121,53 +125,87 @@ class UnigramMixtureChain(eqx.Module):
         self, key: Key[Array, ""], state: DocumentLabels, temperature: Float[Array, ""], *, backward: bool
     ) -> DocumentLabels:
         """Every document in turn, the last one first where `backward`."""
-        particles = state.labels.shape[1]
-        uniforms = jax.random.uniform(key, (self.elements, particles), self._number(1.0).dtype)
-        places, exists = jnp.arange(self.capacity)[:, None], self._exists()
-        a, eta = self._number(self.concentration), self._number(self.topic_concentration)
+        uniforms = jax.random.uniform(key, state.labels.shape, state.tokens.dtype)
+        weight = jnp.concatenate([self._leaf(part.weight) for part in self.parts])
+        order, n_real = jnp.argsort(weight == 0, stable=True), (weight > 0).sum()
 
-        def one(carry: tuple[Array, Array, Array], row: tuple[PaddedDocuments, Array, Array]) -> tuple[tuple, Array]:
-            documents, words, totals = carry
-            (which, counts, here, _), old, uniform = row
-            length = counts.sum()
-            leaves = (places == old).astype(counts.dtype)
-            documents = documents - here * leaves
-            totals = totals - length * leaves
-            words = words.at[which].add(-counts[:, None, None] * leaves)
-            mine = words[which]  # (token, topic, particle)
-            gain = (gammaln(mine + eta + counts[:, None, None]) - gammaln(mine + eta)).sum(0)
-            spread = totals + self.n_words * eta
-            gain = gain + gammaln(spread) - gammaln(spread + length)
-            score = jnp.where(exists, jnp.log(documents + a) + temperature * gain, -jnp.inf)
+        def one(place: Array, state: DocumentLabels) -> DocumentLabels:
+            document = order[n_real - 1 - place if backward else place]
+            return self.redrawn(state, document, uniforms[document], temperature)[0]
+
+        return jax.lax.fori_loop(0, n_real, one, self.of_labels(state.labels))  # summed anew: rounding ends here
+
+    def redrawn(
+        self,
+        state: DocumentLabels,
+        document: Int[Array, ""],
+        uniform: Float[Array, " particle"] | None,
+        temperature: Float[Array, ""] | None = None,
+    ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
+        """One document's topic drawn given all others' (none, −1, where `uniform` is None), and
+        log Σ_k (D_k + a) p(document | the words of k), without it. A document that is nowhere is added. temperature:
+        None is 1."""
+        spans = self._spans()
+        within = [
+            partial(self._redrawn_within, self.parts[index], span.start, document, uniform, temperature)
+            for index, span in enumerate(spans)
+        ]
+        which = jnp.searchsorted(jnp.asarray([span.stop for span in spans]), document, side="right")
+        return jax.lax.switch(which, within, state)
+
+    def _redrawn_within(
+        self,
+        part: PaddedDocuments,
+        start: int,
+        document: Int[Array, ""],
+        uniform: Float[Array, " particle"] | None,
+        temperature: Float[Array, ""] | None,
+        state: DocumentLabels,
+    ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
+        """`redrawn`, of a document in this part, whose first one is number `start`."""
+        which, amounts = self._leaf(part.words)[document - start], self._leaf(part.counts)[document - start]
+        counts, length, eta = amounts[:, None, None], amounts.sum(), self._number(self.topic_concentration)
+        places = jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
+        old = state.labels[document]
+        leaves = (places == old).astype(counts.dtype)
+        documents = state.documents - leaves
+        mine = state.words[which] - counts * leaves  # (token, topic, particle)
+        spread = state.tokens - length * leaves + self.n_words * eta
+        gain = (log_gamma_positive(mine + eta + counts) - log_gamma_positive(mine + eta)).sum(0)
+        gain = gain + log_gamma_positive(spread) - log_gamma_positive(spread + length)
+        gain = gain if temperature is None else temperature * gain
+        score = jnp.where(self._exists(), jnp.log(documents + self._number(self.concentration)) + gain, -jnp.inf)
+        new = jnp.full_like(old, -1)
+        if uniform is not None:
             cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
-            new = (cumulative < uniform * cumulative[-1]).sum(0).astype(old.dtype)
-            new = jnp.minimum(new, jnp.asarray(self.size, old.dtype) - 1)
-            joins = (places == new).astype(counts.dtype)
-            words = words.at[which].add(counts[:, None, None] * joins)
-            return (documents + here * joins, words, totals + length * joins), new
-
-        carry = state.documents, state.words, state.words.sum(0)
-        pieces, order = {}, list(enumerate(self._spans()))
-        for index, span in reversed(order) if backward else order:
-            part = jax.tree.map(self._leaf, self.parts[index])
-            carry, pieces[index] = jax.lax.scan(
-                one, carry, (part, state.labels[span], uniforms[span]), reverse=backward
-            )
-        return self.of_labels(jnp.concatenate([pieces[index] for index, _ in order]))  # summed anew: rounding ends here
+            drawn = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
+            new = jnp.minimum(drawn, jnp.asarray(self.size, jnp.int32) - 1)
+        joins = (places == new).astype(counts.dtype)
+        moved = DocumentLabels(
+            state.labels.at[document].set(new),
+            documents + joins,
+            state.words.at[which].add(counts * (joins - leaves)),
+            state.tokens + length * (joins - leaves),
+        )
+        return moved, logsumexp(score, axis=0)
 
     def log_ratio(self, state: DocumentLabels) -> Float[Array, " particle"]:
         """log p(words | labels), nats."""
         eta, n_words = self._number(self.topic_concentration), self.n_words
-        of_words = (gammaln(state.words + eta) - gammaln(eta)).sum(0)
-        of_topic = of_words + gammaln(n_words * eta) - gammaln(state.words.sum(0) + n_words * eta)
+        of_words = (log_gamma_positive(state.words + eta) - gammaln(eta)).sum(0)
+        of_topic = of_words + gammaln(n_words * eta) - gammaln(state.tokens + n_words * eta)
         return jnp.where(self._exists(), of_topic, 0.0).sum(0)
 
     def log_density(self, state: DocumentLabels) -> Float[Array, " particle"]:
         """log p(words, labels), nats."""
         a = self._number(self.concentration)
         each = jnp.where(self._exists(), gammaln(state.documents + a) - gammaln(a), 0.0).sum(0)
-        total, n_documents = self.size * a, state.documents.sum(0)
+        total, n_documents = self.total_concentration(), state.documents.sum(0)
         return self.log_ratio(state) + each + gammaln(total) - gammaln(total + n_documents)
+
+    def total_concentration(self) -> Float[Array, ""]:
+        """Ka."""
+        return jnp.asarray(self.size) * self._number(self.concentration)
 
     def label_scores(self, state: DocumentLabels) -> None:
         """None: the prior does not change under relabelling."""
@@ -182,7 +220,8 @@ class UnigramMixtureChain(eqx.Module):
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def of_labels(self, labels: Int[Array, "document particle"]) -> DocumentLabels:
-        """The state of these labels, its counts summed."""
+        """The state of these labels, its counts summed; −1: a document that is in no topic."""
+        labels = labels.astype(jnp.int32)
         dtype, shape = self._number(1.0).dtype, (self.n_words, self.capacity, labels.shape[1])
         documents, words = jnp.zeros(shape[1:], dtype), jnp.zeros(shape, dtype)
         for part, span in zip(self.parts, self._spans(), strict=True):
@@ -192,10 +231,10 @@ class UnigramMixtureChain(eqx.Module):
                 ids, amounts, chosen = row
                 return words.at[ids].add(amounts[:, None, None] * chosen), None
 
-            chosen = (labels[span][:, None, :] == jnp.arange(self.capacity)[:, None]).astype(dtype)
+            chosen = (labels[span][:, None, :] == jnp.arange(self.capacity, dtype=jnp.int32)[:, None]).astype(dtype)
             words = jax.lax.scan(add, words, (which, counts, chosen))[0]
             documents = documents + jnp.einsum("dkp,d->kp", chosen, weight)
-        return DocumentLabels(labels, documents, words)
+        return DocumentLabels(labels, documents, words, words.sum(0))
 
     def labels_of(self, topics: Int[np.ndarray, " unit"], particles: int) -> Int[Array, "document particle"]:
         """The topics of the data set's documents in this chain's order, for all particles."""

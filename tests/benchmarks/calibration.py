@@ -67,7 +67,11 @@ def truncated_poisson(rate: float, most: int) -> lv.sizes.Table:
 
 def topics(documents: int, tokens: int, words: int, eta: Any, total: Any, rate: float, most: int) -> Regime:
     """eta, total: numbers, or `GammaPrior`s, from which every set draws its own."""
-    model = lv.models.LDA(total, eta)
+    return texts(lv.models.LDA(total, eta), documents, tokens, words, rate, most)
+
+
+def texts(model: Model, documents: int, tokens: int, words: int, rate: float, most: int) -> Regime:
+    """Documents of equal lengths."""
 
     def draw(key: Any, size: int) -> lv.Corpus:
         shape = (documents, tokens)
@@ -167,6 +171,8 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "topics-hard": lambda: topics(60, 30, 40, 0.3, 3.0, 5.0, 14),
     "topics-easy": lambda: topics(120, 50, 80, 0.1, 2.0, 5.0, 14),
     "topics-gamma": lambda: topics(30, 20, 20, lv.models.GammaPrior(4, 16), lv.models.GammaPrior(4, 2), 3.0, 6),
+    "unigrams-overlapping": lambda: texts(lv.models.MixtureOfUnigrams(1.0, 1.0), 60, 20, 20, 3.0, 8),
+    "unigrams-separated": lambda: texts(lv.models.MixtureOfUnigrams(1.0, 0.2), 60, 20, 20, 3.0, 8),
     "diagonal-overlapping": lambda: mixture(lv.models.DiagonalComponents(pseudo_count=0.5), 60, 2),
     "diagonal-separated": lambda: mixture(lv.models.DiagonalComponents(pseudo_count=0.01), 60, 2),
     "full-overlapping": lambda: mixture(lv.models.FullCovarianceComponents(pseudo_count=0.5), 60, 2),

@@ -1,0 +1,73 @@
+"""Mixtures of unigrams whose documents come one after another: what a document is worth, given those before.
+
+    p(w_m | w_1 … w_{m−1}, z) = Σ_k (D_k + a) / (m − 1 + Ka) · p(w_m | the words of k)
+
+with the Dirichlet–multinomial of the collapsed sweep (`unigram_mixtures`), whose normaliser is the weight.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from lvsearch.inference.evidence.dispatch import along_data
+from lvsearch.inference.evidence.prefixes import sequential
+from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
+from lvsearch.inference.generators import generator
+
+
+class UnigramsInTurn(eqx.Module):
+    """A chain, and the order in which its `n_units` documents come, (document,); after them those of padding."""
+
+    chain: UnigramMixtureChain
+    order: Int[np.ndarray, " document"]
+    n_units: Int[Array | np.ndarray, ""]
+
+    @property
+    def places(self) -> int:
+        return len(self.order)
+
+    def none_yet(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
+        """No document has a topic: −1."""
+        return self.chain.of_labels(jnp.full((self.places, particles), -1, jnp.int32))
+
+    def append(
+        self, key: Key[Array, ""], state: DocumentLabels, unit: Int[Array, ""]
+    ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
+        after, score = self.chain.redrawn(state, jnp.asarray(self.order)[unit], self._uniform(key, state))
+        return after, score - self._log_seats(state)
+
+    def remove(self, state: DocumentLabels, unit: Int[Array, ""]) -> tuple[DocumentLabels, Float[Array, " particle"]]:
+        left, score = self.chain.redrawn(state, jnp.asarray(self.order)[unit], None)
+        return left, score - self._log_seats(left)
+
+    def revisit(
+        self, key: Key[Array, ""], state: DocumentLabels, units: Int[Array, ""], *, backward: bool
+    ) -> DocumentLabels:
+        def one(place: Array, state: DocumentLabels) -> DocumentLabels:
+            document = jnp.asarray(self.order)[units - 1 - place if backward else place]
+            return self.chain.redrawn(state, document, self._uniform(jax.random.fold_in(key, place), state))[0]
+
+        return jax.lax.fori_loop(0, units, one, state)
+
+    def take(self, state: DocumentLabels, particles: Int[Array, " chosen"]) -> DocumentLabels:
+        return self.chain.take(state, particles)
+
+    def _uniform(self, key: Key[Array, ""], state: DocumentLabels) -> Float[Array, " particle"]:
+        return jax.random.uniform(key, state.tokens.shape[1:], state.tokens.dtype)
+
+    def _log_seats(self, before: DocumentLabels) -> Float[Array, " particle"]:
+        return jnp.log(before.documents.sum(0) + self.chain.total_concentration())
+
+
+@sequential.register
+def _(chain: UnigramMixtureChain, key: Key[Array, ""]) -> UnigramsInTurn:
+    real = np.concatenate([np.asarray(part.weight) for part in chain.parts]) > 0
+    order = np.concatenate([generator(key).permutation(np.flatnonzero(real)), np.flatnonzero(~real)])
+    return UnigramsInTurn(chain, order, np.asarray(real.sum(), np.int32))
+
+
+@along_data.register
+def _(chain: UnigramMixtureChain) -> bool:
+    return True
