@@ -19,6 +19,8 @@ from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gibbs import GibbsState, gibbs_sweep
 from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
+from lvsearch.inference.evidence.normal_in_turn import NormalInTurn
+from lvsearch.inference.evidence.prefixes import grow, sequential
 from lvsearch.models import IndependentNormalMixture, Row
 from lvsearch.models.families import GammaStatistics, GaussianStatistics
 
@@ -239,6 +241,46 @@ def test_annealing_has_the_exact_evidence():
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_annealing_has_the_exact_evidence_of_more_rows(size):
     assert abs(z_of_evidence(ROWS, size, 200, 100)) < Z_LIMIT
+
+
+def z_of_prefixes(sampler: Any, islands: int, particles: int) -> np.ndarray:
+    """z of E[p̂(first m rows)] = p(first m rows), m = 1, …, forward along the rows."""
+    n = int(sampler.n_units)
+    order = sampler.order[:n]
+    evidence = np.array([exact.log_evidence(ROWS[order[:m]], 3, 0.8, PRIOR) for m in range(1, n + 1)])
+    found = grow(sampler, jax.random.key(5), 3, islands=islands, particles=particles).log_evidence[:n]
+    ratios = np.exp(found - evidence[:, None])
+    return (ratios.mean(1) - 1) / (ratios.std(1, ddof=1) / np.sqrt(islands))
+
+
+@pytest.mark.parametrize("islands", [200, pytest.param(2000, marks=pytest.mark.slow)])
+def test_rows_in_turn_have_the_exact_evidence_of_every_prefix(islands):
+    sampler = sequential(chain_of(ROWS[:5], 3), jax.random.key(1))
+    assert isinstance(sampler, NormalInTurn)
+    assert np.abs(z_of_prefixes(sampler, islands, 50)).max() < Z_LIMIT
+
+
+def test_rows_that_have_not_come_move_nothing():
+    """Planted: sweeps that label rows before they came are seen."""
+
+    class Early(NormalInTurn):
+        def revisit(self, key, state, units, *, backward):
+            return self.chain.swept(key, state, jnp.ones(()), backward, np.ones(self.places, bool))
+
+    sampler = sequential(chain_of(ROWS[:5], 3), jax.random.key(1))
+    assert isinstance(sampler, NormalInTurn)
+    with jax.enable_x64(True):
+        state = sampler.none_yet(jax.random.key(2), 6)
+        state, _ = sampler.append(jax.random.key(3), state, jnp.asarray(0))
+        swept = sampler.revisit(jax.random.key(4), state, jnp.asarray(1), backward=False)
+        assert np.asarray(swept.labels >= 0).sum(0).tolist() == [1] * 6
+        left, worth = sampler.remove(swept, jnp.asarray(0))
+        assert np.all(np.asarray(left.labels) == -1)
+        again, gain = sampler.append(jax.random.key(5), left, jnp.asarray(0))
+        np.testing.assert_allclose(worth, gain, rtol=1e-12)
+        np.testing.assert_array_equal(np.asarray(again.labels >= 0), np.asarray(swept.labels >= 0))
+    planted = Early(sampler.chain, sampler.order, sampler.n_units)
+    assert np.abs(z_of_prefixes(planted, 200, 50)).max() > Z_LIMIT
 
 
 @pytest.mark.slow

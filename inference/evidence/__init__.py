@@ -1,6 +1,7 @@
 """The evidence p(data | size) itself: annealed from a fit or the prior to the posterior, and back."""
 
 from lvsearch.inference.evidence import document_by_document as _document_by_document  # noqa: F401 — registers documents
+from lvsearch.inference.evidence import normal_in_turn as _normal_in_turn  # noqa: F401 — registers rows of such mixtures
 from lvsearch.inference.evidence import recorders as _recorders  # noqa: F401 — registers what is recorded of chains
 from lvsearch.inference.evidence import row_by_row as _row_by_row  # noqa: F401 — registers rows that come in turn
 from lvsearch.inference.evidence import topic_anchors as _topic_anchors  # noqa: F401 — registers paths from given topics

@@ -28,6 +28,7 @@ from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.contract import first
+from lvsearch.models.exponential.logarithm import log_positive
 from lvsearch.models.families import GammaStatistics, GaussianStatistics
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.units import Row
@@ -63,7 +64,7 @@ class IndependentNormalChain(eqx.Module):
     | `size` | K | (), traced |
     | `values` | y, 0 where nothing was observed | (row, dim) |
     | `observed` | | (row, dim) |
-    | `log_carrier` | Σ over observed cells of −½ log 2π − log scale | () |
+    | `carriers` | Σ over observed cells of −½ log 2π − log scale | (row,) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
     """
 
@@ -71,7 +72,7 @@ class IndependentNormalChain(eqx.Module):
     size: Int[Array | np.ndarray, ""]
     values: Float[Array | np.ndarray, "row dim"]
     observed: Bool[Array | np.ndarray, "row dim"]
-    log_carrier: Float[Array | np.ndarray, ""]
+    carriers: Float[Array | np.ndarray, " row"]
     weight: Float[Array | np.ndarray, " row"]
     capacity: int = eqx.field(static=True)
 
@@ -84,8 +85,8 @@ class IndependentNormalChain(eqx.Module):
         units, weight = padded_rows(data)
         with jax.enable_x64(True):
             values = np.asarray(jax.vmap(model.coordinates)(units))
-            carrier = np.asarray(jax.vmap(model.log_carrier)(units).sum())
-        return cls(model, np.asarray(size), values, np.asarray(units.observed), carrier, weight, capacity)
+            carriers = np.asarray(jax.vmap(model.log_carrier)(units))
+        return cls(model, np.asarray(size), values, np.asarray(units.observed), carriers, weight, capacity)
 
     @property
     def elements(self) -> int:
@@ -106,7 +107,7 @@ class IndependentNormalChain(eqx.Module):
         rate = jnp.exp(log_gamma_draws(keys[0], each[0] + self.model.rate_shape)) / self.model.rate_rate
         log_weights = self._log_weights(keys[1], each[:, 0])
         return NormalState(
-            jax.random.categorical(keys[2], log_weights, axis=0, shape=(n_rows, particles)),
+            jax.random.categorical(keys[2], log_weights, axis=0, shape=(n_rows, particles)).astype(jnp.int32),
             log_weights,
             jax.random.normal(keys[3], each.shape, each.dtype) / jnp.sqrt(self.model.mean_precision),
             jnp.exp(log_gamma_draws(keys[4], each + self.model.shape)) / rate,
@@ -117,19 +118,33 @@ class IndependentNormalChain(eqx.Module):
         self, key: Key[Array, ""], state: NormalState, temperature: Float[Array, ""], *, backward: bool
     ) -> NormalState:
         """Labels, weights, means, precisions, rates; in the reverse order where `backward`."""
+        return self.swept(key, state, temperature, backward, np.ones(len(self.weight), bool))
+
+    def swept(
+        self,
+        key: Key[Array, ""],
+        state: NormalState,
+        temperature: Float[Array, ""],
+        backward: bool,
+        came: Bool[Array | np.ndarray, " row"],
+    ) -> NormalState:
+        """`step`, given the rows that came: the others have no label, −1."""
         key_labels, key_globals = jax.random.split(key)
+
+        def labelled(state: NormalState) -> NormalState:
+            drawn = self._labels(key_labels, state, temperature)
+            return state._replace(labels=jnp.where(jnp.asarray(came)[:, None], drawn, -1))
+
         if backward:
-            state = self._globals(key_globals, state, temperature, backward=True)
-            return state._replace(labels=self._labels(key_labels, state, temperature))
-        state = state._replace(labels=self._labels(key_labels, state, temperature))
-        return self._globals(key_globals, state, temperature, backward=False)
+            return labelled(self._globals(key_globals, state, temperature, backward=True))
+        return self._globals(key_globals, labelled(state), temperature, backward=False)
 
     def log_ratio(self, state: NormalState) -> Float[Array, " particle"]:
         """log p(rows | labels, means, precisions), nats."""
         chosen = state.labels[:, None]
         mean, precision = (jnp.take_along_axis(leaf, chosen, axis=0) for leaf in (state.mean, state.precision))
         cells = jnp.log(precision) - precision * (self.values[..., None] - mean) ** 2
-        return 0.5 * jnp.where(self.observed[..., None], cells, 0.0).sum((0, 1)) + self.log_carrier
+        return 0.5 * jnp.where(self.observed[..., None], cells, 0.0).sum((0, 1)) + jnp.asarray(self.carriers).sum()
 
     def log_density(self, state: NormalState) -> Float[Array, " particle"]:
         """log p(rows, labels, weights, means, precisions, rates), nats, from the model itself."""
@@ -164,18 +179,33 @@ class IndependentNormalChain(eqx.Module):
     def _labels(self, key: Array, state: NormalState, temperature: Array) -> Int[Array, "row particle"]:
         """Every row's label given all else."""
         uniforms = jax.random.uniform(key, state.labels.shape, state.mean.dtype)
-        half_log = 0.5 * jnp.log(state.precision)
+        half_log = 0.5 * log_positive(state.precision)
 
         def one(row: tuple[Array, Array, Array]) -> Array:
             y, observed, uniform = row
-            cells = half_log - 0.5 * state.precision * (y[:, None] - state.mean) ** 2
-            score = state.log_weights + temperature * jnp.where(observed[:, None], cells, 0.0).sum(1)
-            cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
-            label = (cumulative < uniform * cumulative[-1]).sum(0)
-            return jnp.minimum(label, jnp.asarray(self.size) - 1).astype(state.labels.dtype)
+            return self.chosen(state.log_weights + temperature * self._cells(state, half_log, y, observed), uniform)
 
         rows = jnp.asarray(self.values), jnp.asarray(self.observed), uniforms
         return jax.lax.map(one, rows, batch_size=ROWS_AT_ONCE)
+
+    def scores(self, state: NormalState, row: Int[Array, ""]) -> Float[Array, "component particle"]:
+        """log π_k + Σ_d [½ log τ_kd − ½ τ_kd (y_d − μ_kd)²] of one row."""
+        y, observed = jnp.asarray(self.values)[row], jnp.asarray(self.observed)[row]
+        return state.log_weights + self._cells(state, 0.5 * log_positive(state.precision), y, observed)
+
+    def chosen(
+        self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]
+    ) -> Int[Array, " particle"]:
+        """A component drawn in proportion to exp(score), of those that exist."""
+        cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
+        label = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
+        return jnp.minimum(label, jnp.asarray(self.size, jnp.int32) - 1)
+
+    def _cells(
+        self, state: NormalState, half_log: Float[Array, "component dim particle"], y: Array, observed: Array
+    ) -> Float[Array, "component particle"]:
+        cells = half_log - 0.5 * state.precision * (y[:, None] - state.mean) ** 2
+        return jnp.where(observed[:, None], cells, 0.0).sum(1)
 
     def _globals(self, key: Array, state: NormalState, temperature: Array, *, backward: bool) -> NormalState:
         """Weights, means, precisions, rates given the labels, or in the reverse order."""
@@ -208,7 +238,7 @@ class IndependentNormalChain(eqx.Module):
 
     def _sums(self, labels: Int[Array, "row particle"]) -> tuple[Array, Array, Array, Array]:
         """(rows, observed cells, Σ y, Σ y²) of each component; the first (component, particle), the others with dim."""
-        here = labels[:, None] == jnp.arange(self.capacity)[:, None]
+        here = labels[:, None] == jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
         y, seen = jnp.asarray(self.values)[:, None, :, None], jnp.asarray(self.observed)[:, None, :, None]
         rows = jnp.where(here, jnp.asarray(self.weight)[:, None, None], 0.0).sum(0)
         n, total, squares = (jnp.where(here[:, :, None], x, 0.0).sum(0) for x in (seen.astype(y.dtype), y, y**2))
