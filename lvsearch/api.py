@@ -87,14 +87,14 @@ def search(
     Ctrl-C, which keeps everything done. Without any, a marginal search stops when the sizes near the mode are settled.
 
     starts: marginal: annealings of a size at most, each three times as long as the last. bound: fits of each size near
-    the mode. plug-in: fits of every size, of which the best counts. Default 3. grow: begin the first fit of a size
-    from a smaller one's. exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh
-    evidence per token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a
+    the mode. plug-in: fits of every size, of which the best counts. Default 3. grow: begin the first fit of a size from
+    a smaller one's. exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh evidence
+    per token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a
     probability of the data. held_out: data on the axes of `data` that the search never looks at; they stay with the
     result (`result.held_out`), for its report to compare sizes on. robustness: when the search has finished, ask fewer
-    units too (`SearchResult.robustness`), since no model is quite true and many data find that out; it comes with the
-    result. out: a new folder, written after every step, from
-    which `lv.resume(out)` goes on. report: with `out`, write the page `report/index.html` there when the search ends.
+    units too (`SearchResult.robustness`), since no model is quite true and many data find that out. out: a new folder,
+    written after every step, from which `lv.resume(out)` goes on. report: with `out`, write the page
+    `report/index.html` there when the search ends.
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already, OSError where
     another process is writing to it.

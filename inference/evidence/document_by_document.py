@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.evidence.prefixes import sequential
-from lvsearch.inference.evidence.topic_state import Place, TopicState, redrawn
+from lvsearch.inference.evidence.topic_state import TokenPlace, TopicState, redrawn
 from lvsearch.inference.evidence.topics import CollapsedTopics
 from lvsearch.inference.generators import generator
 
@@ -91,7 +91,7 @@ class DocumentByDocument(eqx.Module):
         chain = self.chain
         alpha, eta = jnp.asarray(chain.alpha, jnp.float32)[:, None], jnp.asarray(chain.eta, jnp.float32)
         total_eta = eta * jnp.asarray(chain.vocabulary, jnp.float32)
-        at = Place(token, jnp.asarray(chain.document)[token], jnp.asarray(chain.word)[token])
+        at = TokenPlace(token, jnp.asarray(chain.document)[token], jnp.asarray(chain.word)[token])
         uniform = None if key is None else jax.random.uniform(key, state.assignment.shape[1:], jnp.float32)
 
         def weights(of_document: Array, of_word: Array, total: Array) -> Array:

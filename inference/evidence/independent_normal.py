@@ -189,7 +189,7 @@ class IndependentNormalChain(eqx.Module):
         return jax.lax.map(one, rows, batch_size=ROWS_AT_ONCE)
 
     def scores(self, state: NormalState, row: Int[Array, ""]) -> Float[Array, "component particle"]:
-        """log π_k + Σ_d [½ log τ_kd − ½ τ_kd (y_d − μ_kd)²] of one row."""
+        """log π_k + Σ_d [½ log τ_kd − ½ τ_kd (y_d − μ_kd)²] of one row, nats."""
         y, observed = jnp.asarray(self.values)[row], jnp.asarray(self.observed)[row]
         return state.log_weights + self._cells(state, 0.5 * log_positive(state.precision), y, observed)
 

@@ -30,7 +30,7 @@ class TopicState(NamedTuple):
     topic_total: Float[Array, "topic particle"]
 
 
-class Place(NamedTuple):
+class TokenPlace(NamedTuple):
     """One token: its number, its document and its word."""
 
     token: Int[Array, ""]
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 def redrawn(
     state: TopicState,
-    at: Place,
+    at: TokenPlace,
     weights: Callable[[Array, Array, Array], Array],
     uniform: Float[Array, " particle"] | None,
 ) -> tuple[TopicState, Float[Array, " particle"]]:

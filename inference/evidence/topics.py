@@ -35,7 +35,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimator import Estimate, capacity_of, describe_units
 from lvsearch.inference.evidence.dispatch import path_needs_fit
-from lvsearch.inference.evidence.topic_state import Place, TopicState, redrawn
+from lvsearch.inference.evidence.topic_state import TokenPlace, TopicState, redrawn
 from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.models.lda import LDA
 
@@ -256,7 +256,7 @@ class CollapsedTopics(eqx.Module):
 
         def one_token(position: Array, state: TopicState) -> TopicState:
             token = n_real - 1 - position if backward else position
-            at = Place(token, document[token], word[token])
+            at = TokenPlace(token, document[token], word[token])
             return redrawn(state, at, partial(weights, token), uniforms[token])[0]
 
         return jax.lax.fori_loop(0, n_real, one_token, state)

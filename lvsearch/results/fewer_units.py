@@ -91,8 +91,8 @@ def _sampler(model: Model, chain: Chain, key: jax.Array) -> Sequential:
     found = sequential(chain, key)
     if found is None:
         raise ValueError(
-            f"got {type(model).__name__}, expected a model whose units can come one after another with everything but "
-            "their latents integrated out: FiniteMixture, or LDA with numbers as its concentrations"
+            f"got {type(model).__name__}, expected a model whose units can come one after another: FiniteMixture, "
+            "IndependentNormalMixture, MixtureOfUnigrams, or LDA with numbers as its concentrations"
         )
     return found
 

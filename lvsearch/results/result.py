@@ -80,7 +80,8 @@ class SearchResult(Findings):
         when it has finished; `with_robustness` puts it on the card.
 
         Raises ValueError for evidence that is not annealed, searches over a function or over several size variables,
-        and models other than `FiniteMixture` and `LDA` with given concentrations.
+        and models other than `FiniteMixture`, `IndependentNormalMixture`, `MixtureOfUnigrams` and `LDA` with given
+        concentrations.
         """
         return robust_search(self, orders, most, max_size, seed=seed, progress=progress)
 
