@@ -92,9 +92,8 @@ def search(
     per token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a
     probability of the data. held_out: data on the axes of `data` that the search never looks at; they stay with the
     result (`result.held_out`), for its report to compare sizes on. robustness: when the search has finished, ask fewer
-    units too (`SearchResult.robustness`), since no model is quite true and many data find that out. out: a new folder,
-    written after every step, from which `lv.resume(out)` goes on. report: with `out`, write the page
-    `report/index.html` there when the search ends.
+    units too (`SearchResult.robustness`). out: a new folder, written after every step, from which `lv.resume(out)` goes
+    on. report: with `out`, write the page `report/index.html` there when the search ends.
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already, OSError where
     another process is writing to it.
@@ -116,8 +115,8 @@ def search(
         check_own(evaluator.model, evaluator.data, tuple(min(CHECKED_SIZE, number) for number in largest))
     starts = STARTS if starts is None else starts
     settings = SearchSettings(evidence, per_token, max_size, seed, starts, grow, exhaustive, keep)
-    unseen = _held_out(training, held_out)
-    result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0, held_out=unseen)
+    held_out = _held_out(training, held_out)
+    result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0, held_out=held_out)
     if robustness:
         check_robust(result)
     if out is None:

@@ -8,7 +8,7 @@ from jax import export
 from scipy.special import digamma, gammaln
 
 from lvsearch.models.exponential.digamma import log_gamma_positive
-from lvsearch.models.exponential.logarithm import log_positive
+from lvsearch.models.exponential.logarithm import MANY, log_positive
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -21,7 +21,7 @@ def test_it_is_the_logarithm_within_a_unit_of_the_last_place(widest):
 
 
 def test_its_ends_are_those_of_the_logarithm():
-    x = np.array([0.0, -0.0, -1.0, np.nan, np.inf, -np.inf, 1.0, 2.0**-1022, np.finfo(float).max])
+    x = np.repeat([0.0, -0.0, -1.0, np.nan, np.inf, -np.inf, 1.0, 2.0**-1022, np.finfo(float).max], MANY)
     with np.errstate(divide="ignore", invalid="ignore"):
         np.testing.assert_array_equal(log_positive(x), np.log(x))
 
@@ -42,9 +42,15 @@ def test_float32_is_the_library_s():
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
 def test_other_devices_take_their_own(platform):
-    text = export.export(jax.jit(log_positive), platforms=[platform])(jnp.ones(4)).mlir_module()
+    text = export.export(jax.jit(log_positive), platforms=[platform])(jnp.ones(MANY)).mlir_module()
     assert "stablehlo.log" in text
     assert "bitcast_convert" not in text
+
+
+def test_few_numbers_are_not_worth_a_larger_program():
+    few, many = (jax.jit(log_positive).lower(jnp.ones(n)).as_text() for n in (MANY - 1, MANY))
+    assert "bitcast_convert" not in few
+    assert "bitcast_convert" in many
 
 
 def test_log_gamma_far_out_and_close_in():
