@@ -155,6 +155,9 @@ def test_positive_digamma_and_log_gamma(float64):
     x = np.geomspace(1e-5, 1e9, 2001)
     assert np.max(np.abs(digamma_positive(x) - digamma(x)) * np.minimum(1, x)) < 1e-11
     assert np.max(np.abs(log_gamma_positive(x) - gammaln(x)) / np.maximum(1, np.abs(gammaln(x)))) < 1e-11
+    wide = np.geomspace(1e-80, 1e80, 2001)
+    assert np.max(np.abs(log_gamma_positive(wide) - gammaln(wide)) / np.maximum(1, np.abs(gammaln(wide)))) < 1e-11
+    assert float(log_gamma_positive(0.0)) == np.inf
     known = x[digamma(x) > -600]
     np.testing.assert_allclose(exp_digamma(known), np.exp(digamma(known)), rtol=1e-11)
     assert np.all(np.asarray(exp_digamma(np.array([0.0, -1.0]))) == 0)

@@ -28,7 +28,6 @@ from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.contract import first
-from lvsearch.models.exponential.logarithm import log_positive
 from lvsearch.models.families import GammaStatistics, GaussianStatistics
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.units import Row
@@ -179,7 +178,7 @@ class IndependentNormalChain(eqx.Module):
     def _labels(self, key: Array, state: NormalState, temperature: Array) -> Int[Array, "row particle"]:
         """Every row's label given all else."""
         uniforms = jax.random.uniform(key, state.labels.shape, state.mean.dtype)
-        half_log = 0.5 * log_positive(state.precision)
+        half_log = 0.5 * jnp.log(state.precision)
 
         def one(row: tuple[Array, Array, Array]) -> Array:
             y, observed, uniform = row
@@ -191,7 +190,7 @@ class IndependentNormalChain(eqx.Module):
     def scores(self, state: NormalState, row: Int[Array, ""]) -> Float[Array, "component particle"]:
         """log π_k + Σ_d [½ log τ_kd − ½ τ_kd (y_d − μ_kd)²] of one row, nats."""
         y, observed = jnp.asarray(self.values)[row], jnp.asarray(self.observed)[row]
-        return state.log_weights + self._cells(state, 0.5 * log_positive(state.precision), y, observed)
+        return state.log_weights + self._cells(state, 0.5 * jnp.log(state.precision), y, observed)
 
     def chosen(
         self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]

@@ -29,7 +29,6 @@ from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, patienc
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.contract import HyperparameterArray, first
-from lvsearch.models.exponential.logarithm import log_positive
 from lvsearch.models.finite_mixture import FiniteMixture
 
 
@@ -197,7 +196,7 @@ class CollapsedMixtureChain(eqx.Module):
         A(λ + S_k)."""
         joined = jax.tree.map(lambda sums, s: sums + self._rows(s)[row], state.natural, self.increments)
         after = self.normalisers(joined).sum(-1)
-        return log_positive(state.counts + self._concentration()), after - normaliser, joined, after
+        return jnp.log(state.counts + self._concentration()), after - normaliser, joined, after
 
     def chosen(
         self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]

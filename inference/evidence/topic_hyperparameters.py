@@ -38,7 +38,6 @@ from lvsearch.inference.evidence.hyperparameters import Course, gamma_about, sli
 from lvsearch.inference.evidence.topic_state import TopicState
 from lvsearch.inference.evidence.topics import CollapsedTopics, Concentrations, topics_chain
 from lvsearch.models.exponential.digamma import log_gamma_positive
-from lvsearch.models.exponential.logarithm import log_positive
 from lvsearch.models.lda import LDA
 
 LEAST = 1e-15
@@ -234,7 +233,7 @@ def _log_rising(log_value: Float[Array, " particle"], beyond: Float[Array, "m #p
     """Σ_m beyond_m log(x + m); at m = 0 the logarithm itself, so that no x underflows."""
     m = jnp.arange(1, len(beyond), dtype=log_value.dtype)[:, None]
     weights = beyond.astype(log_value.dtype)
-    return weights[0] * log_value + (weights[1:] * log_positive(jnp.exp(log_value) + m)).sum(0)
+    return weights[0] * log_value + (weights[1:] * jnp.log(jnp.exp(log_value) + m)).sum(0)
 
 
 # ── which path ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from lvsearch.models.exponential.digamma import gamma_shape, log_gamma_positive
 from lvsearch.models.exponential.family import Element, NumpyroDistribution, RandomKey, UnitCarrierFamily
-from lvsearch.models.exponential.logarithm import log_positive
 from lvsearch.models.exponential.scalars import LOG_2PI, draw_gaussian
 
 
@@ -44,7 +43,7 @@ class NormalGamma(UnitCarrierFamily[NormalGammaStatistics]):
 
     def log_normaliser(self, natural: NormalGammaStatistics, event_mask: None = None) -> Float[Array, "..."]:
         shape, rate, _, pseudo_count = _normal_gamma_parameters(natural)
-        return log_gamma_positive(shape) - shape * log_positive(rate) + 0.5 * (LOG_2PI - log_positive(pseudo_count))
+        return log_gamma_positive(shape) - shape * jnp.log(rate) + 0.5 * (LOG_2PI - jnp.log(pseudo_count))
 
     def mean(self, natural: NormalGammaStatistics, event_mask: None = None) -> NormalGammaStatistics:
         shape, rate, centre, pseudo_count = _normal_gamma_parameters(natural)

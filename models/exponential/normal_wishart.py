@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.exponential.family import NumpyroDistribution, RandomKey, UnitCarrierFamily
-from lvsearch.models.exponential.logarithm import log_positive
 from lvsearch.models.exponential.matrices import cholesky, inverse_from, log_determinant, solve_lower
 from lvsearch.models.exponential.scalars import LOG_2PI
 
@@ -53,7 +52,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         n_dims = factor.shape[-1]
         log_gamma = log_gamma_positive(_halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
         wishart = 0.5 * degrees * (n_dims * LOG_2 - log_determinant(factor)) + log_gamma
-        return wishart + 0.5 * n_dims * (LOG_2PI - log_positive(count))
+        return wishart + 0.5 * n_dims * (LOG_2PI - jnp.log(count))
 
     def mean(self, natural: NormalWishartStatistics, event_mask: None = None) -> NormalWishartStatistics:
         degrees, factor, centre, count = _parameters(natural)
