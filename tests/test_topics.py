@@ -158,6 +158,8 @@ def test_positive_digamma_and_log_gamma(float64):
     wide = np.geomspace(1e-80, 1e80, 2001)
     assert np.max(np.abs(log_gamma_positive(wide) - gammaln(wide)) / np.maximum(1, np.abs(gammaln(wide)))) < 1e-11
     assert float(log_gamma_positive(0.0)) == np.inf
+    slope = jax.vmap(jax.grad(log_gamma_positive))(wide)
+    assert np.max(np.abs(slope - digamma(wide)) / np.maximum(1, np.abs(digamma(wide)))) < 1e-11
     known = x[digamma(x) > -600]
     np.testing.assert_allclose(exp_digamma(known), np.exp(digamma(known)), rtol=1e-11)
     assert np.all(np.asarray(exp_digamma(np.array([0.0, -1.0]))) == 0)

@@ -27,7 +27,8 @@ from lvsearch.inference.engine.estimator import Estimate, capacity_of
 from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, evidence_chain, patience
 from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.hyperparameters import Course, gamma_about, slice_moved
-from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState, settled
+from lvsearch.inference.evidence.mixture_anchors import settled
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.models.components import Component
 from lvsearch.models.finite_mixture import FiniteMixture
 

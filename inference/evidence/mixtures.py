@@ -25,7 +25,6 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, patience
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.contract import HyperparameterArray, first
@@ -45,6 +44,28 @@ class CollapsedState(NamedTuple):
     labels: Int[Array, "row particle"]
     counts: Float[Array, "component particle"]
     natural: Any
+
+
+class Joining(NamedTuple):
+    """One row and all components, each of which it might join.
+
+    | field | meaning |
+    |---|---|
+    | `of_label` | log (n_k + a), (component, particle), nats |
+    | `of_row` | A(λ + S_k + s(row)) − A(λ + S_k), nats |
+    | `natural` | λ + S_k + s(row), (component, particle, …) a leaf |
+    | `normaliser` | A of these |
+    """
+
+    of_label: Float[Array, "component particle"]
+    of_row: Float[Array, "component particle"]
+    natural: Any
+    normaliser: Float[Array, "component particle"]
+
+    @property
+    def score(self) -> Float[Array, "component particle"]:
+        """log of the joint with the row in each component, but for its h, nats."""
+        return self.of_label + self.of_row
 
 
 class CollapsedMixtureChain(eqx.Module):
@@ -174,29 +195,24 @@ class CollapsedMixtureChain(eqx.Module):
         changed = jax.tree.map(lambda sums: sums[state.labels[row], jnp.arange(len(uniform))], left.natural)
         was = self._places == state.labels[row]
         normaliser = jnp.where(was, log_normalisers(self.component, changed), normaliser)
-        of_label, of_row, joined, after = self.joining(left, row, normaliser)
+        joining = self.joining(left, row, normaliser)
         if temperature is None:
-            score = of_label + of_row
+            score = joining.score
         elif self.anchor is None:
-            score = of_label + temperature * of_row
+            score = joining.of_label + temperature * joining.of_row
         else:
-            score = (1 - temperature) * self._rows(self.anchor)[row][:, None] + temperature * (of_label + of_row)
+            score = (1 - temperature) * self._rows(self.anchor)[row][:, None] + temperature * joining.score
         label = self.chosen(score, uniform)
-        return self.joined(left, row, label, joined), jnp.where(self._places == label, after, normaliser)
+        normaliser = jnp.where(self._places == label, joining.normaliser, normaliser)
+        return self.joined(left, row, label, joining.natural), normaliser
 
     def joining(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
-    ) -> tuple[
-        Float[Array, "component particle"],
-        Float[Array, "component particle"],
-        Any,
-        Float[Array, "component particle"],
-    ]:
-        """log (n_k + a), A(λ + S_k + s(row)) − A(λ + S_k), the parameters with the row, and A of these. normaliser:
-        A(λ + S_k)."""
+    ) -> "Joining":
+        """What the row, which is in no component, makes of each. normaliser: A(λ + S_k)."""
         joined = jax.tree.map(lambda sums, s: sums + self._rows(s)[row], state.natural, self.increments)
         after = self.normalisers(joined).sum(-1)
-        return jnp.log(state.counts + self._concentration()), after - normaliser, joined, after
+        return Joining(jnp.log(state.counts + self._concentration()), after - normaliser, joined, after)
 
     def chosen(
         self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]
@@ -312,13 +328,12 @@ class CollapsedMixtureChain(eqx.Module):
     def normalisers(self, natural: Any) -> Float[Array, "component particle cell"]:
         """A of each component of each particle, cell by cell where these are independent, else in one cell.
 
-        Cells stand in one row while A is taken, and no sum over them may be drawn into that: compilers make vectors of
-        the last axis, which has few columns.
+        Cells stand in one row while A is taken: compilers make vectors of the last axis, and columns are few.
         """
         family, shape = self.component.prior_family, jax.tree.leaves(natural)[0].shape
         if family.event_ndim == 0:
             row = family.log_normaliser(jax.tree.map(jnp.ravel, natural))
-            return jax.lax.optimization_barrier(row).reshape(*shape[:2], -1)
+            return row.reshape(*shape[:2], -1)
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), natural)
         return family.log_normaliser(flat).reshape(*shape[:2], -1)
 
@@ -336,61 +351,6 @@ class CollapsedMixtureChain(eqx.Module):
     def _rows(self, leaf: Any) -> Array:
         """A leaf in the floating type of the session."""
         return jnp.asarray(leaf, jnp.result_type(float))
-
-
-# ── the second path ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-SETTLING, AVERAGED, SETTLED = 10, 20, 16
-"""Sweeps before the averages, those averaged over, and the particles that settle."""
-ANYWHERE = 0.02
-"""Probability under q that a label is drawn evenly."""
-
-
-@patience.register
-def _(chain: CollapsedMixtureChain) -> float:
-    """q of labels is normalised and as cheap to draw from as the prior."""
-    return 0.0
-
-
-@anchored_chain.register
-def _(chain: CollapsedMixtureChain, key: Key[Array, ""], states: Sequence[CollapsedState]) -> Anchor:
-    """About the labels of the best particle (`settled`)."""
-    anchor, _ = settled(chain, key, states)
-    return Anchor(chain.about(anchor), 0.0)
-
-
-def settled(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tuple[Float[np.ndarray, "row component"], Any]:
-    """log q of each row's label, nats, and the state it is about: that of the particle which, of those with the highest
-    joint, has it still after some sweeps. q: how often a row is in a component over further sweeps, a little of it
-    spread evenly. chain: of mixtures, its states with `labels`."""
-    with jax.enable_x64(True):
-        together = chain.beside(states)
-        order = np.argsort(-np.asarray(_log_density(chain, together)), kind="stable")
-        ended, shares, log_density = _averaged(chain, key, chain.take(together, jnp.asarray(order[:SETTLED])))
-        best = int(np.argmax(np.asarray(log_density)))
-        state = jax.tree.map(np.asarray, chain.take(ended, jnp.asarray([best])))
-    exists = np.arange(chain.capacity) < int(chain.size)
-    mixed = (1 - ANYWHERE) * np.asarray(shares)[:, best] + ANYWHERE * exists / exists.sum()
-    return np.log(np.where(exists, mixed, 1.0)) + np.where(exists, 0.0, -np.inf), state
-
-
-_log_density = jax.jit(lambda chain, state: chain.log_density(state))
-
-
-@jax.jit
-def _averaged(chain: Any, key: Array, state: Any) -> tuple[Any, Array, Array]:
-    """(Where the particles end, how often each row was in each component (row, particle, component), the average joint
-    in nats)."""
-    places = jnp.arange(chain.capacity)
-
-    def one(index: Array, carry: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
-        state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
-        share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
-        labelled = state.labels[:, :, None] == places
-        return state, carry[1] + share * labelled, carry[2] + share * chain.log_density(state)
-
-    begin = state, jnp.zeros((*state.labels.shape, chain.capacity)), jnp.zeros(state.labels.shape[1])
-    return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)
 
 
 def _aligned(mask: Array, leaf: Array) -> Array:

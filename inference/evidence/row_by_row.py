@@ -40,9 +40,10 @@ class RowByRow(eqx.Module):
         self, key: Key[Array, ""], state: CollapsedState, unit: Int[Array, ""]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
         row = jnp.asarray(self.order)[unit]
-        of_label, of_row, joined, _ = self.chain.joining(state, row, self._normalisers(state))
-        label = self.chain.chosen(of_label + of_row, jax.random.uniform(key, of_row.shape[1:], of_row.dtype))
-        return self.chain.joined(state, row, label, joined), self._worth(state, of_label + of_row, row)
+        joining = self.chain.joining(state, row, self._normalisers(state))
+        score = joining.score
+        label = self.chain.chosen(score, jax.random.uniform(key, score.shape[1:], score.dtype))
+        return self.chain.joined(state, row, label, joining.natural), self._worth(state, score, row)
 
     def remove(self, state: CollapsedState, unit: Int[Array, ""]) -> tuple[CollapsedState, Float[Array, " particle"]]:
         return self.removed(state, unit, self.chain.prior)
@@ -62,8 +63,7 @@ class RowByRow(eqx.Module):
         """`remove` under this λ: (…) a leaf, or (particle, …)."""
         row = jnp.asarray(self.order)[unit]
         left = self.chain.without(state, row, prior)
-        of_label, of_row, _, _ = self.chain.joining(left, row, self._normalisers(left))
-        worth = self._worth(left, of_label + of_row, row)
+        worth = self._worth(left, self.chain.joining(left, row, self._normalisers(left)).score, row)
         return left._replace(labels=left.labels.at[row].set(-1)), worth
 
     def revisited(

@@ -50,7 +50,7 @@ def log_gamma_positive(x: Any) -> Array:
     """log Γ(x) for x > 0 by Stirling's series at x + 8, or at x itself where that is large; absolute error below 1e-11
     of max(1, |log Γ|) (float64)."""
     large = x > LARGE
-    t = jnp.where(large, 0.0, x * (x + 7))  # the steps from x to x + 8 in pairs, whose product float32 holds too
+    t = jnp.where(large, 1.0, x * (x + 7))  # the steps from x to x + 8 in pairs, whose product float32 holds too
     y = jnp.where(large, x, x + 8)
     i = 1 / y
     i2 = i * i
