@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
-from lvsearch.inference.evidence.prefixes import sequential
-from lvsearch.inference.generators import generator
+from lvsearch.inference.evidence.prefixes import in_turn, sequential
 
 
 class NormalInTurn(eqx.Module):
@@ -63,6 +62,4 @@ class NormalInTurn(eqx.Module):
 
 @sequential.register
 def _(chain: IndependentNormalChain, key: Key[Array, ""]) -> NormalInTurn:
-    real = np.asarray(chain.weight) > 0
-    order = np.concatenate([generator(key).permutation(np.flatnonzero(real)), np.flatnonzero(~real)])
-    return NormalInTurn(chain, order, np.asarray(real.sum(), np.int32))
+    return NormalInTurn(chain, *in_turn(key, np.asarray(chain.weight) > 0))

@@ -24,12 +24,19 @@ from jaxtyping import Array, Bool, Float, Float64, Key
 from lvsearch.inference.chains import Chain, Sequential, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.evidence.annealing import CONSTANT, Population, resampled
+from lvsearch.inference.generators import generator
 
 
 @singledispatch
 def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
     """The chain's units in an order drawn by the key; None for chains whose path is one of temperatures."""
     return None
+
+
+def in_turn(key: Key[Array, ""], real: Bool[np.ndarray, " place"]) -> tuple[np.ndarray, np.ndarray]:
+    """(Places in the order in which units come, drawn by the key, padding last; how many units there are)."""
+    order = np.concatenate([generator(key).permutation(np.flatnonzero(real)), np.flatnonzero(~real)])
+    return order, np.asarray(real.sum(), np.int32)
 
 
 class Grown(NamedTuple):

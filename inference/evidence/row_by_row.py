@@ -17,8 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 from lvsearch.inference.evidence.dispatch import along_data
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
-from lvsearch.inference.evidence.prefixes import sequential
-from lvsearch.inference.generators import generator
+from lvsearch.inference.evidence.prefixes import in_turn, sequential
 
 
 class RowByRow(eqx.Module):
@@ -141,9 +140,7 @@ class HyperRowByRow(eqx.Module):
 def _(chain: CollapsedMixtureChain, key: Key[Array, ""]) -> RowByRow | None:
     if chain.anchor is not None:
         return None
-    real = np.asarray(chain.weight) > 0
-    order = np.concatenate([generator(key).permutation(np.flatnonzero(real)), np.flatnonzero(~real)])
-    return RowByRow(chain, order, np.asarray(real.sum(), np.int32))
+    return RowByRow(chain, *in_turn(key, np.asarray(chain.weight) > 0))
 
 
 @sequential.register

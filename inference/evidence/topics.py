@@ -17,7 +17,7 @@ fit is mended on the way. Both begin with one labelling (`relabelling`).
 
 Tokens are visited one after another, each seeing what all before it have become (`topic_state`). log Γ is read from
 tables: counts are whole numbers, and float64 costs nothing that way. A path without powers, of posteriors with a larger
-η, takes two thirds of the time, but where topics are strong its ends are 3 to 8 times farther apart at as many sweeps.
+η, would be cheaper, but where topics are strong its ends were much farther apart at as many sweeps.
 """
 
 from functools import partial

@@ -12,9 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.evidence.dispatch import along_data
-from lvsearch.inference.evidence.prefixes import sequential
+from lvsearch.inference.evidence.prefixes import in_turn, sequential
 from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
-from lvsearch.inference.generators import generator
 
 
 class UnigramsInTurn(eqx.Module):
@@ -64,8 +63,7 @@ class UnigramsInTurn(eqx.Module):
 @sequential.register
 def _(chain: UnigramMixtureChain, key: Key[Array, ""]) -> UnigramsInTurn:
     real = np.concatenate([np.asarray(part.weight) for part in chain.parts]) > 0
-    order = np.concatenate([generator(key).permutation(np.flatnonzero(real)), np.flatnonzero(~real)])
-    return UnigramsInTurn(chain, order, np.asarray(real.sum(), np.int32))
+    return UnigramsInTurn(chain, *in_turn(key, real))
 
 
 @along_data.register
