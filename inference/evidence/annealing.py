@@ -304,7 +304,7 @@ _relabel = jax.jit(lambda chain, state, order: chain.relabel(state, order))
 
 
 def _n_particles(chain: Chain, state: State) -> int:
-    return jax.eval_shape(chain.log_ratio, state).shape[0]
+    return _log_ratio.eval_shape(chain, state).shape[0]
 
 
 def _gain_seen(chain: Chain, state: State, ratio: np.ndarray, t: float, step: float) -> np.ndarray:

@@ -28,7 +28,8 @@ from lvsearch.inference.engine.estimator import Estimate, capacity_of
 from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.rows import check_size
-from lvsearch.inference.mixtures.packing import pack_increment, pack_statistics, unpack_sums
+from lvsearch.inference.mixtures.packing import pack_increments, pack_statistics, unpack_sums
+from lvsearch.inference.mixtures.rows import seen_by
 from lvsearch.models.components import log_normalisers
 from lvsearch.models.contract import first
 from lvsearch.models.exponential.family import log_normalised
@@ -83,9 +84,8 @@ class HiddenMarkovChain(eqx.Module):
         pad = -n_rows % ROWS_STEP
         starts = (np.cumsum(lengths) - lengths)[lengths > 0]
         with jax.enable_x64(True):
-            coordinates = jax.vmap(component.coordinates)(rows)
-            increments = jax.vmap(partial(pack_increment, component))(coordinates, jnp.asarray(rows.observed))
-            carriers = jax.vmap(component.log_carrier)(coordinates, jnp.asarray(rows.observed))
+            coordinates, carriers = seen_by(component, rows)
+            increments = pack_increments(component, coordinates, rows.observed)
             prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), component.prior(rows.value.shape[1]))
         return cls(
             model,

@@ -55,6 +55,12 @@ class NormalState(NamedTuple):
     rate: Float[Array, "dim particle"]
 
 
+@jax.jit
+def _seen_by(model: IndependentNormalMixture, rows: Row) -> tuple[Array, Array]:
+    """(Rows in the unit of the prior, log h of each in nats)."""
+    return jax.vmap(model.coordinates)(rows), jax.vmap(model.log_carrier)(rows)
+
+
 class IndependentNormalChain(eqx.Module):
     """A `Chain` of an `IndependentNormalMixture`. `of` makes one; the first `size` of `capacity` components exist.
 
@@ -83,8 +89,7 @@ class IndependentNormalChain(eqx.Module):
         check_size(size, capacity)
         units, weight = padded_rows(data)
         with jax.enable_x64(True):
-            values = np.asarray(jax.vmap(model.coordinates)(units))
-            carriers = np.asarray(jax.vmap(model.log_carrier)(units))
+            values, carriers = map(np.asarray, _seen_by(model, units))
         return cls(model, np.asarray(size), values, np.asarray(units.observed), carriers, weight, capacity)
 
     @property

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence.rows import check_size, padded_rows
+from lvsearch.inference.mixtures.rows import increments, seen_by
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.finite_mixture import FiniteMixture
@@ -111,16 +112,14 @@ class CollapsedMixtureChain(eqx.Module):
         units, weight = padded_rows(data)
         component.check(units)
         with jax.enable_x64(True):
-            coordinates = jax.vmap(component.coordinates)(units)
-            increments = jax.vmap(component.increment)(coordinates, jnp.asarray(units.observed))
-            carriers = jax.vmap(component.log_carrier)(coordinates, jnp.asarray(units.observed))
+            coordinates, carriers = seen_by(component, units)
             one = component.at_prior_means().prior(units.value.shape[1])
             prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), one)
             return cls(
                 component,
                 np.asarray(model.concentration_at(size), np.float64),
                 np.asarray(size),
-                jax.tree.map(np.asarray, increments),
+                jax.tree.map(np.asarray, increments(component, coordinates, units.observed)),
                 np.asarray(carriers),
                 weight,
                 prior,

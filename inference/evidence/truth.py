@@ -182,4 +182,4 @@ def _(chain: GenericChain, simulated: Simulated, particles: int) -> GibbsState:
 
 def _labels(simulated: Simulated, particles: int) -> Array:
     component = np.argmax(simulated.locals["component"], -1)
-    return jnp.asarray(np.repeat(component[:, None], particles, axis=1))
+    return jnp.asarray(np.repeat(component[:, None].astype(np.int32), particles, axis=1))

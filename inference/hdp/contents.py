@@ -39,13 +39,16 @@ def _(model: HDP, data: Dataset) -> Contents:
     return Contents(counts, np.arange(counts.shape[1]))
 
 
+_members = jax.jit(lambda model, rows: model.members(rows))
+
+
 @contents_of.register
 def _(model: HDPMixture, data: Dataset) -> Contents:
     """Raises ValueError for rows without a density."""
     rows, sizes = rows_of_groups(data)
     model.components.check(rows)
     with jax.enable_x64(True):
-        members = jax.tree.map(np.asarray, model.members(rows))
+        members = jax.tree.map(np.asarray, _members(model, rows))
     ends = np.concatenate([[0], np.cumsum(sizes)])
     n_rows = len(rows.value)
     counts = csr_array((np.ones(n_rows), np.arange(n_rows), ends), shape=(len(sizes), n_rows))

@@ -10,8 +10,8 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.mixtures.packing import pack_increment, pack_statistics
-from lvsearch.inference.mixtures.rows import rows_of
+from lvsearch.inference.mixtures.packing import pack_increments, pack_statistics
+from lvsearch.inference.mixtures.rows import increments, rows_of, seen_by
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 
@@ -40,11 +40,11 @@ def chain_rows(model: DPMixture, data: Dataset) -> ChainRows:
     units, _ = rows_of(data)
     component = model.components
     component.check(units)
-    coordinates, observed = jax.vmap(component.coordinates)(units), jnp.asarray(units.observed)
+    coordinates, _ = seen_by(component, units)
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, coordinates.dtype), component.prior(coordinates.shape[1]))
     return ChainRows(
-        jax.vmap(component.increment)(coordinates, observed),
-        jax.vmap(lambda y, o: pack_increment(component, y, o))(coordinates, observed),
+        increments(component, coordinates, units.observed),
+        pack_increments(component, coordinates, units.observed),
         prior,
     )
 

@@ -11,7 +11,7 @@ from lvsearch.inference.mixture_samplers.chain import log_occupancy
 from lvsearch.inference.mixture_samplers.collapsed import collapsed_gibbs, collapsed_sweep
 from lvsearch.inference.mixture_samplers.sampler import PartitionRecorder, PartitionSampler, partition_sampler
 from lvsearch.inference.mixtures.partitions import by_appearance, log_block_count_prior
-from lvsearch.inference.mixtures.rows import rows_of
+from lvsearch.inference.mixtures.rows import rows_of, seen_by
 from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
 from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler, process_sampler
 from lvsearch.models.dp_mixture import DPMixture
@@ -35,8 +35,8 @@ def partitions(
 
 def _start(model: DPMixture, data: Dataset, key: Array, number: int) -> Int[np.ndarray, " row"]:
     units, _ = rows_of(data)
-    coordinates = np.asarray(jax.vmap(model.components.coordinates)(units))
-    near = nearest_rows(key, coordinates, np.asarray(units.observed), start_groups(number, data.n_units))
+    coordinates, _ = seen_by(model.components, units)
+    near = nearest_rows(key, np.asarray(coordinates), np.asarray(units.observed), start_groups(number, data.n_units))
     return by_appearance(near)
 
 

@@ -20,7 +20,7 @@ from lvsearch.inference.mixture_samplers.chain import (
     log_rows,
     natural_of_labels,
 )
-from lvsearch.inference.mixtures.rows import rows_of
+from lvsearch.inference.mixtures.rows import rows_of, seen_by
 from lvsearch.inference.sampling import Quantity, Recorder
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
@@ -143,7 +143,6 @@ def partition_sampler(
     while capacity is None and places <= starts.max() + 1:
         places *= 2
     with jax.enable_x64(True):
-        rows, component = chain_rows(model, data), model.components
-        units, _ = rows_of(data)
-        carriers = jax.vmap(component.log_carrier)(jax.vmap(component.coordinates)(units), jnp.asarray(units.observed))
+        rows = chain_rows(model, data)
+        _, carriers = seen_by(model.components, rows_of(data)[0])
         return PartitionSampler(model, rows, starts, carriers.sum(), sweep, log_prior, places)

@@ -5,6 +5,7 @@ and increments into Φ (rows, S), the E-step is Φ Wᵀ and the M-step's sums ar
 upper triangle, off-diagonal entries doubled on the side of the statistics. Columns of Φ that are the same in every
 complete row (the ones that count) are left out of the products."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -30,7 +31,7 @@ def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumn
     """complete: every cell of every row is observed (rows of padding, of weight 0, may be anything)."""
     probe = jnp.asarray(np.random.default_rng(0).uniform(0.1, 0.9, (2, n_dims)))
     observed = jnp.ones((2, n_dims), bool)
-    packed = np.asarray(jax.vmap(lambda y, o: pack_increment(component, y, o))(probe, observed), np.float64)
+    packed = np.asarray(pack_increments(component, probe, observed), np.float64)
     same = np.abs(packed[0] - packed[1]) < 1e-12 if complete else np.zeros(packed.shape[1], bool)
     constants = tuple((int(c), float(packed[0, c])) for c in np.flatnonzero(same))
     return PackedColumns(n_dims, tuple(np.flatnonzero(~same).tolist()), constants)
@@ -42,6 +43,12 @@ def pack_increment(component: Component, coordinates: Any, observed: Any) -> Flo
     for leaf, ndim in _leaves(component, component.increment(coordinates, observed)):
         parts.append(leaf[_triangle(leaf)] if ndim == 2 else leaf.reshape(-1))
     return jnp.concatenate(parts)
+
+
+@jax.jit
+def pack_increments(component: Component, coordinates: Any, observed: Any) -> Float[Array, "row packed"]:
+    """`pack_increment` of each row."""
+    return jax.vmap(partial(pack_increment, component))(coordinates, observed)
 
 
 def pack_statistics(component: Component, statistics: Any) -> Float[Array, "component packed"]:

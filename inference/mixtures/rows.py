@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.mixtures.packing import PackedColumns, layout_of
+from lvsearch.models.components import Component
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
 
@@ -48,14 +49,25 @@ def rows_of(data: Dataset) -> tuple[Row, np.ndarray]:
     return Row(value, observed), weight.astype(np.float64)
 
 
+@jax.jit
+def seen_by(component: Component, rows: Row) -> tuple[Float[Array, "row dim"], Float[Array, " row"]]:
+    """(Coordinates of the rows, log h(x) of each in nats) as a kind of components sees them."""
+    coordinates = jax.vmap(component.coordinates)(rows)
+    return coordinates, jax.vmap(component.log_carrier)(coordinates, jnp.asarray(rows.observed))
+
+
+@jax.jit
+def increments(component: Component, coordinates: Any, observed: Any) -> Any:
+    """s(x) of each row, shaped as the component's statistics are."""
+    return jax.vmap(component.increment)(coordinates, observed)
+
+
 def prepare(model: MixtureModel, data: Dataset) -> PreparedRows:
     """Coordinates in float64, so that data far from 0 keep their digits, in tiles padded with rows of weight 0."""
     units, weight = rows_of(data)
     with jax.enable_x64(True):
-        component = model.components
-        coordinates = np.asarray(jax.vmap(component.coordinates)(units))
-        carriers = np.asarray(jax.vmap(component.log_carrier)(jnp.asarray(coordinates), jnp.asarray(units.observed)))
-        layout = layout_of(component, coordinates.shape[1], bool(np.all(units.observed)))
+        coordinates, carriers = map(np.asarray, seen_by(model.components, units))
+        layout = layout_of(model.components, coordinates.shape[1], bool(np.all(units.observed)))
     tiles = _tiled(coordinates, np.asarray(units.observed), weight)
     return PreparedRows(tiles, layout, float(weight @ carriers), len(weight))
 

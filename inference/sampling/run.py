@@ -66,13 +66,12 @@ def run(
     with jax.enable_x64(True):
         hosted = isinstance(chain, Hosted)
         advance = _advance_hosted if hosted else _advance
-        fresh = (
-            chain.init(key_init, chains) if hosted else jax.eval_shape(partial(_init, chains=chains), chain, key_init)
-        )
+        fresh = chain.init(key_init, chains) if hosted else _init.eval_shape(chain, key_init, chains=chains)
         if after is None:
             state = fresh if hosted else jax.tree.map(np.asarray, _init(chain, key_init, chains=chains))
             position = _Position(state, 0)
-            observed = _observed(chain, record, fresh) if hosted else jax.eval_shape(_observed, chain, record, fresh)
+            observe = _observed if hosted else _compiled_observed.eval_shape
+            observed = observe(chain, record, fresh)
             parts = [tuple(np.zeros((0, *one.shape), one.dtype) for one in observed)]
         else:
             _check_same_run(after, fresh, record, key, warmup, thin, last, any_shape=hosted)
@@ -190,6 +189,7 @@ def _end_to_end(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 _fold_in = jax.jit(jax.random.fold_in)
+_compiled_observed = jax.jit(_observed)
 _log_density = jax.jit(lambda chain, state: chain.log_density(state))
 
 

@@ -1,0 +1,136 @@
+"""Every chain that is annealed or sampled, checked by ranks that are exactly uniform if its sweeps are right.
+
+Latents and data are drawn from the joint: the latents are a draw of the posterior. They are given a place M, uniform
+among 0 … DRAWS; the chain runs forwards from them to the end and, by its time reversal, backwards to the beginning
+(Besag & Clifford 1989). All DRAWS + 1 states then have one joint distribution whatever M was, so that the rank of the
+true one among them is uniform (Talts et al. 2018), exactly: no burn-in, nothing assumed about mixing, and the reversed
+sweeps, in which stochastic upper ends begin, are checked beside the forward ones.
+
+p-values of χ² over REPLICATES data sets, one for each number: the smallest of at most 6 is above 1e-4 but for one key
+in 1,600. The planted bug, sweeps at another temperature than that of the posterior, must be found in every one.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+from annotation_cases import FEATURES
+from jaxtyping import Array
+from scipy.stats import chisquare
+
+import lvsearch as lv
+from lvsearch.data.kinds import data_for
+from lvsearch.inference.block_models.truth import true_state
+from lvsearch.inference.chains import Chain, State
+from lvsearch.inference.evidence import evidence_chain
+from lvsearch.inference.evidence.generic import flat_chain
+from lvsearch.inference.evidence.simulation import simulated_like
+from lvsearch.inference.sampling.recording import Recorder, recorder
+from lvsearch.models import hyperpriors
+from lvsearch.models.contract import Model
+
+REPLICATES, DRAWS, THIN = 800, 7, 3
+SMALLEST_P = 1e-4
+WARM = 0.6
+"""The temperature of the planted bug."""
+
+ROWS = np.random.default_rng(0).normal(0, 1, (6, 2))
+COUNTS = np.random.default_rng(1).integers(0, 3, (5, 4)) + np.eye(5, 4, dtype=np.int64)
+PAIRS = (list(FEATURES), [["a"], ["b", "c"], ["a"], ["b"], ["c"]])
+WIDE = hyperpriors.GammaPrior(2.0, 1.5)
+
+
+class Case(NamedTuple):
+    """data: of which the simulated ones take their shape alone; generic: the chain that any log-joint has."""
+
+    model: Model
+    data: Any
+    size: tuple[int, ...] = (2,)
+    generic: bool = False
+
+    def chain(self, data: Any) -> Chain:
+        if self.generic:
+            return flat_chain(self.model, data, self.size, self.size)
+        return evidence_chain(self.model, data, self.size, None)
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "LDA": lambda: Case(lv.models.LDA(0.9, 0.3), COUNTS),
+    "LDA, hyper-priors": lambda: Case(lv.models.LDA(WIDE, hyperpriors.GammaPrior(1.5, 4.0)), COUNTS),
+    "LDA, generic": lambda: Case(lv.models.LDA(0.9, 0.3), COUNTS, generic=True),
+    "mixture": lambda: Case(lv.models.FiniteMixture(lv.models.FullCovarianceComponents()), ROWS),
+    "mixture, hyper-priors": lambda: Case(lv.models.FiniteMixture(lv.models.FullCovarianceComponents.weak(ROWS)), ROWS),
+    "mixture, generic": lambda: Case(lv.models.FiniteMixture(), ROWS, generic=True),
+    "mixture of unigrams": lambda: Case(lv.models.MixtureOfUnigrams(), COUNTS),
+    "independent normal": lambda: Case(lv.models.IndependentNormalMixture(), ROWS),
+    "hidden Markov": lambda: Case(lv.models.HiddenMarkov(), [ROWS[:4], ROWS[4:]]),
+    "Poisson factorization": lambda: Case(lv.models.PoissonFactorization(), COUNTS),
+    "block model": lambda: Case(lv.models.LatentBlockModel(), (ROWS > 0).astype(float), (2, 2)),
+    "features": lambda: Case(lv.models.IBP(), ROWS),
+    "GM-LDA": lambda: Case(lv.models.GMLDA(), PAIRS),
+    "Corr-LDA": lambda: Case(lv.models.CorrLDA(), PAIRS),
+    "GM-mixture": lambda: Case(lv.models.GMMixture(), PAIRS),
+}
+
+
+def numbers(chain: Chain, record: Recorder, state: State) -> Array:
+    """What is ranked: log p(state, data), log p / q, and what is recorded in one number whatever the labels."""
+    pairs = zip(record.values(chain, state), record.quantities, strict=True)
+    recorded = [values[0] for values, quantity in pairs if not quantity.axes and not quantity.labelled]
+    return jax.numpy.stack([chain.log_density(state)[0], chain.log_ratio(state)[0], *recorded])
+
+
+@partial(jax.jit, static_argnames="backward")
+def walked(chain: Chain, record: Recorder, key: Array, state: State, temperature: Array, *, backward: bool) -> Array:
+    """(draw, number) of the DRAWS states after this one."""
+
+    def draw(state: State, key: Array) -> tuple[State, Array]:
+        def sweep(state: State, key: Array) -> tuple[State, None]:
+            return chain.step(key, state, temperature, backward=backward), None
+
+        state, _ = jax.lax.scan(sweep, state, jax.random.split(key, THIN))
+        return state, numbers(chain, record, state)
+
+    return jax.lax.scan(draw, state, jax.random.split(key, DRAWS))[1]
+
+
+_numbers = jax.jit(numbers)
+
+
+def p_values(case: Case, replicates: int, temperature: float = 1.0) -> np.ndarray:
+    """Of the uniformity of each number's rank."""
+    random, ranks = np.random.default_rng(0), []
+    like = data_for(case.model, case.data).dataset()
+    with jax.enable_x64(True):
+        for replicate in range(replicates):
+            keys = jax.random.split(jax.random.key(replicate), 3)
+            simulated = simulated_like(like, case.model, case.size, keys[0])
+            chain = case.chain(simulated.data)
+            record, state = recorder(chain, simulated.data, units=False), true_state(chain, simulated, 1)
+            place = random.integers(DRAWS + 1)
+            walk = partial(walked, chain, record, state=state, temperature=temperature)
+            before = np.asarray(walk(keys[1], backward=True))[:place]
+            after = np.asarray(walk(keys[2], backward=False))[: DRAWS - place]
+            truth, others = np.asarray(_numbers(chain, record, state)), np.concatenate([before, after])
+            close = np.abs(others - truth) <= 1e-9 * (1 + np.abs(truth))  # the same state, its sums in another order
+            below = ((others < truth) & ~close).sum(0)
+            ranks.append(below + random.integers(close.sum(0) + 1))
+    assert np.isfinite(truth).all()
+    return np.array([chisquare(np.bincount(column, minlength=DRAWS + 1)).pvalue for column in np.array(ranks).T])
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "mixture" else pytest.mark.slow) for name in CASES]
+)
+def test_ranks_are_uniform(name: str):
+    assert p_values(CASES[name](), REPLICATES).min() > SMALLEST_P
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "mixture" else pytest.mark.slow) for name in CASES]
+)
+def test_sweeps_at_another_temperature_are_found(name: str):
+    assert p_values(CASES[name](), REPLICATES, WARM).min() < SMALLEST_P**2
