@@ -17,6 +17,8 @@ from typing import ParamSpec, TypeVar
 
 import jax
 
+from lvsearch.inference.program_cache import keep_programs
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -52,10 +54,17 @@ def compiles_since(before: Mapping[str, int]) -> dict[str, int]:
     return {name: n - before.get(name, 0) for name, n in _traces.items() if n > before.get(name, 0)}
 
 
+def prepare_programs() -> None:
+    """Called where a search, a fit or a sampling begins: those compiled before are let go where there are many, those
+    to come are kept in the user's folder (`program_cache`)."""
+    bound_programs()
+    keep_programs()
+
+
 def bound_programs() -> bool:
     """Let go of all compiled programs of this process, those of other libraries too, where there are many; whether so.
 
-    Called where a search, a fit or a sampling begins: not while one is under way.
+    Not to be called while a search, a fit or a sampling is under way.
     """
     global _traces_when_released
     if _traces.total() - _traces_when_released < MOST_TRACES and _n_maps() < MOST_MAPS:

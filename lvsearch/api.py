@@ -15,7 +15,7 @@ from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.storage import known_folder, new_folder, refuse_existing
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
-from lvsearch.inference.compiles import bound_programs, compiles, compiles_since
+from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
 from lvsearch.interrupts import watched
 from lvsearch.models.contract import Model
 from lvsearch.results.card import has_answer
@@ -193,7 +193,7 @@ def fit(
         raise ValueError(f"got size={size}, expected {model.only_size}, the only size that {type(model).__name__} has")
     training = data_for(model, data)
     packed = training.dataset()
-    bound_programs()
+    prepare_programs()
     check_own(model, packed, size)
     fitting = "bound" if evidence == "marginal" else evidence  # a fit of one size needs no comparison with others
     evaluator = ModelEvaluator(model, packed, evidence=fitting, seed=seed)
@@ -262,7 +262,7 @@ def _run(
     result: SearchResult, budget: Budget, out: str | Path | None, robustness: bool, progress: bool
 ) -> SearchResult:
     """The search gone on with, and fewer units asked where that is wanted and it finished."""
-    bound_programs()
+    prepare_programs()
     began, compiled = time.monotonic(), compiles()
     if progress and isinstance(result.evaluator, ModelEvaluator):
         print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 import shutil
 
-import jax
 import pandas as pd
 import pytest
 
@@ -239,27 +238,3 @@ def test_wrong_usage_ends_with_status_2(capsys):
     assert cli.main(["search"]) == 2
     assert "required" in capsys.readouterr().err
     assert cli.main([]) == 2
-
-
-def test_compiled_programs_are_kept_where_one_says(tmp_path, monkeypatch):
-    names = (
-        "jax_compilation_cache_dir",
-        "jax_persistent_cache_min_compile_time_secs",
-        "jax_persistent_cache_min_entry_size_bytes",
-    )
-    before = {name: getattr(jax.config, name) for name in names}
-    try:
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-        monkeypatch.delenv("LVSEARCH_CACHE", raising=False)
-        for folder, environment, expected in (
-            (None, None, tmp_path / "user" / "lvsearch"),
-            (None, tmp_path / "env", tmp_path / "env"),
-            (tmp_path / "given", tmp_path / "env", tmp_path / "given"),
-        ):
-            if environment is not None:
-                monkeypatch.setenv("LVSEARCH_CACHE", str(environment))
-            cli.use_cache(folder)
-            assert jax.config.jax_compilation_cache_dir == str(expected)
-    finally:
-        for name, value in before.items():
-            jax.config.update(name, value)

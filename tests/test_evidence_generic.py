@@ -10,8 +10,7 @@ from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.evidence import Effort, anneal, fitted_chain, flat_chain, pace
 from lvsearch.sizing.bracket import Bracket
 
-SIZE, CAPACITY = table.SIZE, table.CAPACITY
-CASES = [case for case in table.CASES if not case.model.process and case.name != "LDA plug-in"]
+CASES = [case for case in table.CASES if case.drawable and not case.model.process]
 WORK = Effort(48, 2, 16)
 
 
@@ -25,8 +24,8 @@ def bracket(chain, seed):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_evidence_from_the_flat_start_is_exact_within_its_error(case):
     """Five seeds; an estimate off by more than four of its errors would be one in thousands."""
-    chain = flat_chain(case.model, case.data, SIZE, CAPACITY)
-    exact = case.exact(SIZE[0], {})
+    chain = flat_chain(case.model, case.data, case.size, case.capacity)
+    exact = case.exact(table.NUMBER, {})
     found = [bracket(chain, seed) for seed in range(5)]
     assert all(abs(b.estimate - exact) <= 4 * b.standard_error + 0.02 for b in found), (exact, found)
     assert np.mean([b.estimate for b in found]) == pytest.approx(exact, abs=0.15)

@@ -334,6 +334,38 @@ def test_a_column_without_a_name_is_not_dropped(first: str, tmp_path: Path):
         pairs(tmp_path, f"image,x\n{one},a,1\n{two},b,2\n", "image,word\na,sea\n")
 
 
+@pytest.mark.parametrize("last", ["", "9"])
+def test_a_first_line_longer_than_the_header_is_refused(last: str, tmp_path: Path):
+    """pandas takes an empty last value for the end of the line, and the others for names of rows."""
+    (tmp_path / "points.csv").write_text(f"x,y\n0,1.5,{last}\n1,2\n")
+    with pytest.raises(ValueError, match="more values than the header has names"):
+        lv.Points.from_csv(tmp_path / "points.csv")
+
+
+@pytest.mark.parametrize(("header", "place"), [("x_,y,", 3), (",x,y", 1), ("x, ,y", 2)])
+def test_a_column_without_a_name_is_refused(header: str, place: int, tmp_path: Path):
+    """pandas calls it "Unnamed: 2"; mostly it is the index of a data frame, and no number to cluster by."""
+    (tmp_path / "points.csv").write_text(f"{header}\n1,2,3\n4,5,6\n")
+    with pytest.raises(ValueError, match=f"no name for column {place} .* row_names=0"):
+        lv.Points.from_csv(tmp_path / "points.csv")
+    with pytest.raises(ValueError, match="no name for column 2"):
+        pairs(tmp_path, "image,,y\na,1,2\n", "image,word\na,sea\n")
+
+
+def test_the_index_of_a_data_frame_names_the_rows(tmp_path: Path):
+    (tmp_path / "points.csv").write_text(",x,y\nfirst,1,2\nsecond,3,4\n")
+    points = lv.Points.from_csv(tmp_path / "points.csv", row_names=0)
+    assert (points.columns, points.row_names) == (("x", "y"), ("first", "second"))
+
+
+@pytest.mark.parametrize("shape", ["(4, 399999999999999999999)", "(4, 39999999999999)", "(-4, 3)"])
+def test_shapes_beyond_all_memory_are_refused(shape: str, tmp_path: Path):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    (tmp_path / "points.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+    with pytest.raises(ValueError, match="expected a matrix written"):
+        lv.Points.from_npy(tmp_path / "points.npy")
+
+
 def test_a_name_twice_in_a_header_is_refused(tmp_path: Path):
     (tmp_path / "points.csv").write_text("x,y,x\n1,2,3\n")
     with pytest.raises(ValueError, match="'x' twice"):

@@ -1,20 +1,39 @@
-"""Simulated data: the path of a block model may begin at the labels that they were drawn with."""
+"""Simulated data: the path of a block model may begin at the latents that they were drawn with."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from lvsearch.inference.block_models.chain import BlockChain, BlockState
+from lvsearch.inference.block_models.packing import layout_of
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.evidence.truth import true_state
 from lvsearch.models.block_model import COLUMN, ROW
 
-_of_labels = jax.jit(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
+_completed = jax.jit(lambda chain, *latents: chain.completed(*latents))
 
 
 @true_state.register
 def _(chain: BlockChain, simulated: Simulated, particles: int) -> BlockState:
-    """The clusters of rows and columns; weights and blocks are drawn given them, as the posterior has them."""
-    labels = (np.argmax(each, axis=-1) for each in (simulated.locals[ROW], simulated.globals[COLUMN]))
-    rows, columns = (jnp.asarray(np.repeat(each[:, None], particles, axis=1), jnp.int32) for each in labels)
-    return _of_labels(chain, jax.random.key(particles), rows, columns)
+    """The clusters of rows and columns, their weights and the blocks."""
+    g, (more_rows, more_columns) = simulated.globals, np.subtract(chain.capacity, simulated.size)
+
+    def copies(leaf: Any, *more: int, padding: float = 0.0) -> Array:
+        """The leaf for every particle, with so many empty places more at the end of its first axes."""
+        array = np.asarray(leaf)
+        ends = [(0, n) for n in (*more, *[0] * (array.ndim - len(more)))]
+        padded = np.pad(array, ends, constant_values=padding) if more else array
+        return jnp.asarray(np.repeat(padded[..., None], particles, axis=-1))
+
+    labels = (np.argmax(each, axis=-1).astype(np.int32) for each in (simulated.locals[ROW], g[COLUMN]))
+    blocks = layout_of(chain.model.component).pack(g["blocks"])
+    return _completed(
+        chain,
+        *map(copies, labels),
+        copies(g["row_weights"], more_rows, padding=-np.inf),
+        copies(g["column_weights"], more_columns, padding=-np.inf),
+        copies(blocks, more_rows, more_columns),
+    )

@@ -5,7 +5,6 @@ exit status 2; Ctrl-C keeps everything done, writes the report and exits with 13
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,8 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if "seed" in options:
             checked_seed(options.seed)
-        if "cache" in options and not options.no_cache:
-            use_cache(options.cache)
+        if "cache" in options and (options.no_cache or options.cache):
+            from lvsearch.inference.program_cache import keep_programs_in
+
+            keep_programs_in(None if options.no_cache else options.cache)
         with watched():
             status = options.run(options)
             return INTERRUPTED if pressed() else status  # swallowed after the search was over
@@ -240,18 +241,6 @@ def _left_aligned(table) -> dict:
     text = [name for name in table.columns if name in ("label", "words")]
     widths = {name: max(len(name), *table[name].astype(str).map(len)) for name in text}
     return {name: f"{{:<{widths[name]}}}".format for name in text}
-
-
-def use_cache(folder: Path | None) -> None:
-    """Keep compiled programs in `folder`: by default LVSEARCH_CACHE, else lvsearch/ in the user's cache folder."""
-    import jax
-
-    if folder is None:
-        user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(os.environ.get("LVSEARCH_CACHE") or Path(user) / "lvsearch")
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def _one_line(error: BaseException) -> str:

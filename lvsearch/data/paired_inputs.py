@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.readers import canonical_counts, refuse_masked
-from lvsearch.data.tables import UnnamedValuesError, every_value_named, refuse_repeated_names
+from lvsearch.data.tables import UnnamedValuesError, check_header, every_value_named
 from lvsearch.data.vocabulary import checked_vocabulary
 
 MOST_REGIONS = 100_000_000
@@ -84,7 +84,7 @@ def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
     """Every cell as the text that it is in the file, without white space around it: a name read as a number would lose
     its zeros in one file (007, 7) and its decimals in another (1, 1.0)."""
     with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        refuse_repeated_names(file, path)
+        check_header(file, path)
     try:
         with every_value_named(path):
             frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False)

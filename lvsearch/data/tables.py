@@ -155,6 +155,9 @@ class UnnamedValuesError(ValueError):
     """Lines of a file have more values than its header has names."""
 
 
+MORE_VALUES = "{}: got lines with more values than the header has names; name every column"
+
+
 @contextmanager
 def every_value_named(path: Any) -> Iterator[None]:
     """Inside: pandas reads comma-separated lines with index_col=False, and none that are longer than the header.
@@ -167,21 +170,31 @@ def every_value_named(path: Any) -> Iterator[None]:
             warnings.simplefilter("error", pd.errors.ParserWarning)
             yield
     except pd.errors.ParserWarning as error:
-        raise UnnamedValuesError(
-            f"{path}: got lines with more values than the header has names; name every column"
-        ) from error
+        raise UnnamedValuesError(MORE_VALUES.format(path)) from error
 
 
-def refuse_repeated_names(lines: Iterable[str], name: Any, separator: str = ",") -> None:
-    """ValueError where the header of a table, its first line with anything on it, names a column twice: pandas renames
-    the second."""
+def check_header(lines: Iterable[str], name: Any, separator: str = ",", nameless: str | int | None = None) -> None:
+    """ValueError where the header of a table, its first line with anything on it, names a column twice or not at all,
+    or has fewer names than the next line has values: pandas invents names, and leaves out a last value that is empty.
+
+    nameless: the column that may lack a name: "", or its number from 0; None: none may.
+    """
+    rows = (row for row in csv.reader(lines, delimiter=separator) if "".join(row).strip())
     try:
-        header = next((row for row in csv.reader(lines, delimiter=separator) if "".join(row).strip()), [])
+        header, values = [column.strip() for column in next(rows, [])], next(rows, [])
     except csv.Error:  # no header that Python can read: pandas says what is wrong
         return
-    twice = first_repeated(column.strip() for column in header if column.strip())
+    twice = first_repeated(column for column in header if column)
     if twice is not None:
         raise ValueError(f"{name}: got the column name {twice!r} twice; expected distinct names")
+    empty = [place for place, column in enumerate(header) if not column and nameless not in ("", place)]
+    if empty:
+        raise ValueError(
+            f"{name}: got no name for column {empty[0] + 1} of the header; name every column. Where the first one "
+            "names the rows, as in a file that pandas wrote with its index, say row_names=0 or write index=False"
+        )
+    if len(values) > len(header):
+        raise UnnamedValuesError(MORE_VALUES.format(name))
 
 
 def read_delimited(content: str, name: Any, separator: str, text: Any, id: Any = None) -> pd.DataFrame:
@@ -194,7 +207,7 @@ def read_delimited(content: str, name: Any, separator: str, text: Any, id: Any =
         ValueError: no such columns, naming those that there are; lines with more values than the first.
     """
     plain = {column: str for column in (text, id) if column is not None}
-    refuse_repeated_names(io.StringIO(content), name, separator)
+    check_header(io.StringIO(content), name, separator, nameless="")
     try:
         columns = pd.read_csv(io.StringIO(content), sep=separator, nrows=0).columns
         _require(columns, name, text, id)
@@ -262,7 +275,7 @@ def read_numbers(
     """A comma-separated file of numbers, as `Points.from_csv` takes it; its errors are said there."""
     content = io.StringIO(read_text(path, encoding))
     if header:
-        refuse_repeated_names(content, path)
+        check_header(content, path, nameless=row_names)
         content.seek(0)
     try:
         with every_value_named(path):

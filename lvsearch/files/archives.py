@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 
 UNREADABLE = (
-    *(ValueError, OSError, EOFError, KeyError, RuntimeError, SyntaxError),
+    *(ValueError, OSError, EOFError, KeyError, RuntimeError, SyntaxError, OverflowError, MemoryError),
     *(tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
-"""What NumPy and the zip reader raise on bytes that are no archive of arrays, damaged, encrypted or pickled."""
+"""What NumPy and the zip reader raise on bytes that are no archive of arrays, damaged, encrypted or pickled, or of a
+shape beyond all memory."""
 
 
 def reason(error: BaseException) -> str:

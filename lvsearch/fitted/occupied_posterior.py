@@ -16,7 +16,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from lvsearch.data.kinds import data_for
-from lvsearch.inference.compiles import bound_programs
+from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.diagnostics import bulk_effective_sample_size, rhat
 from lvsearch.inference.mixtures.occupied import OccupiedCounts, occupied_along, occupied_over_chains
 from lvsearch.inference.processes import LogPrior, occupied_chains, occupied_sampler
@@ -156,7 +156,7 @@ def occupied(
     if chains < 2 or draws < 4:
         raise ValueError(f"got chains={chains}, draws={draws}; expected at least 2 chains, to compare, and 4 draws")
     seed = checked_seed(seed)
-    bound_programs()
+    prepare_programs()
     sampler = occupied_sampler(model, data_for(model, data).dataset())
     with progress_bar(chains, f"chains of {2 * draws} sweeps", "chain", wanted=progress) as bar:
         counts = occupied_chains(sampler, jax.random.key(seed), chains=chains, sweeps=2 * draws, done=bar.update)

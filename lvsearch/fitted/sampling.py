@@ -8,7 +8,7 @@ import jax
 from lvsearch.data.kinds import data_for
 from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
 from lvsearch.inference.chains import Sampler
-from lvsearch.inference.compiles import bound_programs
+from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence import evidence_chain
 from lvsearch.inference.processes import process_sampler
@@ -80,7 +80,7 @@ def sample(
     if warmup is None:
         warmup = draws * thin if after is None else after.warmup
     dataset = data_for(model, data).dataset()
-    bound_programs()
+    prepare_programs()
     chain, record = _sampler(model, dataset, size, seed, chains, units)
     sweeps = warmup + draws * thin
     made = 0 if after is None else after.sweep

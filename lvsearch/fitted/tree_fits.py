@@ -15,7 +15,7 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior
 from lvsearch.fitted.topic_tree import TopicTree, TreeNode
 from lvsearch.fitted.tree_storage import TreeParts, load_parts, save_parts
-from lvsearch.inference.compiles import bound_programs
+from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.inference.mixtures import log_block_count_prior
 from lvsearch.inference.trees import (
@@ -256,7 +256,7 @@ def fit_tree(
         raise ValueError(f"got start_branching={start_branching}, expected a positive number")
     training = data if isinstance(data, Corpus) else Corpus.of(data)
     key = jax.random.key(checked_seed(seed))
-    bound_programs()
+    prepare_programs()
     starts: tuple[Allocation, ...] = ()
     if climbs:
         starts = (climb(training.counts, hyper, jax.random.fold_in(key, chains), orders=climbs),)

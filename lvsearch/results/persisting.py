@@ -13,7 +13,7 @@ from lvsearch.data import Data
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.similarity import ComponentMembers, member_similarity, partners
-from lvsearch.inference.compiles import bound_programs
+from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings
@@ -125,7 +125,7 @@ def _others(
 
 def _fitted(evaluator: ModelEvaluator, data: Dataset, size: Size, seed: int, described: Data) -> FittedModel | None:
     """A fit from scratch, its evidence not annealed; None where it is not a number."""
-    bound_programs()
+    prepare_programs()
     evidence = "plug-in" if evaluator.plug_in else "bound"
     other = ModelEvaluator(evaluator.base_model, data, evidence=evidence, seed=seed, chunks=evaluator.chunks)
     fit = other.evaluate(size, None, 0)

@@ -108,6 +108,8 @@ def rows_of(path: Path) -> tuple[list[str], list[list[str]]]:
     rows = [row for row in lines if row and (len(row) > 1 or row[0].strip(" \t"))]
     if not rows or any(len(row) > len(rows[0]) for row in rows) or len(set(rows[0])) < len(rows[0]):
         raise ValueError("lines longer than the first, or a name twice")
+    if not all(name.strip() for name in rows[0]):
+        raise ValueError("a column without a name")
     return rows[0], [row + [""] * (len(rows[0]) - len(row)) for row in rows[1:]]
 
 

@@ -1,0 +1,100 @@
+"""Compiled programs are kept where one says, and nowhere where one says so. Each case is a process of its own: it is
+decided once."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lvsearch.inference.program_cache import sweep
+
+SCRIPT = """
+import jax, numpy as np
+hits = []
+jax.monitoring.register_event_listener(lambda event, **_: hits.append(event))
+before = jax.jit(lambda x: x + 1)(1.0)  # JAX has decided by then whether it keeps programs
+import lvsearch as lv
+{first}
+{work}
+print(jax.config.jax_compilation_cache_dir, sum(event.endswith("/cache_hits") for event in hits))
+"""
+FIT = "lv.fit(lv.models.LDA(), np.eye(4, 3, dtype=int) + 1, size=2, seed=0)"
+BEGIN = "from lvsearch.inference.compiles import prepare_programs; prepare_programs()"
+"""What every fit, search and sampling begins with."""
+COMMAND = "from lvsearch.command import cli; cli.main(['report', 'nothing', {!r}, {!r}][:{}])"
+
+
+def run(home: Path, first: str = "", work: str = BEGIN, **environment: str) -> tuple[str, int, str]:
+    """(JAX's folder, programs read from it, what was said) of a process whose user has this home."""
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "LVSEARCH_", "XDG_"))
+    }
+    variables |= {"HOME": str(home), "JAX_PLATFORMS": "cpu", **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(first=first, work=work)],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folder, hits = done.stdout.split()
+    said = [line for line in done.stderr.splitlines() if "compiled programs" in line]
+    return folder, int(hits), "\n".join(said)
+
+
+def test_the_second_process_reads_what_the_first_compiled(tmp_path: Path):
+    home = tmp_path / ".cache" / "lvsearch"
+    folder, hits, said = run(tmp_path, work=FIT)
+    assert Path(folder).parent == home
+    assert str(home) in said
+    assert "LVSEARCH_CACHE=off" in said
+    kept = set(Path(folder).iterdir())
+    assert kept
+    again, more, silent = run(tmp_path, work=FIT)
+    assert (again, silent) == (folder, "")
+    assert more > hits + len(kept) / 2
+    assert kept <= set(Path(folder).iterdir())
+
+
+@pytest.mark.parametrize("variable", ["LVSEARCH_CACHE", "XDG_CACHE_HOME"])
+def test_the_folder_is_the_one_that_is_named(variable: str, tmp_path: Path):
+    folder, _, _ = run(tmp_path, **{variable: str(tmp_path / "named")})
+    expected = tmp_path / "named" / ("lvsearch" if variable == "XDG_CACHE_HOME" else "")
+    assert Path(folder).parent == expected
+
+
+@pytest.mark.parametrize("environment", [{"LVSEARCH_CACHE": "off"}, {"JAX_COMPILATION_CACHE_DIR": "jax"}])
+def test_nothing_is_changed_where_somebody_said_so(environment: dict[str, str], tmp_path: Path):
+    folder, _, said = run(
+        tmp_path, **{name: value.replace("jax", str(tmp_path / "jax")) for name, value in environment.items()}
+    )
+    assert folder == str(tmp_path / "jax") if "JAX_COMPILATION_CACHE_DIR" in environment else folder == "None"
+    assert not said
+    assert not (tmp_path / ".cache").exists()
+
+
+def test_the_command_line_has_the_last_word(tmp_path: Path):
+    given = str(tmp_path / "given")
+    folder, _, _ = run(tmp_path, COMMAND.format("--cache", given, 4), LVSEARCH_CACHE="off")
+    assert Path(folder).parent == Path(given)
+    folder, _, said = run(tmp_path, COMMAND.format("--no-cache", "", 3))
+    assert (folder, said) == ("None", "")
+
+
+def test_a_folder_that_cannot_be_made_is_done_without(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    folder, _, said = run(tmp_path, LVSEARCH_CACHE=str(tmp_path / "file" / "folder"))
+    assert (folder, said) == ("None", "")
+
+
+def test_what_was_used_last_stays(tmp_path: Path):
+    for age, name in enumerate("abc"):
+        path = tmp_path / name
+        path.write_bytes(bytes(100))
+        os.utime(path, (10**9 - age, 10**9 - age))
+    sweep(tmp_path, 250)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
+    sweep(tmp_path, 0)
+    assert not list(tmp_path.iterdir())
