@@ -4,6 +4,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, cast
 
@@ -216,7 +217,7 @@ def _held_out(training: Data | None, held_out: Any) -> Data | None:
 
 def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
     for name, value in (("seconds", seconds), ("width", width)):
-        if value is not None and not value >= 0:  # also for NaN
+        if value is not None and not (isinstance(value, Real) and value >= 0):  # also for NaN
             raise ValueError(f"got {name}={value}, expected a number of at least 0, or None for no limit")
     return Budget(None if seconds is None else float(seconds), None if width is None else float(width))
 

@@ -256,6 +256,7 @@ def test_a_corpus_is_rebuilt_from_its_arrays(corpus):
         ([1, 2, 3], [0, 1, -1], [0, 2, 3], "damaged csr matrix|form no matrix"),
         ([1, 2, 3], [0, 1, 2], [0, 3, 2], "damaged csr matrix|form no matrix"),
         ([1, 2, 3], [0, 1, 2], [0, 2, 9], "form no matrix"),
+        ([1, 2, 3], [0, 1, 2], [0, 2, 3, 0, 2, 3], "form no matrix"),  # SciPy wrote beyond its arrays
         ([1, 2, 3], [0, 1], [0, 1, 2], "form no matrix"),
         ([1, -2, 3], [0, 1, 2], [0, 2, 3], "got -2 in document 0, term 1"),
     ],

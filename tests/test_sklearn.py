@@ -19,12 +19,14 @@ from lvsearch.sklearn import FeatureSearch, MixtureSearch, TopicSearch
 
 QUICK = {"max_size": 3, "evidence": "bound", "starts": 1}
 KINDS = ("apple pear plum cherry", "iron tin zinc copper")
+CHECKS = parametrize_with_checks([TopicSearch(**QUICK), MixtureSearch(**QUICK), FeatureSearch(**QUICK)])
+"""A mark, of older versions of scikit-learn over a generator, which pytest will no longer take."""
 TEXTS = [" ".join(kind.split()[(i + j) % 4] for j in range(6)) for i in range(12) for kind in KINDS]
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* hold no word that the model knows")  # some checks have such documents
-@parametrize_with_checks([TopicSearch(**QUICK), MixtureSearch(**QUICK), FeatureSearch(**QUICK)])
+@pytest.mark.parametrize(CHECKS.args[0], list(CHECKS.args[1]), ids=CHECKS.kwargs["ids"])
 def test_what_scikit_learn_expects(estimator, check):
     check(estimator)
 

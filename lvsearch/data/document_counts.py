@@ -102,13 +102,12 @@ class DocumentCounts(Data):
             ValueError: arrays that do not describe a matrix with one column per term; see also above.
         """
         vocabulary = tuple(vocabulary)
-        try:
-            counts = csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(vocabulary)))
-        except ValueError as error:
+        if not _form_a_matrix(data, indices, indptr, len(vocabulary)):
             raise ValueError(
-                f"got {len(data)} counts, {len(indices)} ids and {len(indptr)} row starts that form no matrix with "
-                f"{len(vocabulary)} columns ({error}); expected the arrays of a csr matrix; is the file damaged?"
-            ) from error
+                f"got {np.size(data)} counts, {np.size(indices)} ids and {np.size(indptr)} row starts that form no "
+                f"matrix with {len(vocabulary)} columns; expected the arrays of a csr matrix; is the file damaged?"
+            )
+        counts = csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(vocabulary)))
         names = as_strings("document_names", document_names)
         labels = as_strings("document_labels", document_labels)
         return cls(counts, vocabulary, names, labels, tuple(notes), analyzer, document_table=document_table)
@@ -271,3 +270,13 @@ class DocumentCounts(Data):
         return (
             f"{type(self).__name__}({self.n_documents:,} documents, {self.n_terms:,} terms, {self.n_tokens:,} tokens)"
         )
+
+
+def _form_a_matrix(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> bool:
+    """Whether SciPy may have these: it trusts starts of rows and ids, and writes where they say."""
+    arrays = (data, indices, indptr)
+    if any(a.ndim != 1 or a.dtype.kind not in "iu" for a in arrays) or not len(indptr):
+        return False
+    if len(data) != len(indices) or indptr[0] != 0 or indptr[-1] != len(indices) or np.any(indptr[1:] < indptr[:-1]):
+        return False
+    return bool(np.all((indices >= 0) & (indices < n_columns)))
