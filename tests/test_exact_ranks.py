@@ -34,7 +34,7 @@ from lvsearch.models.contract import Model
 
 REPLICATES, DRAWS, THIN = 800, 7, 3
 SMALLEST_P = 1e-4
-WARM = 0.6
+WARM = 0.4
 """The temperature of the planted bug."""
 
 ROWS = np.random.default_rng(0).normal(0, 1, (6, 2))
