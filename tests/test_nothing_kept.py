@@ -118,7 +118,7 @@ def test_what_is_traced_at_every_call_is_noticed():
     """The three ways in which it came about: a function of the module traced by a new tracer; constants under a `vmap`
     that is not compiled; a loop over a function made at every call."""
     assert "dead reference" in kept(lambda: jax.vmap(lambda x: x + jnp.log(np.float64(2.0)))(np.ones(3)))
-    assert "PjitInfo" in kept(lambda: jax.eval_shape(_traced, np.ones(3)))
+    assert "PyTreeDef" in kept(lambda: jax.eval_shape(_traced, np.ones(3)))
     assert "program" in kept(lambda: jax.lax.fori_loop(0, 3, lambda i, x: x + i, 0))
 
 

@@ -29,7 +29,7 @@ COMMAND = "from lvsearch.command import cli; cli.main(['report', 'nothing', {!r}
 def run(home: Path, first: str = "", work: str = BEGIN, **environment: str) -> tuple[str, int, str]:
     """(JAX's folder, programs read from it, what was said) of a process whose user has this home."""
     variables = {
-        name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "LVSEARCH_", "XDG_"))
+        name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "LVSEARCH_", "XDG_", "XLA_"))
     }
     variables |= {"HOME": str(home), "JAX_PLATFORMS": "cpu", **environment}
     done = subprocess.run(
