@@ -115,10 +115,10 @@ def p_values(case: Case, replicates: int, temperature: float = 1.0) -> np.ndarra
             before = np.asarray(walk(keys[1], backward=True))[:place]
             after = np.asarray(walk(keys[2], backward=False))[: DRAWS - place]
             truth, others = np.asarray(_numbers(chain, record, state)), np.concatenate([before, after])
+            assert np.isfinite(truth).all()
             close = np.abs(others - truth) <= 1e-9 * (1 + np.abs(truth))  # the same state, its sums in another order
             below = ((others < truth) & ~close).sum(0)
             ranks.append(below + random.integers(close.sum(0) + 1))
-    assert np.isfinite(truth).all()
     return np.array([chisquare(np.bincount(column, minlength=DRAWS + 1)).pvalue for column in np.array(ranks).T])
 
 

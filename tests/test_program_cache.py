@@ -81,6 +81,8 @@ def test_the_command_line_has_the_last_word(tmp_path: Path):
     assert Path(folder).parent == Path(given)
     folder, _, said = run(tmp_path, COMMAND.format("--no-cache", "", 3))
     assert (folder, said) == ("None", "")
+    folder, _, _ = run(tmp_path, COMMAND.format("", "", 2), work="")  # a report fits nothing
+    assert Path(folder).parent == tmp_path / ".cache" / "lvsearch"
 
 
 def test_a_folder_that_cannot_be_made_is_done_without(tmp_path: Path):

@@ -37,10 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if "seed" in options:
             checked_seed(options.seed)
-        if "cache" in options and (options.no_cache or options.cache):
-            from lvsearch.inference.program_cache import keep_programs_in
+        if "cache" in options:  # reports too, in which nothing is searched or fitted that would see to it
+            from lvsearch.inference.program_cache import keep_programs, keep_programs_in
 
-            keep_programs_in(None if options.no_cache else options.cache)
+            if options.no_cache or options.cache:
+                keep_programs_in(None if options.no_cache else options.cache)
+            else:
+                keep_programs()
         with watched():
             status = options.run(options)
             return INTERRUPTED if pressed() else status  # swallowed after the search was over
