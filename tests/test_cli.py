@@ -238,3 +238,8 @@ def test_wrong_usage_ends_with_status_2(capsys):
     assert cli.main(["search"]) == 2
     assert "required" in capsys.readouterr().err
     assert cli.main([]) == 2
+
+
+def test_version_is_that_of_the_library(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"lvsearch {lv.__version__}\n"

@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import lvsearch as lv
@@ -42,3 +43,16 @@ def test_representative_documents_have_the_largest_shares():
     assert set(found["document"]) <= set(range(10))
     with pytest.raises(ValueError, match="expected one of 0 … 1"):
         fit.representative(2)
+
+
+def test_representative_documents_bring_what_is_known_of_them():
+    counts = np.array([[4, 1], [1, 4], [3, 2], [5, 0]])
+    frame = pd.DataFrame({"year": [1999, 2003, 2001, 1998], "share": ["a", "b", "c", "d"]})
+    corpus = lv.Corpus.from_matrix(
+        counts, vocabulary=["fig", "tin"], document_names=["w", "x", "y", "z"], metadata=frame
+    )
+    found = lv.fit(lv.models.LDA(concentration=1.0), corpus, size=2, seed=0, starts=1).representative(0, n=4)
+    assert found.columns.tolist() == ["document", "share", "tokens", "name", "year", "share (metadata)"]
+    assert [int(year) for year in found["year"]] == [int(frame["year"][row]) for row in found["document"]]
+    assert found["name"].tolist() == ["wxyz"[row] for row in found["document"]]
+    assert found["share (metadata)"].tolist() == ["abcd"[row] for row in found["document"]]

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ class Runs(NamedTuple):
 
 MAIN_EPILOG = """\
 to begin with:
-  lvsearch demo                    how many topics in the docstrings of Python, NumPy and SciPy (about two minutes)
+  lvsearch demo                    how many topics in the docstrings of Python, NumPy and SciPy (a minute or two)
   lvsearch demo --simulated        the same on simulated documents whose number of topics is known
   lvsearch search --texts docs.txt --out run/       your own documents, one per line
   lvsearch search --texts docs.csv --text-column body --out run/       or a column of a table
@@ -68,6 +69,7 @@ def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
         epilog=MAIN_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    top.add_argument("--version", action="version", version=f"lvsearch {version('lvsearch')}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands, runs.demo)
     _add_search(commands, runs.search)

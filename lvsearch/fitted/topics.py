@@ -192,8 +192,9 @@ class FittedTopics(FittedModel):
         )
 
     def representative(self, topic: int, n: int = 5) -> pd.DataFrame:
-        """The training documents with the largest share of a topic: document (its number), share, tokens, and its label
-        where the corpus has labels. ValueError for a topic that there is none of."""
+        """The training documents with the largest share of a topic: document (its number), share, tokens; where the
+        corpus has them its name, its label and the columns of its metadata, " (metadata)" added to a name that is
+        taken. ValueError for a topic that there is none of."""
         proportions = self.proportions
         if not 0 <= topic < proportions.shape[1]:
             raise ValueError(f"got topic={topic}, expected one of 0 … {proportions.shape[1] - 1}")
@@ -205,9 +206,15 @@ class FittedTopics(FittedModel):
                 "tokens": self.training.observations_per_unit[first],
             }
         )
+        if self._corpus.document_names is not None:
+            frame["name"] = [self._corpus.document_names[row] for row in first]
         if self.training.unit_labels is not None:
             frame["label"] = [self.training.unit_labels[row] for row in first]
-        return frame
+        known = self._metadata
+        if known is None:
+            return frame
+        chosen = known.iloc[first].reset_index(drop=True)
+        return frame.join(chosen.rename(columns={name: f"{name} (metadata)" for name in frame.columns}))
 
     def document(self, number: int) -> ColouredDocument:
         """A training document, its words coloured by the topic that they most probably came from, under p(topic | word,
@@ -315,6 +322,11 @@ class FittedTopics(FittedModel):
         names = self._corpus.document_names
         return tuple(f"document {number}" for number in range(len(self._corpus))) if names is None else names
 
+    @property
+    def _metadata(self) -> pd.DataFrame | None:
+        known = getattr(self.training, "metadata", None)
+        return known if isinstance(known, pd.DataFrame) else None
+
     def _covariate(self, by: Any) -> Any:
         if by is None:
             if self.training.unit_labels is None:
@@ -322,9 +334,9 @@ class FittedTopics(FittedModel):
             return self.training.unit_labels
         if not isinstance(by, str):
             return by
-        known = getattr(self.training, "metadata", None)
-        if not isinstance(known, pd.DataFrame) or by not in known:
-            columns = ", ".join(map(repr, known)) if isinstance(known, pd.DataFrame) else "none"
+        known = self._metadata
+        if known is None or by not in known:
+            columns = "none" if known is None else ", ".join(map(repr, known))
             raise ValueError(
                 f"got by={by!r}, expected a value for each document or a column of its metadata ({columns})"
             )

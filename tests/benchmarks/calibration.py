@@ -57,6 +57,14 @@ class Regime:
             return list(range(1, self.max_size + 1))
         return [tuple(n + 1 for n in index) for index in np.ndindex(*self.max_size)]
 
+    def set_of(self, number: int, seed: int) -> tuple[Any, Any]:
+        """The true size of one set, drawn from the prior, and its data."""
+        key = jax.random.fold_in(jax.random.key(seed), number)
+        rng = np.random.default_rng([seed, number])
+        prior = np.exp([self.prior.log_pmf(size) for size in self.sizes])
+        truth = self.sizes[int(rng.choice(len(prior), p=prior / prior.sum()))]
+        return truth, self.draw(key, truth)
+
 
 def truncated_poisson(rate: float, most: int) -> lv.sizes.Table:
     """Poisson on 1 … most."""
@@ -198,11 +206,7 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
 
 def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, Any]:
     """One set of data and what the search says of it."""
-    key = jax.random.fold_in(jax.random.key(seed), number)
-    rng = np.random.default_rng([seed, number])
-    prior = np.exp([regime.prior.log_pmf(size) for size in regime.sizes])
-    truth = regime.sizes[int(rng.choice(len(prior), p=prior / prior.sum()))]
-    data = regime.draw(key, truth)
+    truth, data = regime.set_of(number, seed)
     began = time.perf_counter()
     result = lv.search(
         regime.model,

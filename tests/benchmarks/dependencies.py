@@ -2,10 +2,13 @@
 
     python tests/benchmarks/dependencies.py oldest    # every lower bound of pyproject.toml, exactly
     python tests/benchmarks/dependencies.py newest    # whatever the index gives, upgraded
+    python tests/benchmarks/dependencies.py wheel python3.12 python3.13    # does the built wheel work on these?
     python tests/benchmarks/dependencies.py licences  # a table of what is installed and under which licence
 
 The first two make a virtual environment in a temporary folder, install this checkout with its test tools into it, print
-what was installed, and run the fast tier there; the exit status is pytest's. Further arguments go to pytest.
+what was installed, and run the fast tier there; the exit status is pytest's. Further arguments go to pytest. The third
+builds the wheel once, installs it alone into an environment of each interpreter named, without the checkout in sight, and runs
+what a first day is made of: a search, its table, its picture, its folder, the command line.
 """
 
 import re
@@ -36,6 +39,26 @@ def oldest(requirements: list[str]) -> list[str]:
     return pins
 
 
+FIRST_DAY = """
+import platform, sys, tempfile
+from pathlib import Path
+import numpy as np
+import lvsearch as lv
+assert "site-packages" in lv.__file__, lv.__file__
+rows = np.random.default_rng(0).normal(size=(60, 2)) + 8.0 * (np.arange(60)[:, None] % 3)
+model = lv.models.FiniteMixture(lv.models.DiagonalComponents.weak(rows))
+result = lv.search(model, rows, max_size=5, progress=False)
+print(platform.python_version(), "|", result.summary().splitlines()[0])
+with tempfile.TemporaryDirectory() as folder:
+    result.save(Path(folder) / "run")
+    again = lv.load(Path(folder) / "run")
+    assert again.posterior().equals(result.posterior())
+    result.plot_posterior().figure.savefig(Path(folder) / "posterior.png")
+    assert (Path(folder) / "posterior.png").stat().st_size > 5_000
+"""
+"""What every interpreter has to do with nothing but the wheel."""
+
+
 def licence_of(name: str) -> str:
     """What a distribution says of its licence: the expression, else its classifiers, else its first line."""
     about = metadata.metadata(name)
@@ -64,10 +87,30 @@ def run(which: str, further: list[str]) -> int:
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
+def try_wheel(interpreters: list[str]) -> int:
+    """The number of interpreters on which the wheel does not work."""
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="lvsearch-wheel-") as folder:
+        build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", folder, str(ROOT)]
+        subprocess.run(build, check=True)
+        (wheel,) = Path(folder).glob("lvsearch-*.whl")
+        for interpreter in interpreters:
+            place = Path(folder) / Path(interpreter).name / "environment"
+            subprocess.run([interpreter, "-m", "venv", place], check=True)
+            python = place / "bin" / "python"
+            subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True)
+            steps = [[python, "-c", FIRST_DAY], [python, "-m", "lvsearch", "--version"], [python, "-m", "pip", "check"]]
+            codes = [subprocess.run(step, cwd=folder, check=False).returncode for step in steps]
+            failed += any(codes)
+    return failed
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["licences"]:
         print(licences())
     elif sys.argv[1:2] in (["oldest"], ["newest"]):
         sys.exit(run(sys.argv[1], sys.argv[2:]))
+    elif sys.argv[1:2] == ["wheel"]:
+        sys.exit(try_wheel(sys.argv[2:]))
     else:
         sys.exit(__doc__)
