@@ -1,23 +1,24 @@
-"""A first day for who knows NumPyro: how many powers of body mass predict diabetes, by an evidence of one's own."""
+"""A first day for who knows NumPyro: how many powers of body mass predict diabetes, by a model of one's own."""
 
-import numpy as np
+import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from sklearn.datasets import load_diabetes
+from sklearn.preprocessing import scale
 
 import lvsearch as lv
 
-numpyro.enable_x64()
-frame = load_diabetes(as_frame=True).frame[["bmi", "target"]]
-x, y = ((frame - frame.mean()) / frame.std()).to_numpy().T
+patients = scale(load_diabetes(as_frame=True).frame[["bmi", "target"]])
 
 
-def log_evidence(size):
-    """log p(target | powers 1, x, x²…): coefficients ~ Normal(0, 1/2) are integrated out, noise ~ Normal(0, 0.8)."""
-    powers = x[:, None] ** np.arange(*size)
-    return float(dist.MultivariateNormal(0.0, 0.25 * powers @ powers.T + 0.64 * np.eye(len(x))).log_prob(y))
+def polynomial(size, data):
+    """Powers 1, x, x² … of body mass, as many as the size says, and noise of unknown strength."""
+    weights = numpyro.sample("weights", dist.Normal(0.0, 0.5).expand([size]).to_event(1))
+    noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+    with numpyro.plate("patients", len(data)):
+        numpyro.sample("target", dist.Normal(data[:, :1] ** jnp.arange(size) @ weights, noise), obs=data[:, 1])
 
 
-result = lv.search(lv.from_function(log_evidence, size_names=("powers",)), prior=lv.sizes.Geometric(0.5), max_size=8)
+result = lv.search(lv.from_numpyro(polynomial, size_names=("powers",)), patients, max_size=6)
 print(result)
 result.plot_posterior().figure.savefig("diabetes.png")

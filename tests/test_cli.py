@@ -64,7 +64,7 @@ def test_search_writes_the_search_the_held_out_documents_and_the_report(run):
     assert result.settings.seed == 2
     assert len(result.training) == 42
     summary = (run / "report" / "summary.md").read_text(encoding="utf-8")
-    assert summary.startswith("# still rising at 3 topics, the largest allowed")
+    assert summary.startswith("# Still rising at 3 topics, the largest allowed")
     assert "18 documents" in summary  # held out, and compared
     held_out = pd.read_csv(run / "report" / "held_out.csv")
     assert set(held_out["size"]) == {size[0] for size in result.state.kept}
@@ -91,7 +91,7 @@ def test_search_prints_answer_topics_and_where_the_report_is(run, capsys, tmp_pa
     shutil.copytree(run, copy)
     assert cli.main(["report", str(copy), "--no-cache"]) == 0
     printed = capsys.readouterr().out
-    assert "still rising at 3 topics, the largest allowed" in printed
+    assert "Still rising at 3 topics, the largest allowed" in printed
     assert "held-out" in printed
     assert "share" in printed
     assert f"Report: {(copy / 'report' / 'index.html').resolve().as_uri()}" in printed

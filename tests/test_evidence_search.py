@@ -80,7 +80,7 @@ def test_headline_and_table_agree_on_the_best_size():
 def test_a_stopped_search_says_so_and_goes_on_to_the_same_bits(tmp_path: Path):
     first = lv.search(MODEL, COUNTS, **SETTINGS, seconds=0, out=tmp_path / "run", report=False)
     assert len(first.visits) == 1
-    assert repr(first).startswith("unfinished (stopped after 0 seconds)")
+    assert repr(first).startswith("Unfinished (stopped after 0 seconds)")
     resumed = lv.resume(tmp_path / "run", report=False, progress=False)
     assert_same(resumed, searched())
     assert_same(lv.load(tmp_path / "run"), searched())
@@ -142,7 +142,7 @@ def test_a_search_whose_limit_decides_says_that_it_still_rises():
     random = np.random.default_rng(0)
     separate = np.kron(np.eye(4, dtype=int), random.integers(3, 6, (6, 3)))
     result = lv.search(lv.models.LDA(0.4, 0.1), separate, **{**SETTINGS, "prior": lv.sizes.Poisson(4), "max_size": 2})
-    assert repr(result).startswith("still rising at 2 topics, the largest allowed")
+    assert repr(result).startswith("Still rising at 2 topics, the largest allowed")
 
 
 @pytest.mark.slow

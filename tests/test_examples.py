@@ -32,7 +32,7 @@ def test_every_example_is_run():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST_DAYS)
 def test_a_first_day(name, tmp_path):
-    """In a process of its own: they write where they stand, and one sets JAX's precision."""
+    """In a process of its own: they write where they stand."""
     path = ROOT / "examples" / f"{name}.py"
     body = path.read_text(encoding="utf-8").split("import lvsearch as lv\n")[1]
     assert len([line for line in body.splitlines() if line.strip() and '"""' not in line]) < LINES

@@ -62,7 +62,7 @@ def most_probable(result) -> str:
 
 def test_summary_answers_first_and_says_what_it_rests_on(result):
     lines = summary(result).splitlines()
-    assert lines[0].startswith((f"{most_probable(result)} most probable", "still rising at"))
+    assert lines[0].startswith((f"{most_probable(result)} most probable", "Still rising at"))
     text = "\n".join(lines)
     for said in (
         "given the standard errors",
@@ -228,7 +228,7 @@ def test_report_holds_pictures_tables_and_one_summary(result, comparison, tmp_pa
     assert first["word"] == table.columns[table.to_numpy()[0].argmax()]
     np.testing.assert_allclose(first["probability"], table.to_numpy()[0].max(), rtol=1e-6)
     text = path.read_text(encoding="utf-8")
-    assert text.startswith((f"# {most_probable(result)} most probable", "# still rising at"))
+    assert text.startswith((f"# {most_probable(result)} most probable", "# Still rising at"))
     assert "(held_out.png)" in text
     assert "label" in text
     assert "b\\|c" in text or "\\<a>" in text  # labels are escaped where Markdown would eat them

@@ -216,7 +216,7 @@ def test_a_limit_that_decides_one_of_the_numbers_stands_in_the_headline():
     prior = sizes.Product(sizes.Uniform(5), sizes.Uniform(20))
     found = lv.search(function, prior=prior, max_size=(5, 15), progress=False)
     assert repr(found).startswith(
-        "still rising at 2 row clusters × 15 column clusters, the most column clusters allowed"
+        "Still rising at 2 row clusters × 15 column clusters, the most column clusters allowed"
     )
     axes = dressed(None)
     assert draw_lattice(found, axes).title.startswith("Still rising at")  # the picture says what the sentence says

@@ -60,7 +60,8 @@ HIDDEN = 0.05
 def best_estimate(result: Findings) -> str:
     """The answer of an estimated posterior, in one sentence without a full stop; that of a bound says so."""
     by_bound = " (by the mean-field bound, which is not the evidence)" if result.settings.evidence == "bound" else ""
-    return f"{_most_probable(result)}{by_bound}"
+    found = f"{_most_probable(result)}{by_bound}"
+    return found[:1].upper() + found[1:]
 
 
 def _most_probable(result: Findings) -> str:

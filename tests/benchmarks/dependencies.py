@@ -7,8 +7,8 @@
 
 The first two make a virtual environment in a temporary folder, install this checkout with its test tools into it, print
 what was installed, and run the fast tier there; the exit status is pytest's. Further arguments go to pytest. The third
-builds the wheel once, installs it alone into an environment of each interpreter named, without the checkout in sight, and runs
-what a first day is made of: a search, its table, its picture, its folder, the command line.
+builds the wheel once, installs it alone into an environment of each interpreter named, without the checkout in sight,
+and runs what a first day is made of: a search, its table, its picture, its folder, the command line.
 """
 
 import re
