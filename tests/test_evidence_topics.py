@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 from scipy.stats import chi2
 
 from lvsearch.inference.evidence import CollapsedTopics, Effort, anchored_chain, anneal, collapsed_topics, pace
+from lvsearch.inference.evidence.dispatch import HOPELESS
 from lvsearch.inference.evidence.topic_anchors import from_topics
 from lvsearch.inference.evidence.topic_state import TopicState
 from lvsearch.inference.topics.collapsed import log_joint_of
@@ -179,12 +180,16 @@ def test_the_same_key_gives_the_same_bits_whatever_the_threads_do():
     assert first == second != bracket(chain("prior"), 8)
 
 
-def test_where_directions_are_far_apart_a_second_path_begins_where_the_first_one_ended():
-    """Three obvious topics: the path from the prior is hundreds of nats wide in so few steps, the other one is not."""
+def three_obvious_topics() -> CollapsedTopics:
     rng = np.random.default_rng(0)
     topics = np.kron(np.eye(3), np.full(10, 0.1))
     counts = np.stack([rng.multinomial(40, topics[document % 3]) for document in range(30)])
-    plain = collapsed_topics(csr_array(counts), np.full(3, 0.3), 0.1, 3)
+    return collapsed_topics(csr_array(counts), np.full(3, 0.3), 0.1, 3)
+
+
+def test_where_directions_are_far_apart_a_second_path_begins_where_the_first_one_ended():
+    """The path from the prior is hundreds of nats wide in so few steps, the other one is not."""
+    plain = three_obvious_topics()
     key_pilot, key = jax.random.split(jax.random.key(0))
     work = Effort(24, 2, 8)
     first, second = anneal(plain, key, work, pace(plain, key_pilot, work))
@@ -193,6 +198,19 @@ def test_where_directions_are_far_apart_a_second_path_begins_where_the_first_one
     assert narrow < 0.1 * wide
     lower = Bracket(tuple(first.forward.tolist()), tuple(first.backward.tolist()), 24, 16).lower
     assert lower < np.mean(second.backward) + 3.0  # nothing is contradicted
+
+
+def test_a_first_path_that_is_bound_to_be_too_wide_is_gone_one_way_only():
+    plain = three_obvious_topics()
+    key_pilot, key = jax.random.split(jax.random.key(0))
+    few, many = Effort(4, 2, 8), Effort(48, 2, 8)
+    profile = pace(plain, key_pilot, few)
+    assert HOPELESS * few.steps < len(profile.temperature) <= HOPELESS * many.steps
+    (only,) = anneal(plain, key, few, profile)
+    _, second = anneal(plain, key, many, profile)
+    assert only.anchor_error is not None
+    quick, slow = (float(np.mean(ends.forward + ends.backward) / 2) for ends in (only, second))
+    assert quick == pytest.approx(slow, abs=2.0)
 
 
 def test_topics_to_begin_with_are_those_of_the_best_particle(float64):

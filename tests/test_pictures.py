@@ -71,6 +71,17 @@ def test_a_title_stays_on_one_line_inside_the_picture(words: int):
     assert (shown == title) or title in " ".join(ax.texts[0].get_text().split())
 
 
+def test_a_number_and_its_per_cent_stay_on_one_line():
+    for length in range(10, 40):
+        figure, axes = plt.subplots(figsize=(4.0, 3.0))
+        write_caption(axes, Caption("title", "x" * length + " ellipses hold 90 % of a component, 5 % to 95 % of it"))
+        lines = axes.texts[0].get_text().splitlines()
+        assert not any(line.startswith("%") for line in lines)
+        assert " ".join(lines) == "x" * length + " ellipses hold 90 % of a component, 5 % to 95 % of it"
+        plt.close(figure)
+
+
+
 def test_doubled_sizes_stand_on_a_logarithmic_axis():
     doubled, all_of_them = [(2**k,) for k in range(7)], [(k,) for k in range(1, 20)]
     assert SizeAxis.of(doubled).logarithmic

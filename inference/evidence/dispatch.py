@@ -39,6 +39,10 @@ NEAR, FAR = 10.0, 4000.0
 the first one ended. On a smooth path the distance falls as one over the temperatures: more of them will do. Their
 product was 2,000 to 2,600 on corpora that leave the number of topics open, 14,000 on such as settle it."""
 
+HOPELESS = 3
+"""Steps of a pilot, in each of which weights spread by a nat, for each temperature of a path, beyond which its two ends
+are bound to lie too far apart: hundreds of nats on corpora that settle the number of topics, in 24 temperatures."""
+
 
 class Effort(NamedTuple):
     """How hard to try: temperatures, and in each half the islands and the particles of each."""
@@ -121,19 +125,38 @@ def pace(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
 
 def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) -> tuple[TwoSided, ...]:
     """Forward and backward paths; where those from a prior end far apart, a second pair on the path that begins with
-    where the first one ended."""
+    where the first one ended. Where that is sure beforehand, the first is gone one way only, to find that beginning."""
     key_first, key_anchors, key_second = jax.random.split(key, 3)
+    if len(profile.temperature) > HOPELESS * work.steps and not _labelled(chain):
+        temperatures = schedule(profile, work.steps)
+        there = forward(chain, key_first, temperatures, islands=work.islands, particles=work.particles)
+        second = _from_an_anchor(chain, key_anchors, key_second, work, (there.state,))
+        if second is not None:
+            return (second,)
     first, states = both_ways(chain, key_first, work, profile)
     apart = float(np.mean(first.backward) - np.mean(first.forward))
     if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= patience(chain):
         return (first,)
+    second = _from_an_anchor(chain, key_anchors, key_second, work, states)
+    return (first,) if second is None else (first, second)
+
+
+def _labelled(chain: Chain) -> bool:
+    """Whether q knows one labelling."""
+    return jax.eval_shape(lambda key: chain.label_scores(chain.init(key, 1)), jax.random.key(0)) is not None
+
+
+def _from_an_anchor(
+    chain: Chain, key_anchors: Array, key_paths: Array, work: Effort, states: Sequence[State]
+) -> TwoSided | None:
+    """Both ways on the path from a q around the best of these particles; None where there is no such path."""
     key_anchor, key_pilot = jax.random.split(key_anchors)
     anchor = anchored_chain(chain, key_anchor, states)
     if anchor is None:
-        return (first,)
+        return None
     work = work._replace(particles=min(work.particles, ISLAND))
-    second, _ = both_ways(anchor.chain, key_second, work, pace(anchor.chain, key_pilot, work))
-    return first, second._replace(anchor_error=anchor.error)
+    found, _ = both_ways(anchor.chain, key_paths, work, pace(anchor.chain, key_pilot, work))
+    return found._replace(anchor_error=anchor.error)
 
 
 def both_ways(

@@ -1,8 +1,9 @@
 """Where another path of LDA ended: its topics, as the beginning of a shorter path.
 
-The path from the prior ends in particles. The one whose joint is highest after some sweeps at temperature 1 gives the
-topics φ from which the second path begins (`topics`: q = p(z | w, φ, α)), whose evidence log p(w | φ, α) is estimated
-document by document (`from_topics`). Hyper-parameters that have priors begin about what the topics settled with.
+The path from the prior ends in particles. Of the best of them, the one whose joint is highest after some sweeps at
+temperature 1 gives the topics φ from which the second path begins (`topics`: q = p(z | w, φ, α)), whose evidence
+log p(w | φ, α) is estimated document by document (`from_topics`). Hyper-parameters that have priors begin about what
+the topics settled with.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from lvsearch.inference.evidence.topics import SETTLING, CollapsedTopics, collap
 
 AVERAGED = 30
 """Sweeps after the first `SETTLING` over which topics are averaged."""
+CANDIDATES = 32
+"""Particles that are swept: those whose joint is highest where the path ended."""
 START, SAMPLES = 29, 64
 """Posterior draws of documents under given topics, and importance samples around each."""
 LEAST_ALPHA = 0.1
@@ -39,11 +42,13 @@ with 0.2, 0.5 and 1."""
 
 State = TypeVar("State", TopicState, HyperTopicState)
 
+_log_density = jax.jit(lambda chain, state: chain.log_density(state))
 _init = jax.jit(lambda chain, key, *, particles: chain.init(key, particles), static_argnames="particles")
 
 
 @runtime_checkable
 class _TopicChain(Protocol[State]):
+    def take(self, state: State, particles: Array) -> State: ...
     def topic_means(self, state: State) -> Array: ...
     def log_density(self, state: State) -> Array: ...
     def log_hyper(self, state: State) -> tuple[Array | None, Array | None]: ...
@@ -75,13 +80,15 @@ def _averaged(chain: _TopicChain[State], key: Key[Array, ""], state: State) -> t
 
 
 def _settled(chain: _TopicChain[State], key: Key[Array, ""], states: Sequence[State]) -> _Settled:
-    """What the particle settles with, of all these, whose joint is highest."""
+    """What the particle settles with, of the best of all these, whose joint is highest."""
     with jax.enable_x64(True):
         together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
+        best = np.argsort(-np.asarray(_log_density(chain, together)), kind="stable")[:CANDIDATES]
+        together = chain.take(together, jnp.asarray(best))
         topics, log_density, log_hyper = jax.tree.map(np.asarray, _averaged(chain, key, together))
-    best = int(np.argmax(log_density))
-    log_total, log_eta = (None if each is None else float(each[best]) for each in log_hyper)
-    return _Settled(np.asarray(topics[..., best], np.float64), log_total, log_eta)
+    highest = int(np.argmax(log_density))
+    log_total, log_eta = (None if each is None else float(each[highest]) for each in log_hyper)
+    return _Settled(np.asarray(topics[..., highest], np.float64), log_total, log_eta)
 
 
 @anchored_chain.register

@@ -58,7 +58,7 @@ def draw_clusters(
     axes.set_xlabel(visible(str(columns[0])), parse_math=False)
     axes.set_ylabel(visible(str(columns[1])), parse_math=False)
     occupied = len(np.unique(of_row))
-    ellipses = "; ellipses hold 90 % of a component" if covariances is not None else ""
+    ellipses = "; ellipses hold 90 % of a component" if covariances is not None else ""
     return Caption(
         f"{occupied} component{'s' if occupied != 1 else ''}",
         f"rows by their most probable component, uncertain ones pale{ellipses}",

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CHARACTERS_PER_INCH = 15.5  # of a caption in its small type
+BOUND = "\x00"
+"""In the place of a space where no line may end."""
 LARGEST, SMALLEST = 12.5, 8.5
 """Points of a title: as large as fits on one line."""
 
@@ -37,7 +39,7 @@ def write_caption(axes: "Axes", caption: Caption) -> None:
             title, max(8, int(len(title) * inches * 72 / _width(title, SMALLEST))), placeholder="…"
         )
     width = max(30, int(inches * CHARACTERS_PER_INCH))
-    wrapped = [visible(line) for part in text.split("\n") for line in textwrap.wrap(part, width)]
+    wrapped = [visible(line) for part in text.split("\n") for line in _wrapped(part, width)]
     axes.annotate(
         "\n".join(wrapped),
         (0, 1),
@@ -59,6 +61,11 @@ def write_caption(axes: "Axes", caption: Caption) -> None:
         pad=9 + 11.5 * len(wrapped),
         parse_math=False,
     )
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most so many characters, a number and its per cent on one."""
+    return [line.replace(BOUND, " ") for line in textwrap.wrap(text.replace(" %", f"{BOUND}%"), width)]
 
 
 def _width(text: str, points: float) -> float:
