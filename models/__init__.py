@@ -11,6 +11,7 @@ from lvsearch.models.components import (
     KnownCovarianceComponents,
     LevelComponents,
     MultinomialComponents,
+    NegativeBinomialComponents,
     PoissonComponents,
 )
 from lvsearch.models.components.component import Component
@@ -71,6 +72,7 @@ __all__ = [
     "Model",
     "Multinomial",
     "MultinomialComponents",
+    "NegativeBinomialComponents",
     "PoissonComponents",
     "PoissonFactorization",
     "Row",

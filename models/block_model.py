@@ -77,8 +77,8 @@ class LatentBlockModel(Model):
         if not self.component.cellwise or self.component.estimated or _by_column(self.component):
             raise ValueError(
                 f"got component={self.component.describe()}, expected a kind whose single cells have a density and a "
-                "prior, the same in all columns: BernoulliComponents, LevelComponents, PoissonComponents or "
-                "DiagonalComponents, with one number for each hyper-parameter"
+                "prior, the same in all columns: BernoulliComponents, LevelComponents, PoissonComponents, "
+                "NegativeBinomialComponents or DiagonalComponents, with one number for each hyper-parameter"
             )
         names = ("row_concentration", "column_concentration")
         self.row_concentration, self.column_concentration = (

@@ -289,6 +289,7 @@ TRACED_MODELS = [
     lambda x: FiniteMixture(BernoulliComponents(x, x)),
     lambda x: FiniteMixture(lv.models.CategoricalComponents((2, 3), x)),
     lambda x: FiniteMixture(lv.models.PoissonComponents(x, x)),
+    lambda x: FiniteMixture(lv.models.NegativeBinomialComponents(x, x, x)),
     lambda x: lv.models.LatentBlockModel(lv.models.LevelComponents((1, 2), x), x, x),
     lambda x: lv.models.PoissonFactorization(x, x, x),
     lambda x: lv.models.HiddenMarkov(DiagonalComponents(), x, x, x),

@@ -81,7 +81,6 @@ def test_a_number_and_its_per_cent_stay_on_one_line():
         plt.close(figure)
 
 
-
 def test_doubled_sizes_stand_on_a_logarithmic_axis():
     doubled, all_of_them = [(2**k,) for k in range(7)], [(k,) for k in range(1, 20)]
     assert SizeAxis.of(doubled).logarithmic

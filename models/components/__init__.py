@@ -16,6 +16,7 @@ from lvsearch.models.components.full_covariance import FullCovarianceComponents
 from lvsearch.models.components.known_covariance import KnownCovarianceComponents
 from lvsearch.models.components.levels import LevelComponents
 from lvsearch.models.components.multinomial import MultinomialComponents
+from lvsearch.models.components.negative_binomial import NegativeBinomialComponents
 from lvsearch.models.components.poisson import PoissonComponents
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "KnownCovarianceComponents",
     "LevelComponents",
     "MultinomialComponents",
+    "NegativeBinomialComponents",
     "PoissonComponents",
     "draw_hyper",
     "log_hyper_prior",

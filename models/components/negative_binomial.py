@@ -1,0 +1,106 @@
+"""Components of independent counts that vary more than a Poisson's: negative binomial columns."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float
+from scipy.special import gammaln as scipy_gammaln
+from scipy.special import xlogy
+
+from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.standard import positive_parameter
+from lvsearch.models.contract import HyperparameterArray
+from lvsearch.models.families import Beta, BetaStatistics, Family
+from lvsearch.models.units import Row
+
+
+class NegativeBinomialComponents(Component):
+    """x_d ~ NegativeBinomial(r_d, v_d), v_d ~ Beta(shape, rate · r_d), independently in each column: cells are whole
+    numbers ≥ 0.
+
+        p(x | r, v) = Γ(x + r) / (Γ(r) x!) · v^x (1 − v)^r,      mean m = r v / (1 − v),      variance m + m² / r
+
+    concentration: r, a number or one per column, positive: the smaller, the further counts vary beyond a Poisson's, and
+        the fewer components they need. It is given, not inferred; searches with several of them have evidence that
+        can be compared.
+    shape, rate: positive; a column's mean is around shape/rate. As r grows all this becomes `PoissonComponents(shape,
+        rate)`.
+
+    Missing cells are left out.
+    """
+
+    concentration: HyperparameterArray
+    shape: HyperparameterArray
+    rate: HyperparameterArray
+
+    estimated: ClassVar[bool] = False
+    axes: ClassVar[tuple[str, ...]] = ("dim",)
+    elliptical: ClassVar[bool] = False
+    cellwise: ClassVar[bool] = True
+
+    def __init__(self, concentration: Any, shape: Any = 1.0, rate: Any = 1.0):
+        self.concentration = positive_parameter("concentration", concentration, ndim=1)
+        self.shape, self.rate = positive_parameter("shape", shape), positive_parameter("rate", rate)
+
+    @property
+    def family(self) -> Family:
+        return self.prior_family
+
+    @property
+    def prior_family(self) -> Family:
+        return Beta()
+
+    def describe(self) -> str:
+        return (
+            f"independent counts with variance m + m²/{words(self.concentration)} about their means m "
+            f"(shape {words(self.shape)}, rate {words(self.rate)})"
+        )
+
+    def check(self, units: Row) -> None:
+        values, observed = np.asarray(units.value), np.asarray(units.observed)
+        given = np.shape(self.concentration)
+        if given and given[0] != values.shape[-1]:
+            raise ValueError(f"got {given[0]} concentrations for {values.shape[-1]} columns, expected one for each")
+        wrong = values[observed & ((values < 0) | (values != np.floor(values)))]
+        if wrong.size:
+            raise ValueError(
+                f"got a cell with {float(wrong[0])!r} for NegativeBinomialComponents, expected whole numbers ≥ 0"
+            )
+
+    def prior(self, n_dims: int) -> BetaStatistics:
+        zero = jnp.zeros(n_dims)
+        return BetaStatistics(zero + (self.shape - 1), zero + (self.rate * self.concentration - 1))
+
+    def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> BetaStatistics:
+        seen = jnp.where(observed, self.concentration, 0.0).astype(coordinates.dtype)
+        return BetaStatistics(coordinates, seen)
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        r = jnp.asarray(self.concentration, coordinates.dtype)
+        each = gammaln(coordinates + r) - gammaln(r) - gammaln(coordinates + 1)
+        return jnp.where(observed, each, 0.0).sum()
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """Of each cell that of the mean that is its count, the largest there is at this r; nats."""
+        x = np.where(np.asarray(units.observed), np.asarray(units.value, np.float64), 0.0)
+        r = np.asarray(self.concentration, np.float64)
+        carrier = scipy_gammaln(x + r) - scipy_gammaln(r) - scipy_gammaln(x + 1)
+        return (carrier + xlogy(x, x / (x + r)) - r * np.log1p(x / r)).sum(-1)
+
+    def moments(self, statistics: BetaStatistics) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        mean = self._mean(statistics)
+        return mean, jnp.diag(mean + mean**2 / self.concentration)
+
+    def draw(self, key: Array, statistics: BetaStatistics, unit: Row) -> Float[Array, " dim"]:
+        """A Poisson whose mean is drawn from a Gamma of shape r about the component's."""
+        key_mean, key_count = jax.random.split(key)
+        mean = self._mean(statistics)
+        r = jnp.broadcast_to(jnp.asarray(self.concentration, mean.dtype), mean.shape)
+        drawn = jax.random.gamma(key_mean, r) / r * mean
+        return jax.random.poisson(key_count, drawn).astype(mean.dtype)
+
+    def _mean(self, statistics: BetaStatistics) -> Float[Array, " dim"]:
+        return self.concentration * jnp.exp(statistics.log_value - statistics.log_complement)
