@@ -20,7 +20,7 @@ PAGES = sorted(
     for page in DOCS.rglob("*.md")
     if "_build" not in page.parts and ">>> " in page.read_text(encoding="utf-8")
 )
-CHEAP = ("how-to/hyper-priors.md", "how-to/own-model.md")
+CHEAP = ("how-to/own-model.md",)
 """Pages whose examples take no longer than importing does: they stay in the fast tier."""
 
 

@@ -1,6 +1,6 @@
 """The result of a search, for people: its numbers, in words, in pictures, audited, and in a folder."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ from lvsearch.results.persistence import HALF, PROBABILITY, Persistence
 from lvsearch.results.persisting import persistence_of
 from lvsearch.results.prior_members import prior_members
 from lvsearch.results.robustness import Robustness
+from lvsearch.results.sensitivity import Sensitivity
+from lvsearch.results.varying import vary
 from lvsearch.sizing.sizes import Size
 
 if TYPE_CHECKING:
@@ -89,6 +91,22 @@ class SearchResult(Findings):
         """The same result with what fewer units say on its card and page and in its folder. A search that goes on
         begins without it."""
         return replace(self, robust=robustness)
+
+    def sensitivity(
+        self, names: Sequence[str] | None = None, *, factor: float | int = 3.0, progress: bool = True
+    ) -> Sensitivity:
+        """Whether the answer hangs on the numbers in the model's priors: the search again with each of them smaller and
+        larger, the others as they are.
+
+        names: of the hyper-parameters to change, such as "concentration" or "components.rate"; by default every
+        positive number of the model, but those given column by column. factor: what each is divided by and multiplied
+        with. It takes two searches for each, with the settings and the seed of this one; `Sensitivity` says what is
+        read off. For the prior over sizes nothing is searched again: `with_prior`.
+
+        Raises ValueError for evidence that is not annealed, searches over a function, a factor of at most 1, and names
+        of no hyper-parameter.
+        """
+        return vary(self, names, float(factor), progress=progress)
 
     # ── which components exist ──────────────────────────────────────────────────────────────────────────────────────
 

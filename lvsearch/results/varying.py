@@ -1,0 +1,80 @@
+"""The search made again with one hyper-parameter changed: what `SearchResult.sensitivity` is made of."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jax
+import numpy as np
+from scipy.special import logsumexp
+
+from lvsearch.inference.compiles import prepare_programs
+from lvsearch.models.contract import Model
+from lvsearch.progress import progress_bar
+from lvsearch.results.auditing import audited_search
+from lvsearch.results.card import has_answer
+from lvsearch.results.findings import Findings
+from lvsearch.results.sensitivity import Sensitivity, Variant
+from lvsearch.searching.controller import SearchState, run
+from lvsearch.searching.evaluators import ModelEvaluator
+
+
+def hyperparameters(model: Model) -> dict[str, float]:
+    """The positive numbers in a model's priors, by where they are, such as "components.rate". Those of one value per
+    column are units of the data, and left out."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(model)
+    named = {_name(path): leaf for path, leaf in leaves}
+    return {name: float(leaf) for name, leaf in named.items() if np.ndim(leaf) == 0 and leaf > 0}
+
+
+def with_hyperparameter(model: Model, name: str, value: float) -> Model:
+    """The same model with this number there."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: np.asarray(value, np.asarray(leaf).dtype) if _name(path) == name else leaf, model
+    )
+
+
+def vary(result: Findings, names: Sequence[str] | None, factor: float, *, progress: bool) -> Sensitivity:
+    """`SearchResult.sensitivity`, which says what it takes and raises."""
+    evaluator, _ = audited_search(result)
+    result.estimates()  # there has to be an answer that may hang on something
+    if not factor > 1:  # also for NaN
+        raise ValueError(f"got factor={factor}, expected a number above 1, by which priors are changed both ways")
+    known = hyperparameters(evaluator.base_model)
+    for name in names or ():
+        if name not in known:
+            raise ValueError(f"got the hyper-parameter {name!r}, expected one of {', '.join(map(repr, known))}")
+    chosen = known if names is None else {name: known[name] for name in names}
+    if not chosen:
+        raise ValueError(f"got {evaluator.base_model.describe()}, in whose priors there is no number to change")
+    changes = [(name, value, f) for name, value in chosen.items() for f in (1 / factor, factor)]
+    prepare_programs()
+    bar = progress_bar(len(changes), "sensitivity", "search", wanted=progress)
+    variants = [_variant(result, "", 1.0, float("nan"))]
+    for name, value, f in changes:
+        model = with_hyperparameter(evaluator.base_model, name, value * f)
+        variants.append(_variant(_searched(result, evaluator, model), name, f, value * f))
+        bar.update()
+    bar.close()
+    return Sensitivity(tuple(variants), evaluator.size_names)
+
+
+def _searched(result: Findings, evaluator: ModelEvaluator, model: Model) -> Findings:
+    """The same search of another model, keys and all: what its paths have by chance they have in common."""
+    seed, scale = result.settings.seed, evaluator.scale
+    other = ModelEvaluator(model, evaluator.data, evidence="marginal", seed=seed, scale=scale, chunks=evaluator.chunks)
+    state = run(other, result.prior, result.settings, SearchState(), progress=False)
+    if state.stopped != "finished":
+        raise KeyboardInterrupt
+    return replace(result, evaluator=other, state=state, audited=None, persisted=None, robust=None)
+
+
+def _variant(found: Findings, name: str, factor: float, value: float) -> Variant:
+    if not has_answer(found):
+        return Variant(name, factor, value, None, float("nan"))
+    _, log_prior, estimate, _ = found.estimates()
+    return Variant(name, factor, value, found.estimated, float(logsumexp(log_prior + estimate)))
+
+
+def _name(path: tuple) -> str:
+    """Such as "components.rate" of a place in a model."""
+    return jax.tree_util.keystr(path, simple=True, separator=".")

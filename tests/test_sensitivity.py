@@ -1,0 +1,124 @@
+"""Whether an answer hangs on the numbers in the model's priors: the searches made, and what is said of them."""
+
+from functools import cache
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import lvsearch as lv
+from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.results.sensitivity import Sensitivity, Variant
+from lvsearch.results.varying import hyperparameters, with_hyperparameter
+from lvsearch.sizing.posterior import estimate_posterior
+
+ROWS = np.array([[-2.1], [-1.9], [-2.4], [1.8], [2.2], [2.0], [2.5]])
+SETTINGS = {"max_size": 2, "seed": 3, "progress": False}
+
+
+def model(concentration: float = 1.0, rate: float = 0.5) -> lv.models.FiniteMixture:
+    return lv.models.FiniteMixture(lv.models.KnownCovarianceComponents([[rate]], pseudo_count=0.2), concentration)
+
+
+@cache
+def searched() -> lv.models.FiniteMixture:
+    return lv.search(model(), ROWS, **SETTINGS)
+
+
+@cache
+def found() -> Sensitivity:
+    return searched().sensitivity(["concentration"], factor=4, progress=False)
+
+
+def test_numbers_in_priors_are_found_where_they_are():
+    diagonal = lv.models.FiniteMixture(lv.models.DiagonalComponents(0.0, [1.0, 2.0], 0.3, 2.5, 0.7), 0.8)
+    assert hyperparameters(diagonal) == {
+        "components.pseudo_count": 0.3,
+        "components.shape": 2.5,
+        "components.rate": 0.7,
+        "concentration": 0.8,
+    }
+    of_topics = hyperparameters(lv.models.LDA(GammaPrior(2.0, 4.0), 0.1))
+    assert of_topics == {"concentration.shape": 2.0, "concentration.rate": 4.0, "topic_concentration": 0.1}
+    changed = with_hyperparameter(diagonal, "components.shape", 5.0)
+    assert hyperparameters(changed) == {**hyperparameters(diagonal), "components.shape": 5.0}
+    assert np.array_equal(changed.components.scale, [1.0, 2.0])
+
+
+def test_every_variant_is_the_search_of_that_model():
+    variants = {variant.name: variant for variant in found().variants}
+    assert list(variants) == ["as searched", "concentration ÷ 4", "concentration × 4"]
+    for name, concentration in (("as searched", 1.0), ("concentration ÷ 4", 0.25), ("concentration × 4", 4.0)):
+        posterior = lv.search(model(concentration), ROWS, **SETTINGS).posterior()
+        assert variants[name].posterior.probability.tolist() == posterior["probability"].tolist()
+        whole = logsumexp(posterior["log_prior"] + posterior["log_evidence"])
+        assert variants[name].log_evidence == pytest.approx(whole, abs=1e-9)
+    assert variants["concentration × 4"].value == 4.0
+
+
+def test_the_search_itself_is_left_alone():
+    before = searched().posterior()
+    found()
+    assert searched().posterior().equals(before)
+
+
+def test_what_cannot_be_varied_is_refused():
+    result = searched()
+    with pytest.raises(ValueError, match=r"got the hyper-parameter 'rate', expected one of .*'concentration'"):
+        result.sensitivity(["rate"])
+    for factor in (1.0, 0.5, float("nan")):
+        with pytest.raises(ValueError, match="expected a number above 1"):
+            result.sensitivity(factor=factor)
+    with pytest.raises(ValueError, match="expected annealed evidence"):
+        lv.search(model(), ROWS, evidence="bound", **SETTINGS).sensitivity()
+    of_function = lv.search(lv.from_function(lambda size: -float(size[0])), max_size=2, progress=False)
+    with pytest.raises(ValueError, match="without a model"):
+        of_function.sensitivity()
+
+
+# ── in words, of made-up posteriors ─────────────────────────────────────────────────────────────────────────────────
+
+
+def variant(name: str, factor: float, *weights: float) -> Variant:
+    sizes = [(size,) for size in range(1, len(weights) + 1)]
+    posterior = estimate_posterior(sizes, np.zeros(len(weights)), np.log(weights), np.full(len(weights), 1e-3))
+    return Variant(name, factor, factor, posterior, 0.0)
+
+
+def test_an_answer_that_stays_and_one_that_moves():
+    base = variant("", 1.0, 0.01, 0.68, 0.30, 0.01)
+    stays = Sensitivity((base, variant("rate", 0.5, 0.01, 0.5, 0.48, 0.01)), ("components",))
+    assert stays.describe() == (
+        "2 components: most probable under 1 of 1 changed priors. No variant rules out 2–3; some keep 2–3."
+    )
+    moves = Sensitivity((*stays.variants, variant("rate", 2.0, 0.01, 0.02, 0.96, 0.01)), ("components",))
+    assert moves.describe() == (
+        "2 components: most probable under 1 of 2 changed priors, not under rate × 2: 3. No variant rules out 3; some "
+        "keep 2–3."
+    )
+    apart = Sensitivity((variant("", 1.0, 0.99, 0.01), variant("rate", 3.0, 0.01, 0.99)), ("components",))
+    assert "1 component: most probable under 0 of 1" in apart.describe()
+    assert "No size is kept by all: between them they keep 1–2." in apart.describe()
+
+
+def test_a_search_without_an_answer_is_said():
+    lost = Variant("rate", 3.0, 3.0, None, float("nan"))
+    partly = Sensitivity((variant("", 1.0, 0.2, 0.8), variant("rate", 1 / 3, 0.3, 0.7), lost), ("components",))
+    assert partly.describe().endswith("1 of the searches found no answer.")
+    table = partly.table()
+    assert table["best"].tolist() == ["2", "2", ""]
+    assert np.isnan(table["probability_of_answer"].iloc[2])
+    assert table["probability_of_answer"].iloc[1] == pytest.approx(0.7, abs=0.01)
+
+
+def test_the_picture_has_a_row_of_dots_for_each():
+    axes = found().plot()
+    axes.figure.canvas.draw()
+    assert [label.get_text() for label in axes.get_yticklabels()] == [v.name for v in found().variants]
+    sizes = [collection.get_sizes().sum() for collection in axes.collections if len(collection.get_offsets())]
+    assert len(sizes) == 3
+    plt.close(axes.figure)
+    two = Variant("", 1.0, 1.0, estimate_posterior([(1, 1)], np.zeros(1), np.zeros(1), np.zeros(1)), 0.0)
+    with pytest.raises(ValueError, match="got 2 size variables"):
+        Sensitivity((two,), ("rows", "columns")).plot()
