@@ -2,10 +2,13 @@
 
     python tests/benchmarks/galaxy.py [--along rows] [--islands 8] [--particles 2048] [--largest 14] [--seed 0]
     python tests/benchmarks/galaxy.py --along temperatures [--steps 3200] [--particles 64] …
+    python tests/benchmarks/galaxy.py --along draws [--chains 64] [--draws 1000] [--thin 10] …
 
 The evidence of each number of components: along the rows, one after another, forward alone, the logarithm of the
 average over islands (unbiased on p, and the islands say how far it may be off); or along temperatures from the prior
-and back, as a search has it, the middle of both ends in four islands. Beside it stands what an independent
+and back, as a search has it, the middle of both ends in four islands. Or from posterior draws at each number, by
+`lv.sample`: neighbours differ by how many components are empty under the larger one (`from_draws`), which says no
+evidence but ratios of it to a fraction of a per cent. Beside it stands what an independent
 sampler says (4 million sweeps, standard errors of .002 at most): p(k | y) with k uniform on 1 … 30, and the log
 evidence at k = 2 and 3 in thousands of km/s. Beyond `--largest`, p is taken to fall by the ratio of the last two.
 """
@@ -19,6 +22,7 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
+from scipy.special import gammaln
 
 import lvsearch as lv
 from lvsearch.inference.evidence import Effort, both_ways, evidence_chain, grow, pace, sequential
@@ -59,18 +63,65 @@ def along_temperatures(chain: Any, key: Any, work: Effort) -> tuple[float, float
     return bracket.estimate, bracket.standard_error
 
 
+def from_draws(
+    model: Any, rows: np.ndarray, largest: int, chains: int, draws: int, thin: int, seed: int
+) -> list[float]:
+    """log p(rows | k) − log p(rows | 3) of k = 1 … largest, nats; −∞ below 3, worth less than a thousandth of it.
+
+    A partition C of n rows into K₊ groups has the same density p(rows | C) at every k, and under Dirichlet(a, …, a)
+    weights p(C | k) ∝ k! / (k − K₊)! · Γ(ka) / Γ(ka + n). So draws at k + 1 components know what k would have been
+    worth (after Nobile 2004): p(rows | k) / p(rows | k + 1) is the posterior mean there of
+
+        p(C | k) / p(C | k + 1) = (k + 1 − K₊) / (k + 1) · Γ(ka) Γ((k + 1)a + n) / (Γ(ka + n) Γ((k + 1)a)).
+    """
+    a, n = float(model.concentration), len(rows)
+    found = [-np.inf, -np.inf, 0.0]
+    for larger in range(4, largest + 1):
+        trace = lv.sample(
+            model,
+            lv.Points.from_array(rows),
+            size=larger,
+            chains=chains,
+            draws=draws,
+            thin=thin,
+            seed=seed,
+            progress=False,
+        )
+        empty = larger - np.asarray(trace["occupied"])
+        by_chain = empty.mean(axis=1)
+        k = larger - 1
+        priors = gammaln(k * a) + gammaln(larger * a + n) - gammaln(k * a + n) - gammaln(larger * a)
+        found.append(found[-1] - float(np.log(by_chain.mean() / larger) + priors))
+        error = by_chain.std(ddof=1) / by_chain.mean() / np.sqrt(chains)
+        print(f"{larger}: {found[-1]:+.3f} nats above 3, the last step ± {error:.3f}; {trace.describe()}", flush=True)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--along", default="rows", choices=("rows", "temperatures"))
+    parser.add_argument("--along", default="rows", choices=("rows", "temperatures", "draws"))
     parser.add_argument("--steps", type=int, default=3200, help="temperatures")
     parser.add_argument("--islands", type=int, default=8, help="along rows")
     parser.add_argument("--particles", type=int, help="of an island: 2,048 along rows, 64 along temperatures")
+    parser.add_argument("--chains", type=int, default=64, help="along draws")
+    parser.add_argument("--draws", type=int, default=1000, help="of each chain")
+    parser.add_argument("--thin", type=int, default=10, help="sweeps from one draw to the next")
     parser.add_argument("--largest", type=int, default=14)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     rows = velocities()
-    model, data = lv.models.IndependentNormalMixture.scaled_to(rows), lv.Points.from_array(rows).dataset()
-    estimates, errors, began = [], [], time.perf_counter()
+    model = lv.models.IndependentNormalMixture.scaled_to(rows)
+    if arguments.along == "draws":
+        given = arguments.chains, arguments.draws, arguments.thin, arguments.seed
+        estimates = from_draws(model, rows, arguments.largest, *given)
+    else:
+        estimates = annealed(model, rows, arguments)
+    compare(np.array(estimates))
+
+
+def annealed(model: Any, rows: np.ndarray, arguments: argparse.Namespace) -> list[float]:
+    """log p(rows | k) of k = 1 … largest, nats."""
+    data, estimates, began = lv.Points.from_array(rows).dataset(), [], time.perf_counter()
     for size in range(1, arguments.largest + 1):
         key = jax.random.fold_in(jax.random.key(arguments.seed), size)
         chain = evidence_chain(model, data, (size,), None)
@@ -79,16 +130,20 @@ def main() -> None:
         else:
             estimate, error = along_temperatures(chain, key, Effort(arguments.steps, 2, arguments.particles or 64))
         estimates.append(estimate)
-        errors.append(error)
         known = f", known {KNOWN_EVIDENCE[size]}" if size in KNOWN_EVIDENCE else ""
         seconds = time.perf_counter() - began
         print(f"{size}: {estimate:.2f} ± {error:.2f}{known} ({seconds:.0f} s)", flush=True)
+    return estimates
+
+
+def compare(estimates: np.ndarray) -> None:
+    """p(k | y) beside what is known, k uniform on 1 … 30."""
     fall = min(0.0, estimates[-1] - estimates[-2])
-    beyond = estimates[-1] + np.arange(1, MOST - arguments.largest + 1) * fall
-    weights = np.exp(np.array([*estimates, *beyond]) - np.max(estimates))
+    beyond = estimates[-1] + np.arange(1, MOST - len(estimates) + 1) * fall
+    weights = np.exp(np.append(estimates, beyond) - np.max(estimates))
     probability = weights / weights.sum()
-    table = pd.DataFrame({"annealed": [probability[k - 1] for k in KNOWN], "known": KNOWN.values()}, index=list(KNOWN))
-    table["difference"] = table["annealed"] - table["known"]
+    table = pd.DataFrame({"found": [probability[k - 1] for k in KNOWN], "known": KNOWN.values()}, index=list(KNOWN))
+    table["difference"] = table["found"] - table["known"]
     print(table.round(3).to_string())
     print(f"largest difference {table['difference'].abs().max():.3f}")
 
