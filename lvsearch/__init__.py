@@ -18,12 +18,12 @@ from lvsearch.data.points import Points
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied
 from lvsearch.fitted.sampling import load_trace, sample, save_trace
-from lvsearch.fitted.topic_tree import TopicTree
-from lvsearch.fitted.tree_fits import FittedTree, fit_tree, load_tree, mean_field_tree
 from lvsearch.results.result import SearchResult
 from lvsearch.sizing import sizes
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.witness import WitnessSearch
+from lvsearch.trees.topic_tree import TopicTree
+from lvsearch.trees.tree_fits import FittedTree, fit_tree, load_tree, mean_field_tree
 
 if TYPE_CHECKING:
     from lvsearch import sklearn

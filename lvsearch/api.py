@@ -19,11 +19,11 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
 from lvsearch.interrupts import watched
 from lvsearch.models.contract import Model
+from lvsearch.reports.page import write_page
 from lvsearch.results.card import has_answer
 from lvsearch.results.checkpoint import encode_search, save_search
 from lvsearch.results.fewer_units import check_robust
 from lvsearch.results.heldout import comparable, require_comparable
-from lvsearch.results.page import write_page
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator

@@ -24,8 +24,9 @@ import pandas as pd
 from scipy import sparse
 
 import lvsearch as lv
-from lvsearch.fitted import occupied_posterior, sampling, tree_fits
+from lvsearch.fitted import occupied_posterior, sampling
 from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.trees import tree_fits
 
 READABLE = (ValueError, TypeError, OSError)
 SECONDS = 5

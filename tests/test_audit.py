@@ -21,9 +21,9 @@ from lvsearch.inference.evidence import Effort, TwoSided, dispatch, evidence_cha
 from lvsearch.inference.evidence.generic import flat_chain
 from lvsearch.inference.evidence.simulation import Simulated, packed, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
+from lvsearch.reports.report import write_report
 from lvsearch.results import auditing
-from lvsearch.results.audit import Audit, AuditRow
-from lvsearch.results.report import write_report
+from lvsearch.scrutiny.audit import Audit, AuditRow
 from lvsearch.searching import evaluators
 from lvsearch.sizing.bracket import Bracket
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import lvsearch as lv
-from lvsearch.results.page_parts import parts_of
+from lvsearch.reports.page_parts import parts_of
 
 CENTRES = np.array([[10.0, -200.0, 3.0], [14.0, 100.0, 3.0]])
 SPREADS = np.array([0.5, 20.0, 0.1])

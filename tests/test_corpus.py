@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from lvsearch.data.corpus import Corpus
-from lvsearch.data.readers import canonical_counts
-from lvsearch.data.vocabulary import Analyzer
+from lvsearch.reading.readers import canonical_counts
+from lvsearch.reading.vocabulary import Analyzer
 
 # 4 documents, 5 terms, 13 tokens; document 2 is empty and term 3 unused.
 COUNTS = np.array([[3, 0, 1, 0, 0], [0, 2, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 0, 0, 5]])

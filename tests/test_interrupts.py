@@ -92,8 +92,8 @@ def test_the_command_line_ends_with_130(swallow: bool, tmp_path: Path, monkeypat
             return str(tmp_path / "summary.md")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lvsearch.results.report.write_report", interrupted)
-    monkeypatch.setattr("lvsearch.results.report.topics_table", lambda *_: pd.DataFrame())
+    monkeypatch.setattr("lvsearch.reports.report.write_report", interrupted)
+    monkeypatch.setattr("lvsearch.reports.report.topics_table", lambda *_: pd.DataFrame())
     searched("bound").save(tmp_path / "run")
     assert cli.main(["report", str(tmp_path / "run"), "--no-cache"]) == 130
     if not swallow:

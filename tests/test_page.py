@@ -17,8 +17,8 @@ from lvsearch.api import _reported
 from lvsearch.files.plain_text import visible
 from lvsearch.pictures.inline_svg import colour_variables
 from lvsearch.pictures.style import LIGHT
+from lvsearch.reports.page import page_of, render, write_page
 from lvsearch.results.card import headline
-from lvsearch.results.page import page_of, render, write_page
 
 VOID = {"meta", "br", "input", "img", "link"}
 WORDS = (*HOSTILE[:17], "<script>alert(1)</script>", "</style><script>", "{{ 7*7 }}", "$x$", "a\nb")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from test_plain_text import HOSTILE, searched_over
 
-from lvsearch.results.page import write_page
+from lvsearch.reports.page import write_page
 
 pytestmark = pytest.mark.slow
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

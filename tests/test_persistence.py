@@ -17,9 +17,9 @@ from lvsearch.files.storage import CorruptFolderError
 from lvsearch.fitted.similarity import ComponentMembers, member_similarity, partners, row_affinity
 from lvsearch.models.units import Row
 from lvsearch.pictures import style
-from lvsearch.results.page import page_of
-from lvsearch.results.persistence import Persistence, Recurrence
-from lvsearch.results.report import write_report
+from lvsearch.reports.page import page_of
+from lvsearch.reports.report import write_report
+from lvsearch.scrutiny.persistence import Persistence, Recurrence
 from lvsearch.searching.evaluators import ModelEvaluator
 
 C = lv.models.components

@@ -16,10 +16,10 @@ import lvsearch as lv
 from lvsearch.command import cli
 from lvsearch.command.evaluate import _show
 from lvsearch.files.plain_text import markdown, spreadsheet, visible
-from lvsearch.fitted.topic_tree import TopicTree, TreeNode
+from lvsearch.reports.report import _markdown, write_report
 from lvsearch.results.card import card, summary
 from lvsearch.results.plots import plot_posterior
-from lvsearch.results.report import _markdown, write_report
+from lvsearch.trees.topic_tree import TopicTree, TreeNode
 
 HOSTILE = (
     "\x1b[31mred\x1b[0m",
@@ -76,7 +76,7 @@ def test_what_is_obeyed_or_unseen_is_spelled_out():
 
 
 def test_nothing_is_obeyed_by_a_terminal(result: lv.SearchResult, tmp_path: Path, monkeypatch, capsys):
-    monkeypatch.setattr("lvsearch.results.report.write_report", lambda *_, **__: "summary.md")
+    monkeypatch.setattr("lvsearch.reports.report.write_report", lambda *_, **__: "summary.md")
     cli._conclude(result, tmp_path)
     _show("set \x1b[31m of\ntopics")
     for text in (summary(result), result.training.summary(), repr(result), capsys.readouterr().out):
@@ -114,7 +114,7 @@ def test_headers_and_cells_of_tables_are_escaped():
 
 
 def test_a_report_holds_nothing_to_obey(result: lv.SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("lvsearch.results.report._write_picture", lambda *_: None)
+    monkeypatch.setattr("lvsearch.reports.report._write_picture", lambda *_: None)
     text = write_report(result, tmp_path).read_text(encoding="utf-8")
     assert not obeyed(text)
     assert "](http" not in text.replace("\\]", "")

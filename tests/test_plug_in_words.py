@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
+from lvsearch.reports.report import write_report
 from lvsearch.results.card import card, headline, summary
 from lvsearch.results.plots import plot_bounds, plot_posterior
-from lvsearch.results.report import write_report
 
 matplotlib.use("Agg")
 

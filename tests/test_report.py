@@ -10,9 +10,9 @@ import pytest
 import lvsearch as lv
 from lvsearch.fitted.simulated import planted, verdict
 from lvsearch.inference.likelihood import document_likelihood
+from lvsearch.reports.report import write_report
 from lvsearch.results.card import card, facts, near_table, summary
 from lvsearch.results.heldout import agreement, held_out_comparison
-from lvsearch.results.report import write_report
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
-from lvsearch.results.robustness import Robustness
+from lvsearch.scrutiny.robustness import Robustness
 
 
 def made_up(steps: list[tuple[int, int]], n_sizes: int = 6, orders: int = 4, noise: float = 0.0) -> Robustness:

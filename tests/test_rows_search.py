@@ -24,10 +24,10 @@ from lvsearch.files.stored_models import decode_module, encode_module
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.estimator import unit_ceilings
 from lvsearch.models.ibp import GammaPrior
+from lvsearch.reports.report import write_report
 from lvsearch.results.card import card, summary
 from lvsearch.results.heldout import agreement, held_out_comparison, load_held_out
 from lvsearch.results.plots import plot_bounds, plot_held_out, plot_posterior
-from lvsearch.results.report import write_report
 
 N, PRIOR, MAX_SIZE = 23, lv.sizes.Poisson(2), 3
 DOCUMENT_WORDS = ("document", "token", "topic", "corpus", "vocabulary")

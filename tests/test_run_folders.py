@@ -65,8 +65,8 @@ def test_a_search_of_twelve_documents_ends_well(tmp_path: Path):
 
 
 def test_a_document_held_out_by_an_earlier_version_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("lvsearch.results.report.write_report", lambda *_, **__: str(tmp_path / "summary.md"))
-    monkeypatch.setattr("lvsearch.results.report.topics_table", lambda *_: pd.DataFrame())
+    monkeypatch.setattr("lvsearch.reports.report.write_report", lambda *_, **__: str(tmp_path / "summary.md"))
+    monkeypatch.setattr("lvsearch.reports.report.topics_table", lambda *_: pd.DataFrame())
     replace(searched("bound"), held_out=corpus().select([3])).save(tmp_path / "run")
     assert cli.main(["report", str(tmp_path / "run"), "--no-cache"]) == 0
 

@@ -9,8 +9,8 @@ from scipy.special import logsumexp
 
 import lvsearch as lv
 from lvsearch.models.hyperpriors import GammaPrior
-from lvsearch.results.sensitivity import Sensitivity, Variant
 from lvsearch.results.varying import hyperparameters, with_hyperparameter
+from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
 from lvsearch.sizing.posterior import estimate_posterior
 
 ROWS = np.array([[-2.1], [-1.9], [-2.4], [1.8], [2.2], [2.0], [2.5]])

@@ -13,13 +13,13 @@ from scipy.spatial.distance import jensenshannon
 
 import lvsearch as lv
 from lvsearch.fitted.alignment import component_map
-from lvsearch.fitted.coherence import npmi_coherence
 from lvsearch.fitted.component_map_plot import draw_component_map
-from lvsearch.fitted.distinctive_words import TopicSketch, frex_scores, names_of, top_words
-from lvsearch.fitted.prevalence import prevalence
-from lvsearch.fitted.topic_map import topic_places
-from lvsearch.fitted.topic_tree import TopicTree
-from lvsearch.fitted.tree_picture import TreeNode
+from lvsearch.topics.coherence import npmi_coherence
+from lvsearch.topics.distinctive_words import TopicSketch, frex_scores, names_of, top_words
+from lvsearch.topics.prevalence import prevalence
+from lvsearch.topics.topic_map import topic_places
+from lvsearch.trees.topic_tree import TopicTree
+from lvsearch.trees.tree_picture import TreeNode
 
 WORDS = ["the", "apple", "pear", "iron", "tin"]
 

@@ -18,7 +18,16 @@ from typing import NamedTuple
 
 import lvsearch
 
-RETURNED = ("lvsearch.data", "lvsearch.fitted", "lvsearch.results", "lvsearch.sizing")
+RETURNED = (
+    "lvsearch.data",
+    "lvsearch.fitted",
+    "lvsearch.reading",
+    "lvsearch.results",
+    "lvsearch.scrutiny",
+    "lvsearch.sizing",
+    "lvsearch.topics",
+    "lvsearch.trees",
+)
 """Rooms whose objects people hold in their hands, without importing them."""
 BY_FULL_NAME = (
     "lvsearch.command.external_topics",

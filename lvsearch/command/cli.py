@@ -205,10 +205,10 @@ def _split(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpu
 
 def _conclude(result: "SearchResult", folder: Path) -> int:
     """Write the report, print the answer and the topics. Returns the exit status."""
+    from lvsearch.reports.page import NAME
+    from lvsearch.reports.report import topics_table, write_report
     from lvsearch.results.card import summary
     from lvsearch.results.heldout import comparable, held_out_comparison
-    from lvsearch.results.page import NAME
-    from lvsearch.results.report import topics_table, write_report
 
     interrupted = result.state.stopped == "interrupted"
     if interrupted and not result.visits:

@@ -35,8 +35,8 @@ def check_sources(options: argparse.Namespace) -> None:
 def read_corpus(options: argparse.Namespace) -> "Corpus":
     """The corpus that the options name. Raises ValueError for what is wrong with it, as `Corpus.open` does."""
     from lvsearch.data.corpus import Corpus
-    from lvsearch.data.opening import TEXTS, ending_of, is_counts, texts_of
-    from lvsearch.data.vocabulary import decoded, read_text, read_vocabulary
+    from lvsearch.reading.opening import TEXTS, ending_of, is_counts, texts_of
+    from lvsearch.reading.vocabulary import decoded, read_text, read_vocabulary
 
     text, id, label = options.text_column, options.id_column, options.label_column
     if options.corpus is not None:

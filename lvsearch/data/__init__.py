@@ -1,4 +1,4 @@
-"""What is searched: corpora, points, groups, images with captions; how they are read, checked and kept."""
+"""What is searched: corpora, points, groups, images with captions; how they are checked and kept."""
 
 from lvsearch.data.base import Data, Nouns
 

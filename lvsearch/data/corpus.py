@@ -14,11 +14,11 @@ from scipy.sparse import csr_array
 
 from lvsearch.data.base import Data
 from lvsearch.data.document_counts import DocumentCounts
-from lvsearch.data.document_table import DocumentTable
-from lvsearch.data.opening import counts_in, is_counts, texts_in
-from lvsearch.data.other_libraries import anndata_counts, bag_counts, is_anndata, is_bags
-from lvsearch.data.readers import canonical_counts, count_texts, encode_texts, read_ldac
-from lvsearch.data.tables import (
+from lvsearch.reading.document_table import DocumentTable
+from lvsearch.reading.opening import counts_in, is_counts, texts_in
+from lvsearch.reading.other_libraries import anndata_counts, bag_counts, is_anndata, is_bags
+from lvsearch.reading.readers import canonical_counts, count_texts, encode_texts, read_ldac
+from lvsearch.reading.tables import (
     Documents,
     as_frame,
     columns_in_words,
@@ -28,7 +28,7 @@ from lvsearch.data.tables import (
     index_names,
     text_columns,
 )
-from lvsearch.data.vocabulary import LETTERS, Analyzer, as_strings, checked_vocabulary, read_vocabulary
+from lvsearch.reading.vocabulary import LETTERS, Analyzer, as_strings, checked_vocabulary, read_vocabulary
 
 
 class Corpus(DocumentCounts):

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from lvsearch.data.corpus import Corpus
-from lvsearch.data.vocabulary import english_stop_words, read_lines
+from lvsearch.reading.vocabulary import english_stop_words, read_lines
 
 # -- docstrings -------------------------------------------------------------------------------------------------
 

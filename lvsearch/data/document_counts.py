@@ -17,13 +17,13 @@ from jaxtyping import Int
 from scipy.sparse import csr_array
 
 from lvsearch.data.base import Data, Nouns
-from lvsearch.data.document_table import DocumentTable
-from lvsearch.data.readers import canonical_counts
-from lvsearch.data.vocabulary import Analyzer, UnknownWords, as_strings, checked_vocabulary, one_per_document
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.models.units import BagOfWords
+from lvsearch.reading.document_table import DocumentTable
+from lvsearch.reading.readers import canonical_counts
+from lvsearch.reading.vocabulary import Analyzer, UnknownWords, as_strings, checked_vocabulary, one_per_document
 
 C = TypeVar("C", bound="DocumentCounts")
 

@@ -18,11 +18,11 @@ from jaxtyping import Int
 
 from lvsearch.data.base import Data, Nouns
 from lvsearch.data.points import Points
-from lvsearch.data.vocabulary import first_repeated
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import groups_of_rows
 from lvsearch.models.units import GroupOfRows
+from lvsearch.reading.vocabulary import first_repeated
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -20,12 +20,12 @@ from lvsearch.data.base import Data, Nouns
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.data.paired_inputs import captions_of, read_tables, regions_of
-from lvsearch.data.readers import read_ldac
-from lvsearch.data.vocabulary import as_strings, first_repeated
 from lvsearch.files.string_arrays import packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.images import annotated_images
 from lvsearch.models.units import AnnotatedImage
+from lvsearch.reading.readers import read_ldac
+from lvsearch.reading.vocabulary import as_strings, first_repeated
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,12 +21,12 @@ from jaxtyping import Bool, Float, Int
 from lvsearch.data.base import Data, Nouns
 from lvsearch.data.categories import indicators
 from lvsearch.data.magnitudes import refuse_magnitudes
-from lvsearch.data.tables import read_numbers
-from lvsearch.data.vocabulary import first_repeated
 from lvsearch.files.archives import UNREADABLE, reason
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset, rows
 from lvsearch.models.units import Row
+from lvsearch.reading.tables import read_numbers
+from lvsearch.reading.vocabulary import first_repeated
 
 
 @dataclass(frozen=True, eq=False, repr=False)

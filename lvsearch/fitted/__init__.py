@@ -1,1 +1,1 @@
-"""What was fitted or drawn at one size, for people: tables, captions, trees, occupied components."""
+"""What was fitted or drawn at one size, for people: tables, captions, clusters, occupied components."""

@@ -10,10 +10,19 @@ import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.data.corpus import Corpus
-from lvsearch.fitted.coherence import npmi_coherence
 from lvsearch.fitted.coloured import ColouredText, coloured
-from lvsearch.fitted.coloured_words import ColouredDocument, ColouredWord
-from lvsearch.fitted.distinctive_words import (
+from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.recommending import recommended
+from lvsearch.fitted.similarity import ComponentMembers, word_affinity
+from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.word_mixtures import document_proportions
+from lvsearch.models.families import IndicatorFamily
+from lvsearch.models.topic_model import TopicModel
+from lvsearch.pictures.captions import write_caption
+from lvsearch.pictures.style import dressed
+from lvsearch.topics.coherence import npmi_coherence
+from lvsearch.topics.coloured_words import ColouredDocument, ColouredWord
+from lvsearch.topics.distinctive_words import (
     Namer,
     TopicSketch,
     frex_scores,
@@ -21,18 +30,9 @@ from lvsearch.fitted.distinctive_words import (
     relevance_scores,
     top_words,
 )
-from lvsearch.fitted.model import FittedModel
-from lvsearch.fitted.prevalence import LEVEL, plot_prevalence, prevalence
-from lvsearch.fitted.pyldavis_inputs import PyLDAvisInputs, pyldavis_inputs
-from lvsearch.fitted.recommending import recommended
-from lvsearch.fitted.similarity import ComponentMembers, word_affinity
-from lvsearch.fitted.topic_map import draw_topic_map, topic_places
-from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.word_mixtures import document_proportions
-from lvsearch.models.families import IndicatorFamily
-from lvsearch.models.topic_model import TopicModel
-from lvsearch.pictures.captions import write_caption
-from lvsearch.pictures.style import dressed
+from lvsearch.topics.prevalence import LEVEL, plot_prevalence, prevalence
+from lvsearch.topics.pyldavis_inputs import PyLDAvisInputs, pyldavis_inputs
+from lvsearch.topics.topic_map import draw_topic_map, topic_places
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -265,7 +265,7 @@ class FittedTopics(FittedModel):
         """The mean share of each topic over groups of the training documents, with intervals over documents.
 
         by: a value for each document, or the name of a column of the corpus' metadata; by default the documents'
-        labels. Columns and errors as `lvsearch.fitted.prevalence.prevalence` says; ValueError where there is nothing to
+        labels. Columns and errors as `lvsearch.topics.prevalence.prevalence` says; ValueError where there is nothing to
         group by.
         """
         return prevalence(self.proportions, self._covariate(by), bins=bins, level=level, seed=seed)

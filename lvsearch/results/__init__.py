@@ -1,1 +1,1 @@
-"""What a search found: tables, sentences, pictures, cards, reports, and the folder that keeps it."""
+"""What a search found: tables, sentences, pictures, cards, and the folder that keeps it."""

@@ -1,6 +1,6 @@
 """Auditing a search: data drawn like those searched, searched with the same effort, their evidence bracketed exactly.
 
-What is found is an `lvsearch.results.audit.Audit`, which says what it means.
+What is found is an `lvsearch.scrutiny.audit.Audit`, which says what it means.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ from lvsearch.inference.evidence.simulation import Simulated, packed, simulated_
 from lvsearch.inference.evidence.truth import anneal_simulated
 from lvsearch.inference.generators import generator
 from lvsearch.progress import progress_bar
-from lvsearch.results.audit import Audit, AuditRow
 from lvsearch.results.findings import Findings
+from lvsearch.scrutiny.audit import Audit, AuditRow
 from lvsearch.searching.controller import SearchState, Task, step, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.bracket import Bracket

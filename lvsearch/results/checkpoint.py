@@ -16,11 +16,11 @@ from lvsearch.files.stored_models import decode_model, encode_module
 from lvsearch.files.versions import versions
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimator import Estimate
-from lvsearch.results.audit import Audit
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import load_held_out
-from lvsearch.results.persistence import Persistence
-from lvsearch.results.robustness import Robustness
+from lvsearch.scrutiny.audit import Audit
+from lvsearch.scrutiny.persistence import Persistence
+from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.searching.controller import SearchSettings, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import sizes

@@ -14,7 +14,7 @@ from lvsearch.models.contract import Model
 from lvsearch.progress import progress_bar
 from lvsearch.results.auditing import audited_search
 from lvsearch.results.findings import Findings
-from lvsearch.results.robustness import Robustness
+from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.seeds import checked_seed
 

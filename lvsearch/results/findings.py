@@ -14,9 +14,9 @@ from lvsearch.fitted.alignment import ComponentMap, component_map
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.estimator import unit_ceilings
-from lvsearch.results.audit import Audit
-from lvsearch.results.persistence import Persistence
-from lvsearch.results.robustness import Robustness
+from lvsearch.scrutiny.audit import Audit
+from lvsearch.scrutiny.persistence import Persistence
+from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.searching.controller import SearchSettings, SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of

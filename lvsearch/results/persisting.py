@@ -1,6 +1,6 @@
 """Looking for the components of one fit in others: at other sizes, from other starts, of other samples of the units.
 
-What is found is an `lvsearch.results.persistence.Persistence`, which says what it means.
+What is found is an `lvsearch.scrutiny.persistence.Persistence`, which says what it means.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings
-from lvsearch.results.persistence import Persistence, Recurrence, Source
+from lvsearch.scrutiny.persistence import Persistence, Recurrence, Source
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.seeds import LARGEST_SEED, checked_seed
 from lvsearch.sizing.sizes import Size, as_size

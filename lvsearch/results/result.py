@@ -9,19 +9,19 @@ import pandas as pd
 
 from lvsearch.results import card as cards
 from lvsearch.results import plots
-from lvsearch.results.audit import Audit
 from lvsearch.results.auditing import audit_search
 from lvsearch.results.checkpoint import load_findings, save_result
 from lvsearch.results.fewer_units import robust_search
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import SAMPLES, held_out_comparison
 from lvsearch.results.occupied_sizes import occupied_sizes
-from lvsearch.results.persistence import HALF, PROBABILITY, Persistence
 from lvsearch.results.persisting import persistence_of
 from lvsearch.results.prior_members import prior_members
-from lvsearch.results.robustness import Robustness
-from lvsearch.results.sensitivity import Sensitivity
 from lvsearch.results.varying import vary
+from lvsearch.scrutiny.audit import Audit
+from lvsearch.scrutiny.persistence import HALF, PROBABILITY, Persistence
+from lvsearch.scrutiny.robustness import Robustness
+from lvsearch.scrutiny.sensitivity import Sensitivity
 from lvsearch.sizing.sizes import Size
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class SearchResult(Findings):
         threshold: similarity of members, corrected for chance, above which a component exists in another fit; above ½
         no two of the other fit can claim the same one. seed: of samples and starts.
 
-        A component that persists need not be true, only reproducible: `lvsearch.results.persistence`. Takes a fit for
+        A component that persists need not be true, only reproducible: `lvsearch.scrutiny.persistence`. Takes a fit for
         each, none of them annealed. `with_persistence` puts it on the card.
 
         Raises ValueError for searches over a function, models of several sizes or without components, a single unit,

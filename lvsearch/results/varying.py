@@ -13,7 +13,7 @@ from lvsearch.progress import progress_bar
 from lvsearch.results.auditing import audited_search
 from lvsearch.results.card import has_answer
 from lvsearch.results.findings import Findings
-from lvsearch.results.sensitivity import Sensitivity, Variant
+from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
 from lvsearch.searching.controller import SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
 

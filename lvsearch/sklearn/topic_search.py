@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_non_negative, validate_data
 
 from lvsearch.data.base import Data
 from lvsearch.data.corpus import Corpus
-from lvsearch.data.readers import canonical_counts
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.models import LDA
 from lvsearch.models.contract import Model
+from lvsearch.reading.readers import canonical_counts
 from lvsearch.sklearn.searching import SizeSearch
 
 

@@ -103,4 +103,4 @@ class NegativeBinomialComponents(Component):
         return jax.random.poisson(key_count, drawn).astype(mean.dtype)
 
     def _mean(self, statistics: BetaStatistics) -> Float[Array, " dim"]:
-        return self.concentration * jnp.exp(statistics.log_value - statistics.log_complement)
+        return jnp.asarray(self.concentration) * jnp.exp(statistics.log_value - statistics.log_complement)

@@ -28,7 +28,8 @@ from lvsearch import api
 from lvsearch.command import cli
 from lvsearch.files import storage
 from lvsearch.files.storage import MANIFEST
-from lvsearch.results import heldout, report
+from lvsearch.reports import report
+from lvsearch.results import heldout
 from lvsearch.searching.evaluators import ModelEvaluator
 
 SEEDS = (0, 1)

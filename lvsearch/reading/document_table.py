@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from lvsearch.data.vocabulary import first_repeated
 from lvsearch.files.string_arrays import packed, unpacked
+from lvsearch.reading.vocabulary import first_repeated
 
 KINDS = ("flag", "whole", "number", "time", "text")
 """bool; int64; float64, NaN where missing; datetime64[ns], NaT where missing; text, None where missing."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from lvsearch.data.vocabulary import Analyzer, UnknownWords, read_lines, read_text
+from lvsearch.reading.vocabulary import Analyzer, UnknownWords, read_lines, read_text
 
 _LARGEST = int(np.iinfo(np.int32).max)
 _LDAC_LINE = re.compile(r"\d{1,10}(?:[ \t]+\d{1,10}:\d{1,10})*", re.ASCII)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed
-from lvsearch.results.sensitivity_plot import draw_sensitivity
+from lvsearch.scrutiny.sensitivity_plot import draw_sensitivity
 from lvsearch.sizing.posterior import EstimatedPosterior
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import counted, sizes_in_words

@@ -13,8 +13,6 @@ from jaxtyping import Float
 from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior
-from lvsearch.fitted.topic_tree import TopicTree, TreeNode
-from lvsearch.fitted.tree_storage import TreeParts, load_parts, save_parts
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.inference.mixtures import log_block_count_prior
@@ -38,6 +36,8 @@ from lvsearch.inference.trees import (
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.seeds import checked_seed
+from lvsearch.trees.topic_tree import TopicTree, TreeNode
+from lvsearch.trees.tree_storage import TreeParts, load_parts, save_parts
 
 INFERRED = TreePriors(GammaPrior(1.0, 1.0), GammaPrior(1.0, 0.1), GammaPrior(1.0, 1.0))
 

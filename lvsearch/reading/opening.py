@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lvsearch.data.count_files import FileCounts, read_matrix_market, read_svmlight, read_uci
-from lvsearch.data.readers import documents_in, read_documents, read_ldac
-from lvsearch.data.tables import TABLES, Documents, frame_documents, read_table, table_in
-from lvsearch.data.vocabulary import read_text
+from lvsearch.reading.count_files import FileCounts, read_matrix_market, read_svmlight, read_uci
+from lvsearch.reading.readers import documents_in, read_documents, read_ldac
+from lvsearch.reading.tables import TABLES, Documents, frame_documents, read_table, table_in
+from lvsearch.reading.vocabulary import read_text
 
 LINES = ".txt"
 TEXTS = (LINES, *TABLES, ".parquet")

@@ -2,7 +2,7 @@
 
 | file | what |
 |---|---|
-| `index.html` | everything on one page that needs no network: open it in a browser (`lvsearch.results.page`) |
+| `index.html` | everything on one page that needs no network: open it in a browser (`lvsearch.reports.page`) |
 | `summary.md` | the answer, the pictures, the topics, everything that decided them |
 | `posterior.png`, `bounds.png`, `held_out.png`, `fewer_units.png` | the pictures |
 | `posterior.csv`, `bounds.csv`, `starts.csv` | the result's tables |
@@ -28,9 +28,9 @@ from lvsearch.files.plain_text import markdown, spreadsheet
 from lvsearch.files.storage import write_bytes, write_text
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.pictures.style import HEIGHT, LIGHT, WIDTH, using
+from lvsearch.reports.page import write_page
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.findings import Findings
-from lvsearch.results.page import write_page
 from lvsearch.results.wording import size_in_words
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lvsearch.files.plain_text import visible
-from lvsearch.fitted.tree_picture import MOST_HEIGHT, TreeNode, count_in_words, tree_svg
+from lvsearch.trees.tree_picture import MOST_HEIGHT, TreeNode, count_in_words, tree_svg
 
 if TYPE_CHECKING:
     import networkx

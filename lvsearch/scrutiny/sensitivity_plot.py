@@ -27,6 +27,8 @@ def draw_sensitivity(
     axes: "Axes",
 ) -> None:
     """A row of dots for each posterior, the first on top."""
+    from matplotlib.ticker import MaxNLocator
+
     palette = palette_of(axes)
     for (size,) in surviving:
         axes.axvspan(size - 0.5, size + 0.5, color=palette.band, linewidth=0, zorder=0)
@@ -42,6 +44,6 @@ def draw_sensitivity(
     axes.set_yticks(range(len(names)), [visible(name) for name in names], parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(min(shown) - 0.8, max(shown) + 0.8)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(axis="x", visible=False)
     axes.set_xlabel(f"number of {visible(size_name.replace('_', ' '))}", parse_math=False)

@@ -25,16 +25,16 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.pictures.inline_svg import colour_variables
 from lvsearch.pictures.style import DARK, LIGHT, Palette
+from lvsearch.reports.page_content import Drawing, Entry, Page, Parts
+from lvsearch.reports.page_parts import drawn, grid_of, parts_of
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.evidence_plots import draw_evidence, draw_progress
 from lvsearch.results.findings import Findings
 from lvsearch.results.held_out_plot import draw_held_out
 from lvsearch.results.lattice_plot import draw_lattice
-from lvsearch.results.page_content import Drawing, Entry, Page, Parts
-from lvsearch.results.page_parts import drawn, grid_of, parts_of
-from lvsearch.results.persistence_plot import MOST_ROWS
 from lvsearch.results.posterior_plots import draw_posterior
 from lvsearch.results.wording import limit_in_words
+from lvsearch.scrutiny.persistence_plot import MOST_ROWS
 from lvsearch.sizing.sizes import Size
 
 NAME = "index.html"
@@ -101,7 +101,7 @@ def render(page: Page) -> str:
     def shown(value: object) -> object:
         return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
-    templates = files("lvsearch.results") / "template"
+    templates = files("lvsearch.reports") / "template"
     texts = {name: (templates / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")}
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, finalize=shown, trim_blocks=True, lstrip_blocks=True

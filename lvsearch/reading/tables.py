@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lvsearch.data.readers import checked_texts
-from lvsearch.data.vocabulary import first_repeated, read_text
+from lvsearch.reading.readers import checked_texts
+from lvsearch.reading.vocabulary import first_repeated, read_text
 
 SHOWN = 12
 """Names of columns that a message lists."""

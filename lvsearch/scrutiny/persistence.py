@@ -21,7 +21,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 
 from lvsearch.pictures.captions import Caption
-from lvsearch.results.persistence_plot import Similarities, draw_persistence, plot_persistence
+from lvsearch.scrutiny.persistence_plot import Similarities, draw_persistence, plot_persistence
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import sizes_in_words
 

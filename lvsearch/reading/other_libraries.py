@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from lvsearch.data.vocabulary import MOST_UNNAMED
+from lvsearch.reading.vocabulary import MOST_UNNAMED
 
 UNNAMED = "term{}"
 """What an id without a word is called."""

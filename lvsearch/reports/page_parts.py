@@ -11,13 +11,13 @@ from lvsearch.fitted.blocks import FittedBlocks
 from lvsearch.fitted.clusters import FittedMixture
 from lvsearch.fitted.features import FittedFeatures, draw_loadings
 from lvsearch.fitted.model import FittedModel
-from lvsearch.fitted.topic_map import draw_topic_map
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.pictures.captions import Caption
 from lvsearch.pictures.inline_svg import PAGE_HEIGHT, PAGE_WIDTH, inline_svg
 from lvsearch.pictures.style import dressed
-from lvsearch.results.page_content import Drawing, Explorer, Grid, PartRow, Parts, Piece, Unit
+from lvsearch.reports.page_content import Drawing, Explorer, Grid, PartRow, Parts, Piece, Unit
 from lvsearch.sizing.words import counted
+from lvsearch.topics.topic_map import draw_topic_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

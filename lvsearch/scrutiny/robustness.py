@@ -28,7 +28,7 @@ from scipy.special import softmax
 
 from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed
-from lvsearch.results.robustness_plot import draw_robustness
+from lvsearch.scrutiny.robustness_plot import draw_robustness
 from lvsearch.sizing.sizes import SizePrior
 from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from lvsearch.data.vocabulary import read_text
+from lvsearch.reading.vocabulary import read_text
 
 
 class FileCounts(NamedTuple):

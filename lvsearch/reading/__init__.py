@@ -1,0 +1,1 @@
+"""Files and tables that hold documents: how they are found, opened, read and cut into words."""

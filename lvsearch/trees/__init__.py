@@ -1,0 +1,1 @@
+"""Trees of topics, for people: fits, pictures, storage."""
