@@ -102,7 +102,7 @@ class Chain(Sampler, Selectable, Protocol):
 
     def label_scores(self, state: State) -> Float[Array, "particle component component"] | None:
         """S (nats) such that f(σ state) = exp Σ_l S[σ(l), l] for a fixed positive f that q's labelling makes large;
-        None where q itself does not change under relabelling. See `lvsearch.inference.evidence.relabelling`."""
+        None where q itself does not change under relabelling. See `lvsearch.inference.annealing.relabelling`."""
         ...
 
     def relabel(self, state: State, order: Int[Array, "particle component"]) -> State:
@@ -123,8 +123,8 @@ class Curved(Chain, Protocol):
 
 @runtime_checkable
 class Sequential(Selectable, Protocol):
-    """A sampler whose units come one after another (`lvsearch.inference.evidence.prefixes`). A pytree; methods are pure
-    and traced."""
+    """A sampler whose units come one after another (`lvsearch.inference.annealing.prefixes`). A pytree; methods are
+    pure and traced."""
 
     @property
     def places(self) -> int:

@@ -13,14 +13,16 @@ import oracles
 import pytest
 
 import lvsearch as lv
+from lvsearch.inference.annealing import dispatch
+from lvsearch.inference.annealing.generic import flat_chain
 from lvsearch.inference.chains import Chain
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import within
-from lvsearch.inference.evidence import Effort, TwoSided, dispatch, evidence_chain, topics
-from lvsearch.inference.evidence.generic import flat_chain
+from lvsearch.inference.evidence import Effort, TwoSided, evidence_chain
 from lvsearch.inference.evidence.simulation import Simulated, packed, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
+from lvsearch.inference.topics import chain as topics
 from lvsearch.reports.report import write_report
 from lvsearch.results import auditing
 from lvsearch.scrutiny.audit import Audit, AuditRow

@@ -16,11 +16,11 @@ import pytest
 from scipy.special import logsumexp
 
 import lvsearch as lv
+from lvsearch.inference.annealing.relabelling import log_labelling
 from lvsearch.inference.block_models import BlockChain, BlockStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.evidence import flat_chain, forward
-from lvsearch.inference.evidence.relabelling import log_labelling
 
 BITS = np.array([[1, 0, 1], [1, np.nan, 0], [0, 1, 0], [1, 0, 1.0]])
 GRADES = np.array([[1, 3, 3], [2, 1, np.nan], [3, 3, 1], [1, 2, 2.0]])

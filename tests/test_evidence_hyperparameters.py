@@ -13,6 +13,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import chi2, gamma, kstest
 
 import lvsearch as lv
+from lvsearch.inference.annealing.hyperparameters import slice_moved
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.evidence import (
@@ -28,9 +29,8 @@ from lvsearch.inference.evidence import (
     pace,
     simulated_like,
 )
-from lvsearch.inference.evidence.hyperparameters import slice_moved
-from lvsearch.inference.evidence.topic_anchors import from_topics
-from lvsearch.inference.evidence.topic_hyperparameters import HyperTopicState
+from lvsearch.inference.topics.anchor import from_topics
+from lvsearch.inference.topics.chain_hyperparameters import HyperTopicState
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.models import LDA, GammaPrior
 from lvsearch.sizing.bracket import Bracket

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from scipy.stats import gamma, kstest
 
+from lvsearch.inference.annealing.draws import log_gamma_draws
+from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gibbs import GibbsState, gibbs_sweep
-from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.inference.evidence.normal_in_turn import NormalInTurn
-from lvsearch.inference.evidence.prefixes import grow, sequential
 from lvsearch.models import IndependentNormalMixture, Row
 from lvsearch.models.families import GammaStatistics, GaussianStatistics
 

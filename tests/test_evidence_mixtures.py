@@ -19,8 +19,8 @@ import pytest
 from mixture_cases import BERNOULLI, DIAGONAL, KINDS, Kind
 from scipy.special import gammaln, logsumexp
 
+from lvsearch.inference.annealing import particles as annealing
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.evidence import annealing
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.models import FiniteMixture, Row
 from lvsearch.models.components import BernoulliComponents

@@ -17,13 +17,14 @@ from mixture_cases import VALUES, dataset
 from scipy.special import gammaln, logsumexp
 
 import lvsearch as lv
+from lvsearch.inference.annealing import particles as annealing
+from lvsearch.inference.annealing.hyperparameters import gamma_about
+from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.engine.estimator import beliefs_of, capacity_of, estimator, pad_axes
 from lvsearch.inference.engine.meanfield import bound, cast, fit_locals
 from lvsearch.inference.engine.meanfield_starts import blank_locals
-from lvsearch.inference.evidence import HyperMixture, annealing, evidence_chain, simulated_like, true_state
-from lvsearch.inference.evidence.hyperparameters import gamma_about
+from lvsearch.inference.evidence import HyperMixture, evidence_chain, simulated_like, true_state
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixtureState
-from lvsearch.inference.evidence.prefixes import grow, sequential, shrink
 from lvsearch.models import DiagonalComponents, DPMixture, FiniteMixture, FullCovarianceComponents, GammaPrior
 from lvsearch.models.components import log_hyper_prior, log_prior
 from lvsearch.models.families import GammaStatistics

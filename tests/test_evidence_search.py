@@ -11,7 +11,8 @@ import pytest
 from scipy.special import logsumexp
 
 import lvsearch as lv
-from lvsearch.inference.evidence import TwoSided, dispatch
+from lvsearch.inference.annealing import dispatch
+from lvsearch.inference.evidence import TwoSided
 from lvsearch.searching import evaluators
 
 COUNTS = np.array([[2, 1, 1], [1, 2, 1], [1, 2, 1]])

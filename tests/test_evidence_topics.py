@@ -13,11 +13,11 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 from scipy.stats import chi2
 
+from lvsearch.inference.annealing.dispatch import HOPELESS
 from lvsearch.inference.evidence import CollapsedTopics, Effort, anchored_chain, anneal, collapsed_topics, pace
-from lvsearch.inference.evidence.dispatch import HOPELESS
-from lvsearch.inference.evidence.topic_anchors import from_topics
-from lvsearch.inference.evidence.topic_state import TopicState
+from lvsearch.inference.topics.anchor import from_topics
 from lvsearch.inference.topics.collapsed import log_joint_of
+from lvsearch.inference.topics.topic_state import TopicState
 from lvsearch.sizing.bracket import Bracket
 
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])

@@ -23,10 +23,10 @@ from scipy.stats import chisquare
 
 import lvsearch as lv
 from lvsearch.data.kinds import data_for
+from lvsearch.inference.annealing.generic import flat_chain
 from lvsearch.inference.block_models.truth import true_state
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.evidence import evidence_chain
-from lvsearch.inference.evidence.generic import flat_chain
 from lvsearch.inference.evidence.simulation import simulated_like
 from lvsearch.inference.sampling.recording import Recorder, recorder
 from lvsearch.models import hyperpriors

@@ -15,8 +15,8 @@ from numpyro_cases import COUNTS, KNOWN, VALUES, labelled_counts, masked_counts,
 
 import lvsearch as lv
 from lvsearch.bridges.from_numpyro import NumpyroEvaluator
+from lvsearch.inference.annealing.tuning import tuned
 from lvsearch.inference.evidence import anneal, effort
-from lvsearch.inference.evidence.tuning import tuned
 from lvsearch.searching.annealed import brackets_of
 
 needs_funsor = pytest.mark.skipif(importlib.util.find_spec("funsor") is None, reason='needs ".[enumerate]"')

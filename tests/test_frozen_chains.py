@@ -10,7 +10,8 @@ import pytest
 from scipy.sparse import csr_array
 
 import lvsearch as lv
-from lvsearch.inference.evidence import CollapsedTopics, Effort, TwoSided, both_ways, collapsed_topics, dispatch, pace
+from lvsearch.inference.annealing import dispatch
+from lvsearch.inference.evidence import CollapsedTopics, Effort, TwoSided, both_ways, collapsed_topics, pace
 from lvsearch.searching import evaluators
 from lvsearch.sizing.bracket import Bracket
 

@@ -19,12 +19,12 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 from test_evidence_mixtures import all_labels, chain_of, log_likelihoods, log_priors, padded
 
+from lvsearch.inference.annealing.prefixes import Grown, grow, revisits, sequential, shrink
 from lvsearch.inference.data.documents import documents as documents_of
 from lvsearch.inference.evidence import Effort, UnigramMixtureChain, both_ways, collapsed_topics, pace
-from lvsearch.inference.evidence.document_by_document import DocumentByDocument
-from lvsearch.inference.evidence.prefixes import Grown, grow, revisits, sequential, shrink
 from lvsearch.inference.evidence.row_by_row import RowByRow
 from lvsearch.inference.evidence.unigram_in_turn import UnigramsInTurn
+from lvsearch.inference.topics.document_by_document import DocumentByDocument
 from lvsearch.models import MixtureOfUnigrams
 
 Z_LIMIT = 4.5

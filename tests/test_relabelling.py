@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from lvsearch.inference.evidence import relabelling
-from lvsearch.inference.evidence.relabelling import draw_orders, log_labelling, log_permanent
+from lvsearch.inference.annealing import relabelling
+from lvsearch.inference.annealing.relabelling import draw_orders, log_labelling, log_permanent
 
 
 def scores(n: int, spread: float, seed: int) -> np.ndarray:

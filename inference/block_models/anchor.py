@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patience
 from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState
-from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, patience
 
 SETTLING, AVERAGED = 10, 20
 """Sweeps before the averages, and those averaged over."""

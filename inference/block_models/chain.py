@@ -25,11 +25,11 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
+from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.block_models.packing import CellLayout, layout_of
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Estimate, capacity_of, describe_units
-from lvsearch.inference.evidence.dispatch import evidence_chain, path_needs_fit
-from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.block_model import COLUMN, LatentBlockModel
 from lvsearch.models.contract import first

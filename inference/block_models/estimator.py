@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from lvsearch.inference.annealing.dispatch import effort
+from lvsearch.inference.annealing.particles import forward
 from lvsearch.inference.block_models.anchor import settled
 from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.packing import layout_of
@@ -27,8 +29,6 @@ from lvsearch.inference.engine.estimator import (
 )
 from lvsearch.inference.engine.meanfield import MeanField, ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
-from lvsearch.inference.evidence.annealing import forward
-from lvsearch.inference.evidence.dispatch import effort
 from lvsearch.models.block_model import COLUMN, LatentBlockModel
 
 TEMPERATURES = 32

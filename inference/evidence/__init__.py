@@ -1,13 +1,6 @@
 """The evidence p(data | size) itself: annealed from a fit or the prior to the posterior, and back."""
 
-from lvsearch.inference.evidence import document_by_document as _document_by_document  # noqa: F401 — registers documents
-from lvsearch.inference.evidence import normal_in_turn as _normal_in_turn  # noqa: F401 — registers rows of such mixtures
-from lvsearch.inference.evidence import recorders as _recorders  # noqa: F401 — registers what is recorded of chains
-from lvsearch.inference.evidence import row_by_row as _row_by_row  # noqa: F401 — registers rows that come in turn
-from lvsearch.inference.evidence import topic_anchors as _topic_anchors  # noqa: F401 — registers paths from given topics
-from lvsearch.inference.evidence import unigram_in_turn as _unigram_in_turn  # noqa: F401 — registers such documents
-from lvsearch.inference.evidence.annealing import Annealed, Profile, backward, forward, pilot, schedule
-from lvsearch.inference.evidence.dispatch import (
+from lvsearch.inference.annealing.dispatch import (
     Effort,
     TwoSided,
     anchored_chain,
@@ -18,18 +11,25 @@ from lvsearch.inference.evidence.dispatch import (
     pace,
     path_needs_fit,
 )
-from lvsearch.inference.evidence.generic import GenericChain, fitted_chain, flat_chain
+from lvsearch.inference.annealing.generic import GenericChain, fitted_chain, flat_chain
+from lvsearch.inference.annealing.particles import Annealed, Profile, backward, forward, pilot, schedule
+from lvsearch.inference.annealing.prefixes import grow, sequential
+from lvsearch.inference.evidence import normal_in_turn as _normal_in_turn  # noqa: F401 — registers rows of such mixtures
+from lvsearch.inference.evidence import recorders as _recorders  # noqa: F401 — registers what is recorded of chains
+from lvsearch.inference.evidence import row_by_row as _row_by_row  # noqa: F401 — registers rows that come in turn
+from lvsearch.inference.evidence import unigram_in_turn as _unigram_in_turn  # noqa: F401 — registers such documents
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.poisson_factorization import PoissonFactorizationChain
-from lvsearch.inference.evidence.prefixes import grow, sequential
 from lvsearch.inference.evidence.simulation import Simulated, simulated_like
-from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, hyper_topics
-from lvsearch.inference.evidence.topics import CollapsedTopics, collapsed_topics
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
 from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain
+from lvsearch.inference.topics import anchor as _topic_anchor  # noqa: F401 — registers paths from given topics
+from lvsearch.inference.topics import document_by_document as _documents  # noqa: F401 — registers documents in turn
+from lvsearch.inference.topics.chain import CollapsedTopics, collapsed_topics
+from lvsearch.inference.topics.chain_hyperparameters import HyperTopics, hyper_topics
 
 __all__ = [
     "Annealed",

@@ -22,11 +22,11 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import rows_of_groups
 from lvsearch.inference.engine.estimator import Estimate, capacity_of
-from lvsearch.inference.evidence.dispatch import evidence_chain
-from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.rows import check_size
 from lvsearch.inference.mixtures.packing import pack_increments, pack_statistics, unpack_sums
 from lvsearch.inference.mixtures.rows import seen_by

@@ -22,10 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Estimate, capacity_of
-from lvsearch.inference.evidence.dispatch import evidence_chain
-from lvsearch.inference.evidence.draws import log_gamma_draws
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics, GaussianStatistics

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, patience
+from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patience
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 
 SETTLING, AVERAGED, SETTLED = 10, 20, 16

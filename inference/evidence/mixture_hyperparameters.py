@@ -22,11 +22,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, evidence_chain, patience
+from lvsearch.inference.annealing.draws import log_gamma_draws
+from lvsearch.inference.annealing.hyperparameters import Course, gamma_about, slice_moved
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Estimate, capacity_of
-from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain, evidence_chain, patience
-from lvsearch.inference.evidence.draws import log_gamma_draws
-from lvsearch.inference.evidence.hyperparameters import Course, gamma_about, slice_moved
 from lvsearch.inference.evidence.mixture_anchors import settled
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.models.components import Component

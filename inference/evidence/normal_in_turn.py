@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.prefixes import in_turn, sequential
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
-from lvsearch.inference.evidence.prefixes import in_turn, sequential
 
 
 class NormalInTurn(eqx.Module):

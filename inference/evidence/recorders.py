@@ -9,18 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from lvsearch.inference.annealing.generic import GenericChain
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.gibbs import GibbsState
-from lvsearch.inference.evidence.generic import GenericChain
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, PathState
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
-from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.evidence.topic_state import TopicState
-from lvsearch.inference.evidence.topics import CollapsedTopics
 from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
+from lvsearch.inference.topics.chain import CollapsedTopics
+from lvsearch.inference.topics.chain_hyperparameters import HyperTopics, HyperTopicState
+from lvsearch.inference.topics.topic_state import TopicState
 from lvsearch.models.contract import Model, Site, Statistics
 from lvsearch.models.families import IndicatorFamily
 

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.evidence.dispatch import along_data
+from lvsearch.inference.annealing.dispatch import along_data
+from lvsearch.inference.annealing.prefixes import in_turn, sequential
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
-from lvsearch.inference.evidence.prefixes import in_turn, sequential
 
 
 class RowByRow(eqx.Module):

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.evidence.dispatch import along_data
-from lvsearch.inference.evidence.prefixes import in_turn, sequential
+from lvsearch.inference.annealing.dispatch import along_data
+from lvsearch.inference.annealing.prefixes import in_turn, sequential
 from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
 
 

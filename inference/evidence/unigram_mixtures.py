@@ -20,10 +20,10 @@ import numpy as np
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, documents
 from lvsearch.inference.engine.estimator import Estimate, capacity_of
-from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.evidence.rows import check_size
 from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.exponential.digamma import log_gamma_positive

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Float64
 from scipy.sparse import csr_array
 
+from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.chains import Chain
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
@@ -27,7 +28,6 @@ from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machin
 from lvsearch.inference.data.packing import DocumentTiles, pack
 from lvsearch.inference.engine.estimator import Described, Estimate, capacity_of, describe_units, estimator
 from lvsearch.inference.engine.unit_scores import UnitScores, score_units
-from lvsearch.inference.evidence.dispatch import evidence_chain
 from lvsearch.inference.likelihood.proportions import fold_in
 from lvsearch.inference.word_mixtures.starts import seeded_counts
 from lvsearch.models.plsi import PLSI

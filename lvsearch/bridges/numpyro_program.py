@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from lvsearch.inference.evidence.density import DensityChain, traced
-from lvsearch.inference.evidence.tuning import untuned
+from lvsearch.inference.annealing.density import DensityChain, traced
+from lvsearch.inference.annealing.tuning import untuned
 
 FARTHEST = 700.0
 """Where a draw's coordinate is kept that a bijection sends farther: the logarithm of the largest float64."""

@@ -1,6 +1,6 @@
 """Annealed evidence as a pure function: the generic path from what the priors say to the posterior, and back.
 
-As `lvsearch.inference.evidence.generic` and `.annealing`, which say what is exact and what is assumed.
+As `lvsearch.inference.annealing.generic` and `.annealing`, which say what is exact and what is assumed.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from lvsearch.functional.sizes import checked_places, require_extents
+from lvsearch.inference.annealing.generic import chain_from_priors
+from lvsearch.inference.annealing.particles import traced_both_ways
 from lvsearch.inference.data.dataset import Batch
-from lvsearch.inference.evidence.annealing import traced_both_ways
-from lvsearch.inference.evidence.generic import chain_from_priors
 from lvsearch.models.contract import Model
 
 

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from lvsearch.functional.sizes import Places, checked_places, require_extents
+from lvsearch.inference.annealing.generic import chain_from_priors
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.engine.gibbs import GibbsState, swept
 from lvsearch.inference.engine.meanfield import batch_log_joint
-from lvsearch.inference.evidence.generic import chain_from_priors
 from lvsearch.models.contract import Model
 
 

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 import lvsearch as lv
+from lvsearch.inference.annealing.prefixes import grow, shrink
 from lvsearch.inference.evidence import CollapsedMixtureChain, backward, forward, pilot, schedule, sequential
-from lvsearch.inference.evidence.prefixes import grow, shrink
 
 ISLANDS, TEMPERED, IN_TURN = 4, 16, 64
 """Islands, and particles of each, along temperatures and along the rows."""

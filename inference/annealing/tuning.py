@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from lvsearch.inference.annealing.density import DensityChain, DensityState, Place, StepLengths
+from lvsearch.inference.annealing.particles import MOST_PILOT_STEPS, Profile, drawn, next_temperature
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.evidence.annealing import MOST_PILOT_STEPS, Profile, drawn, next_temperature
-from lvsearch.inference.evidence.density import DensityChain, DensityState, Place, StepLengths
 from lvsearch.inference.generators import generator
 
 ACCEPTED = 0.8

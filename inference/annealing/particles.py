@@ -28,9 +28,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Int, Key
 
+from lvsearch.inference.annealing.relabelling import draw_orders, log_labelling
 from lvsearch.inference.chains import Chain, Curved, Selectable, State
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.evidence.relabelling import draw_orders, log_labelling
 from lvsearch.inference.generators import generator
 
 CHUNK = 16

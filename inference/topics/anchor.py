@@ -1,7 +1,7 @@
 """Where another path of LDA ended: its topics, as the beginning of a shorter path.
 
 The path from the prior ends in particles. Of the best of them, the one whose joint is highest after some sweeps at
-temperature 1 gives the topics φ from which the second path begins (`topics`: q = p(z | w, φ, α)), whose evidence
+temperature 1 gives the topics φ from which the second path begins (`chain`: q = p(z | w, φ, α)), whose evidence
 log p(w | φ, α) is estimated document by document (`from_topics`). Hyper-parameters that have priors begin about what
 the topics settled with.
 """
@@ -16,12 +16,12 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Key
 from scipy.sparse import csr_array
 
-from lvsearch.inference.evidence.dispatch import Anchor, anchored_chain
-from lvsearch.inference.evidence.hyperparameters import gamma_about
-from lvsearch.inference.evidence.independent_documents import log_independent
-from lvsearch.inference.evidence.topic_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.evidence.topic_state import TopicState
-from lvsearch.inference.evidence.topics import SETTLING, CollapsedTopics, collapsed_topics, padded
+from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain
+from lvsearch.inference.annealing.hyperparameters import gamma_about
+from lvsearch.inference.topics.chain import SETTLING, CollapsedTopics, collapsed_topics, padded
+from lvsearch.inference.topics.chain_hyperparameters import HyperTopics, HyperTopicState
+from lvsearch.inference.topics.independent_documents import log_independent
+from lvsearch.inference.topics.topic_state import TopicState
 
 AVERAGED = 30
 """Sweeps after the first `SETTLING` over which topics are averaged."""

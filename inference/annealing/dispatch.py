@@ -9,12 +9,12 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float64, Key
 
+from lvsearch.inference.annealing.generic import flat_chain
+from lvsearch.inference.annealing.particles import CONSTANT, Profile, backward, forward, pilot, schedule
+from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Estimate, capacity_of
-from lvsearch.inference.evidence.annealing import CONSTANT, Profile, backward, forward, pilot, schedule
-from lvsearch.inference.evidence.generic import flat_chain
-from lvsearch.inference.evidence.prefixes import grow, sequential, shrink
 from lvsearch.models.contract import Model
 
 FIRST_STEPS, FIRST_DRAWS = 24, 48_000

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.evidence.draws import log_gamma_draws
+from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.models.exponential.digamma import log_gamma_positive
 
 BROAD = (1.0, 0.5, 0.0)

@@ -1,6 +1,6 @@
 """LDA whose hyper-parameters have Gamma priors: the collapsed chain with an A = Σα and an η of each particle.
 
-With h the hyper-parameters that have a prior, K topics, α_k = A/K and n the counts of the state (`topics`), a path is
+With h the hyper-parameters that have a prior, K topics, α_k = A/K and n the counts of the state (`chain`), a path is
 
     π_t(h, z) ∝ [q(h) q(z | h)]^(1−t) [p(h) p(z | A) p(w | z, η)]^t
 
@@ -13,8 +13,9 @@ A product of powers of two Gammas is a Gamma, so that given z, on the scale of l
     log π_t(log A | z) = a_t log A − b_t A + s log p(z | A)       s = 1 where q(z | h) = p(z | A), else s = t
     log π_t(log η | z) = a_t log η − b_t η + t log p(w | z, η)    a_t, b_t: (1 − t) of q's shape and rate, t of p's
 
-A and η are independent given z. Each is moved by one slice (`hyperparameters`), after the tokens, or where the sweep
-goes backward before them: a slice move is reversible, and with it the whole step is the time reversal of the other.
+A and η are independent given z. Each is moved by one slice (`annealing.hyperparameters`), after the tokens, or where
+the sweep goes backward before them: a slice move is reversible, and with it the whole step is the time reversal of
+the other.
 
 log Γ(x + n) − log Γ(x) = Σ_{m<n} log(x + m) for whole n, so that a sum of them over many counts is a sum over m of
 log(x + m) times the number of counts beyond m. These numbers are taken once a move; a value of the density is then as
@@ -30,13 +31,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.annealing.draws import log_gamma_draws
+from lvsearch.inference.annealing.hyperparameters import Course, gamma_about, slice_moved
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import Estimate
-from lvsearch.inference.evidence.dispatch import evidence_chain
-from lvsearch.inference.evidence.draws import log_gamma_draws
-from lvsearch.inference.evidence.hyperparameters import Course, gamma_about, slice_moved
-from lvsearch.inference.evidence.topic_state import TopicState
-from lvsearch.inference.evidence.topics import CollapsedTopics, Concentrations, topics_chain
+from lvsearch.inference.topics.chain import CollapsedTopics, Concentrations, topics_chain
+from lvsearch.inference.topics.topic_state import TopicState
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.lda import LDA
 

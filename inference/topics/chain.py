@@ -31,12 +31,12 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
+from lvsearch.inference.annealing.dispatch import path_needs_fit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimator import Estimate, capacity_of, describe_units
-from lvsearch.inference.evidence.dispatch import path_needs_fit
-from lvsearch.inference.evidence.topic_state import TokenPlace, TopicState, redrawn
 from lvsearch.inference.topics.estimator import point_topics
+from lvsearch.inference.topics.topic_state import TokenPlace, TopicState, redrawn
 from lvsearch.models.lda import LDA
 
 MOST_FROM_PRIOR = 20_000
@@ -287,7 +287,7 @@ def collapsed_topics(
     """The chain of a corpus. counts: (D, V), whole numbers. alpha: (K,).
 
     log_q: for each stored count, in the order of `counts.data`: where `independent`, log q(z = k), rows normalised;
-    otherwise log φ_kw of its word (the chain then knows its evidence only up to φ's: see `topic_anchors`). None: q is
+    otherwise log φ_kw of its word (the chain then knows its evidence only up to φ's: see `anchor`). None: q is
     the prior. ValueError for counts that are not whole.
     """
     if np.any(counts.data % 1):

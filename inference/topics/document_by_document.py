@@ -2,7 +2,7 @@
 
     p(w_i | tokens before, z) = Σ_k (n_dk + α_k) / (n_d + A) · (n_kw + η) / (n_k + Vη),      A = Σ_k α_k,
 
-counts of the tokens before, those of the same document among them: the conditional of the collapsed sweep (`topics`),
+counts of the tokens before, those of the same document among them: the conditional of the collapsed sweep (`chain`),
 whose normaliser is the weight (Wallach, Murray, Salakhutdinov & Mimno 2009, of one document under given topics).
 """
 
@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.evidence.prefixes import sequential
-from lvsearch.inference.evidence.topic_state import TokenPlace, TopicState, redrawn
-from lvsearch.inference.evidence.topics import CollapsedTopics
+from lvsearch.inference.annealing.prefixes import sequential
 from lvsearch.inference.generators import generator
+from lvsearch.inference.topics.chain import CollapsedTopics
+from lvsearch.inference.topics.topic_state import TokenPlace, TopicState, redrawn
 
 
 class DocumentByDocument(eqx.Module):

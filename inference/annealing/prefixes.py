@@ -7,7 +7,7 @@ latents given them; now and then a sweep over all latents so far leaves π_m as 
 & Liu 1999; Chopin 2002). Backward, from draws of π_n, the sweeps are made in reverse order and the last unit is dropped
 again and again, each weighing by 1 / p(x_m | …): the time reversal of the forward path, which is one of annealed
 importance sampling with units in the place of temperatures. What is exact and what is assumed is said there
-(`annealing`), with one thing more: forward, E[p̂] = p(x_1 … x_m) for every m on the way.
+(`particles`), with one thing more: forward, E[p̂] = p(x_1 … x_m) for every m on the way.
 
 No unit is ever half there, so that clusters form as their rows come: where rows lie in groups apart from each other,
 tempered paths hold all of them in one for long and part them late.
@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Key
 
+from lvsearch.inference.annealing.particles import CONSTANT, Population, resampled
 from lvsearch.inference.chains import Chain, Sequential, State
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.evidence.annealing import CONSTANT, Population, resampled
 from lvsearch.inference.generators import generator
 
 
@@ -46,7 +46,7 @@ class Grown(NamedTuple):
     |---|---|---|
     | `log_evidence` | (unit, island) | log p̂(the first m units) at [m − 1], nats; at padding that of all |
     | `state` | | of all particles, equally weighted |
-    | `moved` | | whether a sweep changed any state, or none needs to (`annealing.Annealed`) |
+    | `moved` | | whether a sweep changed any state, or none needs to (`particles.Annealed`) |
     """
 
     log_evidence: Float64[np.ndarray, "unit island"]

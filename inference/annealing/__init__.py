@@ -1,0 +1,1 @@
+"""Annealing any chain from q to the posterior and back: paths and their schedules, the generic chain, effort."""
