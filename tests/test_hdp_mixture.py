@@ -14,7 +14,7 @@ import pytest
 from scipy.special import betaln, logsumexp
 
 import lvsearch as lv
-from lvsearch.files.stored_models import decode_module, encode_module
+from lvsearch.fitted.stored_models import decode_module, encode_module
 from lvsearch.inference.data.groups import groups_of_rows
 from lvsearch.inference.engine.estimator import beliefs_of, capacity_of, cut_axes, estimator, pad_axes
 from lvsearch.inference.engine.meanfield import Beliefs, batch_bound, cast, globals_bound

@@ -59,7 +59,9 @@ def _demo(options: argparse.Namespace) -> int:
     from lvsearch.files.storage import refuse_existing
 
     refuse_existing(options.out)
-    import lvsearch as lv
+    from lvsearch.data import datasets
+    from lvsearch.models import LDA
+    from lvsearch.sizing.sizes import Poisson
 
     truth = None
     if options.simulated:
@@ -70,7 +72,7 @@ def _demo(options: argparse.Namespace) -> int:
         print(f"{len(corpus):,} simulated documents with {truth} topics, which the search is not told.")
     else:
         print("Collecting docstrings of the standard library, NumPy and SciPy …", flush=True)
-        corpus = lv.datasets.docstrings(DEMO_DOCUMENTS, seed=options.seed)
+        corpus = datasets.docstrings(DEMO_DOCUMENTS, seed=options.seed)
         print(
             f"{len(corpus):,} documents, {corpus.n_terms:,} words, {corpus.n_tokens:,} tokens. Searching …", flush=True
         )
@@ -78,8 +80,8 @@ def _demo(options: argparse.Namespace) -> int:
         corpus,
         options,
         held_out=0.1,
-        model=lv.models.LDA() if options.simulated else lv.models.LDA(topic_concentration=DEMO_TOPIC_CONCENTRATION),
-        prior=lv.sizes.Poisson(10),
+        model=LDA() if options.simulated else LDA(topic_concentration=DEMO_TOPIC_CONCENTRATION),
+        prior=Poisson(10),
         max_size=SIMULATED_MAX_SIZE if options.simulated else DEMO_MAX_SIZE,
         seconds=None,
         starts=DEMO_STARTS,
@@ -106,14 +108,15 @@ def _search(options: argparse.Namespace) -> int:
             "--width"
         )
     refuse_existing(options.out)
-    import lvsearch as lv
+    from lvsearch.models import LDA
+    from lvsearch.sizing.sizes import parse
 
-    prior = lv.sizes.parse(options.prior)
+    prior = parse(options.prior)
     result = _searched(
         read_corpus(options),
         options,
         held_out=options.held_out,
-        model=lv.models.LDA(options.concentration, options.topic_concentration),
+        model=LDA(options.concentration, options.topic_concentration),
         prior=prior,
         evidence=options.evidence,
         per_token=options.per_token,
@@ -128,21 +131,21 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _resume(options: argparse.Namespace) -> int:
-    import lvsearch as lv
+    from lvsearch.api import resume
 
-    result = lv.resume(
+    result = resume(
         options.folder, seconds=options.seconds, width=options.width, report=False, progress=not options.quiet
     )
     return _conclude(result, options.folder / REPORT)
 
 
 def _report(options: argparse.Namespace) -> int:
-    import lvsearch as lv
+    from lvsearch.api import load
     from lvsearch.files.storage import refuse_existing
 
     if options.out is not None:
         refuse_existing(options.out)
-    result = lv.load(options.folder)
+    result = load(options.folder)
     _conclude(result, options.folder / REPORT if options.out is None else options.out)
     return 0
 
@@ -164,10 +167,10 @@ def _searched(
     robustness: bool = False,
 ) -> "SearchResult":
     """Search, with part of the documents held out."""
-    import lvsearch as lv
+    from lvsearch.api import search
 
     train, test = _split(corpus, held_out, options.seed)
-    return lv.search(
+    return search(
         model,
         train,
         prior=prior,

@@ -12,8 +12,8 @@ from lvsearch.data.base import Data
 from lvsearch.data.stored import decode_data, encode_data
 from lvsearch.files.declared import as_declared, conforms
 from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
-from lvsearch.files.stored_models import decode_model, encode_module
 from lvsearch.files.versions import versions
+from lvsearch.fitted.stored_models import decode_model, encode_module
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimator import Estimate
 from lvsearch.results.findings import Findings
