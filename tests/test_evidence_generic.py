@@ -7,11 +7,13 @@ import test_models as table
 
 from lvsearch.inference.engine.meanfield import ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
-from lvsearch.inference.evidence import Effort, anneal, fitted_chain, flat_chain, pace
+from lvsearch.inference.evidence import Effort, anneal, evidence_chain, fitted_chain, flat_chain, pace
 from lvsearch.sizing.bracket import Bracket
 
 CASES = [case for case in table.CASES if case.drawable and not case.model.process]
 WORK = Effort(48, 2, 16)
+ROUNDING = 0.01
+"""Nats: what does not count."""
 
 
 def bracket(chain, seed):
@@ -29,6 +31,22 @@ def test_the_evidence_from_the_flat_start_is_exact_within_its_error(case):
     found = [bracket(chain, seed) for seed in range(5)]
     assert all(abs(b.estimate - exact) <= 4 * b.standard_error + 0.02 for b in found), (exact, found)
     assert np.mean([b.estimate for b in found]) == pytest.approx(exact, abs=0.15)
+
+
+SEEDS, NOMINAL, LEAST = 100, 2.0, 0.87
+"""Two standard errors hold 95 %: that 100 seeds hold fewer than 87 has a chance of 1 in 1,500 then."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_stated_errors_hold_as_often_as_they_say(case):
+    """On the path that a search of this model takes. A fifth of an error, which holds 16 %, must be seen not to do."""
+    chain, exact = evidence_chain(case.model, case.data, case.size, None), case.exact(table.NUMBER, {})
+    found = [bracket(chain, seed) for seed in range(SEEDS)]
+    off = np.array([abs(b.estimate - exact) for b in found])
+    stated = np.array([b.standard_error for b in found])
+    assert np.mean(off <= NOMINAL * stated + ROUNDING) >= LEAST, (off, stated)
+    assert np.mean(off <= 0.2 * stated) < LEAST or off.max() <= ROUNDING
 
 
 @pytest.mark.slow

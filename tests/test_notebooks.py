@@ -47,7 +47,7 @@ REDUCED = {
     ),
     "evidence": Reduced(
         "SIZES, STEPS, TOPIC_STEPS = (1, 2), (4, 8), 4\n"
-        "GALAXY_SIZES, GALAXY_STEPS, GALAXY_PARTICLES = (1, 2, 3), 20, 4\n"
+        "GALAXY_STEPS, GALAXY_LARGEST, GALAXY_CHAINS, GALAXY_DRAWS, GALAXY_THIN = 20, 5, 4, 100, 1\n"
         "CORA_TOPICS, CORA_STEPS = 3, (1, 2)",
         pictures=2,
         slow=True,
