@@ -26,8 +26,8 @@ class NegativeBinomialComponents(Component):
     concentration: r, a number or one per column, positive: the smaller, the further counts vary beyond a Poisson's, and
         the fewer components they need. It is given, not inferred; searches with several of them have evidence that
         can be compared.
-    shape, rate: positive; a column's mean is around shape/rate. As r grows all this becomes `PoissonComponents(shape,
-        rate)`.
+    shape, rate: positive; a column's mean is around shape/rate. As r grows all this becomes
+        `PoissonComponents(shape, rate)`.
 
     Missing cells are left out.
     """
