@@ -67,7 +67,9 @@ def test_what_cannot_be_varied_is_refused():
     result = searched()
     with pytest.raises(ValueError, match=r"got the hyper-parameter 'rate', expected one of .*'concentration'"):
         result.sensitivity(["rate"])
-    for factor in (1.0, 0.5, float("nan")):
+    with pytest.raises(ValueError, match="got the hyper-parameter 'rate'"):
+        result.sensitivity("rate")
+    for factor in (1.0, 0.5, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="expected a number above 1"):
             result.sensitivity(factor=factor)
     with pytest.raises(ValueError, match="expected annealed evidence"):

@@ -93,7 +93,7 @@ class SearchResult(Findings):
         return replace(self, robust=robustness)
 
     def sensitivity(
-        self, names: Sequence[str] | None = None, *, factor: float | int = 3.0, progress: bool = True
+        self, names: Sequence[str] | str | None = None, *, factor: float | int = 3.0, progress: bool = True
     ) -> Sensitivity:
         """Whether the answer hangs on the numbers in the model's priors: the search again with each of them smaller and
         larger, the others as they are.

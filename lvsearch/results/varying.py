@@ -33,12 +33,13 @@ def with_hyperparameter(model: Model, name: str, value: float) -> Model:
     )
 
 
-def vary(result: Findings, names: Sequence[str] | None, factor: float, *, progress: bool) -> Sensitivity:
+def vary(result: Findings, names: Sequence[str] | str | None, factor: float, *, progress: bool) -> Sensitivity:
     """`SearchResult.sensitivity`, which says what it takes and raises."""
     evaluator, _ = audited_search(result)
     result.estimates()  # there has to be an answer that may hang on something
-    if not factor > 1:  # also for NaN
+    if not 1 < factor < np.inf:  # also for NaN
         raise ValueError(f"got factor={factor}, expected a number above 1, by which priors are changed both ways")
+    names = [names] if isinstance(names, str) else names
     known = hyperparameters(evaluator.base_model)
     for name in names or ():
         if name not in known:

@@ -158,6 +158,8 @@ def main() -> None:
     parser.add_argument("--search", type=Path, nargs="+", help="answers of the search on the same sets")
     arguments = parser.parse_args()
     regime = REGIMES[arguments.regime]()
+    if arguments.report and not arguments.search:
+        parser.error("--report needs the answers of the search on the same sets: --search FILE")
     if arguments.report:
         long = [json.loads(line) for path in arguments.report for line in path.read_text().splitlines()]
         answers = [json.loads(line) for path in arguments.search for line in path.read_text().splitlines()]
