@@ -13,11 +13,11 @@ from lvsearch.inference.trees import NEW, Allocation, describe_documents, hyper_
 
 TREE = lv.TopicTree(
     (
-        lv.fitted.topic_tree.TreeNode(0, None, 0, 5.0, 50.0, (("the", 0.5), ("of", 0.3)), ("a <title>",)),
-        lv.fitted.topic_tree.TreeNode(1, 0, 1, 4.0, 20.0, (("graph", 0.4),), ("b", "c")),
-        lv.fitted.topic_tree.TreeNode(2, 1, 2, 3.0, 9.0, (('"tree"', 0.4),), ()),
-        lv.fitted.topic_tree.TreeNode(3, 1, 2, 1.0, 9.0, (("path", 0.4),), ()),
-        lv.fitted.topic_tree.TreeNode(4, 0, 1, 1.0, 2.5, (("logic", 0.4),), ()),
+        lv.trees.topic_tree.TreeNode(0, None, 0, 5.0, 50.0, (("the", 0.5), ("of", 0.3)), ("a <title>",)),
+        lv.trees.topic_tree.TreeNode(1, 0, 1, 4.0, 20.0, (("graph", 0.4),), ("b", "c")),
+        lv.trees.topic_tree.TreeNode(2, 1, 2, 3.0, 9.0, (('"tree"', 0.4),), ()),
+        lv.trees.topic_tree.TreeNode(3, 1, 2, 1.0, 9.0, (("path", 0.4),), ()),
+        lv.trees.topic_tree.TreeNode(4, 0, 1, 1.0, 2.5, (("logic", 0.4),), ()),
     )
 )
 TEXTS = ["cat dog cat the", "dog cat the the", "tax vote the", "vote vote tax the", "tax law the the"] * 3
