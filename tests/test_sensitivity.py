@@ -22,7 +22,7 @@ def model(concentration: float = 1.0, rate: float = 0.5) -> lv.models.FiniteMixt
 
 
 @cache
-def searched() -> lv.models.FiniteMixture:
+def searched() -> lv.SearchResult:
     return lv.search(model(), ROWS, **SETTINGS)
 
 
