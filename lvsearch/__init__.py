@@ -15,6 +15,7 @@ from lvsearch.data.corpus import Corpus
 from lvsearch.data.groups import Groups
 from lvsearch.data.paired_corpus import PairedCorpus
 from lvsearch.data.points import Points
+from lvsearch.fitted.kinds import load_fit
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied
 from lvsearch.fitted.sampling import load_trace, sample, save_trace
@@ -48,6 +49,7 @@ __all__ = [
     "functional",
     "inference",
     "load",
+    "load_fit",
     "load_trace",
     "load_tree",
     "mean_field_tree",

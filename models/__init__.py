@@ -18,7 +18,6 @@ from lvsearch.models.components.component import Component
 from lvsearch.models.contract import Gate, Masks, Model, Site, first, hyperparameter
 from lvsearch.models.corr_lda import CorrLDA
 from lvsearch.models.dp_mixture import DPMixture
-from lvsearch.models.emissions import DiagonalGaussian, GaussianPrior, Multinomial
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.gm_lda import GMLDA
 from lvsearch.models.gm_mixture import GMMixture
@@ -53,13 +52,11 @@ __all__ = [
     "CorrLDA",
     "DPMixture",
     "DiagonalComponents",
-    "DiagonalGaussian",
     "FiniteMixture",
     "FullCovarianceComponents",
     "GMMixture",
     "GammaPrior",
     "Gate",
-    "GaussianPrior",
     "GroupOfRows",
     "HDPMixture",
     "HiddenMarkov",
@@ -70,7 +67,6 @@ __all__ = [
     "Masks",
     "MixtureOfUnigrams",
     "Model",
-    "Multinomial",
     "MultinomialComponents",
     "NegativeBinomialComponents",
     "PoissonComponents",

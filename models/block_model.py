@@ -105,8 +105,8 @@ class LatentBlockModel(Model):
         return {ROW: Site(Categorical(), (ROW,))}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        own = {axis: jnp.ones(length, bool) for axis, length in self.component.own_extents.items()}
-        return {ROW: first(size[0], capacity[0]), COLUMN: first(size[1], capacity[1]), **own}
+        both = {ROW: first(size[0], capacity[0]), COLUMN: first(size[1], capacity[1])}
+        return {**both, **self.component.own_axes}
 
     def block_prior(self) -> Any:
         """The natural parameters of one block without cells, no axes but those of one cell."""

@@ -2,7 +2,7 @@
 
 Source: Blei (2004), §4.1.3. The generative story:
 
-    1. emissions    β_k, (μ_k, σ_k) ~ their priors            k = 1…K
+    1. factors      β_k, (μ_k, σ_k) ~ their priors            k = 1…K
     2. proportions  θ_d ~ Dirichlet(α_1, …, α_K)              d = 1…D
     3. region       z_dn ~ Categorical(θ_d),  r_dn ~ p(· | μ_{z_dn}, σ_{z_dn})              n = 1…N_d
     4. word         y_dm ~ Uniform(1, …, N_d),  w_dm ~ Categorical(β_{z_{d, y_dm}})         m = 1…M_d
@@ -91,14 +91,15 @@ class CorrLDA(AnnotatedModel):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
-        """Draw from the joint, one word a column of `units`; extents: {"word": V} and {"dim": D} or {"token": T}.
+        """Draw from the joint, one word a column of `units`; extents: {"word": V, "dim": D}, D of tokens how many there
+        are.
 
         Words of images without regions are arbitrary.
         """
-        key_emissions, key_theta, key_z, key_y, key_units = jax.random.split(key, 5)
+        key_factors, key_theta, key_z, key_y, key_units = jax.random.split(key, 5)
         (n_images, n_words), n_regions = units.words.shape, units.present.shape[1]
         on = self.active(size, size)
-        g = self.draw_emissions(key_emissions, size, extents)
+        g = self.draw_factors(key_factors, size, extents)
         log_theta = draw_log_weights(key_theta, self.alpha(on), (n_images,))
         present = jnp.asarray(units.present)
         z = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_images, n_regions))

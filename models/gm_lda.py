@@ -2,7 +2,7 @@
 
 Source: Blei (2004), §4.1.2. The generative story, with the equations that define it:
 
-    1. emissions    β_k, (μ_k, σ_k) ~ their priors       k = 1…K
+    1. factors      β_k, (μ_k, σ_k) ~ their priors       k = 1…K
     2. proportions  θ_d ~ Dirichlet(α_1, …, α_K)         d = 1…D
     3. region       z_dn ~ Categorical(θ_d),  r_dn ~ p(· | μ_{z_dn}, σ_{z_dn})    n = 1…N_d
     4. word         v_dm ~ Categorical(θ_d),  w_dm ~ Categorical(β_{v_dm})        m = 1…M_d
@@ -81,11 +81,12 @@ class GMLDA(AnnotatedModel):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
-        """Draw from the joint, one word a column of `units`; extents: {"word": V} and {"dim": D} or {"token": T}."""
-        key_emissions, key_theta, key_z, key_v, key_units = jax.random.split(key, 5)
+        """Draw from the joint, one word a column of `units`; extents: {"word": V, "dim": D}, D of tokens how many there
+        are."""
+        key_factors, key_theta, key_z, key_v, key_units = jax.random.split(key, 5)
         (n_images, n_words), n_regions = units.words.shape, units.present.shape[1]
         on = self.active(size, size)
-        g = self.draw_emissions(key_emissions, size, extents)
+        g = self.draw_factors(key_factors, size, extents)
         log_theta = draw_log_weights(key_theta, self.alpha(on), (n_images,))
         z = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_images, n_regions))
         v = jax.random.categorical(key_v, log_theta[:, None, :], shape=(n_images, n_words))

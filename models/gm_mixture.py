@@ -3,7 +3,7 @@
 Source: Blei (2004), §4.1.1. The generative story, with the equations that define it:
 
     1. weights    θ ~ Dirichlet(α_1, …, α_K)          (shared by all images; absent in the plug-in form)
-    2. emissions  β_k, (μ_k, σ_k) ~ their priors      k = 1…K
+    2. factors    β_k, (μ_k, σ_k) ~ their priors      k = 1…K
     3. factor     z_d ~ Categorical(θ)                d = 1…D      (Eq. 4.1)
     4. region     r_dn ~ p(· | μ_{z_d}, σ_{z_d})      n = 1…N_d    (Eq. 4.1)
     5. word       w_dm ~ Categorical(β_{z_d})         m = 1…M_d    (Eq. 4.1)
@@ -47,18 +47,18 @@ class GMMixture(AnnotatedModel):
 
     @property
     def _weights_are_points(self) -> bool:
-        return self.words.concentration is None
+        return self.words.estimated
 
     def globals(self) -> dict[str, Site]:
         family = PointSimplex() if self._weights_are_points else Dirichlet()
-        return {"weights": Site(family, ("factor",)), **self.emission_sites()}
+        return {"weights": Site(family, ("factor",)), **self.factor_sites()}
 
     def locals(self) -> dict[str, Site]:
         return {"factor": Site(Categorical(), ("factor",))}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        emissions = self.log_emissions_prior(g, on)
-        return emissions if self._weights_are_points else emissions + self.log_weights_prior(g["weights"], on)
+        factors = self.log_factors_prior(g, on)
+        return factors if self._weights_are_points else factors + self.log_weights_prior(g["weights"], on)
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
@@ -83,12 +83,13 @@ class GMMixture(AnnotatedModel):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
-        """Draw from the joint, one word a column of `units`; extents: {"word": V} and {"dim": D} or {"token": T}."""
-        key_weights, key_emissions, key_z, key_units = jax.random.split(key, 4)
+        """Draw from the joint, one word a column of `units`; extents: {"word": V, "dim": D}, D of tokens how many there
+        are."""
+        key_weights, key_factors, key_z, key_units = jax.random.split(key, 4)
         n_images, on = units.words.shape[0], self.active(size, size)
         g = {
             "weights": draw_log_weights(key_weights, self.alpha(on), ()),
-            **self.draw_emissions(key_emissions, size, extents),
+            **self.draw_factors(key_factors, size, extents),
         }
         chosen = jax.random.categorical(key_z, g["weights"], shape=(n_images,))
         l = {"factor": jax.nn.one_hot(chosen, size[0])}

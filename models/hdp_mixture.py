@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, log_prior, required_numbers
+from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_prior, required_numbers
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.exponential.family import inner
@@ -94,6 +94,9 @@ class HDPMixture(HierarchicalProcess):
     def part_sites(self) -> dict[str, Site]:
         return {"components": Site(self.components.family, ("component", *self.components.axes))}
 
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {**super().active(size, capacity), **self.components.own_axes}
+
     def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " component"]:
         return log_prior(self.components, g["components"], {})
 
@@ -117,9 +120,7 @@ class HDPMixture(HierarchicalProcess):
         return jax.vmap(one)(*map(jnp.asarray, members))
 
     def draw_parts(self, key: Array, size: tuple[int, ...], extents: Mapping[str, int]) -> dict[str, Statistics]:
-        one = self.components.prior(extents["dim"])
-        prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*size, *jnp.shape(leaf))), one)
-        return {"components": self.components.family.sample(key, prior)}
+        return {"components": draw_parameters(self.components, key, size[0], extents["dim"])}
 
     def ceiling(self, units: GroupOfRows) -> float:
         """The sum of each row's greatest density under any one component; `inf` where components of free variance have
@@ -138,7 +139,5 @@ class HDPMixture(HierarchicalProcess):
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
     ) -> GroupOfRows:
         chosen = jnp.argmax(l["table"] @ l["pointer"], axis=-1)
-        parameters = jax.tree.map(lambda leaf: leaf[chosen], g["components"])
-        keys = jax.random.split(key, len(chosen))
-        value = jax.vmap(self.components.draw)(keys, parameters, Row(unit.value, unit.observed))
+        value = draw_rows(self.components, key, g["components"], chosen, Row(unit.value, unit.observed))
         return GroupOfRows(value, unit.observed, unit.present)

@@ -29,7 +29,15 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, log_likelihood, log_prior, required_numbers, words
+from lvsearch.models.components.component import (
+    Component,
+    draw_parameters,
+    draw_rows,
+    log_likelihood,
+    log_prior,
+    required_numbers,
+    words,
+)
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import (
@@ -123,7 +131,7 @@ class HiddenMarkov(Model):
         return {"row": jnp.asarray(unit.present)}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        return {"state": first(size[0], capacity[0])}
+        return {"state": first(size[0], capacity[0]), **self.components.own_axes}
 
     def transition_prior(self, exists: Bool[Array, " state"]) -> Float[Array, "state state"]:
         """The concentrations of every transition row; 1 at what does not exist. Models with priors only."""
@@ -193,9 +201,7 @@ class HiddenMarkov(Model):
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
     ) -> GroupOfRows:
         chosen = jnp.argmax(l["path"].state, axis=-1)
-        parameters = jax.tree.map(lambda leaf: leaf[chosen], g["components"])
-        keys = jax.random.split(key, len(chosen))
-        value = jax.vmap(self.components.draw)(keys, parameters, Row(unit.value, unit.observed))
+        value = draw_rows(self.components, key, g["components"], chosen, Row(unit.value, unit.observed))
         return GroupOfRows(value, unit.observed, unit.present)
 
     def simulate(
@@ -208,12 +214,11 @@ class HiddenMarkov(Model):
         if self.concentration is None or self.start_concentration is None:
             raise ValueError("cannot draw parameters that have no prior: simulate the model before plug_in()")
         key_start, key_transitions, key_components, key_path, key_data = jax.random.split(key, 5)
-        on, one = self.active(size, size), self.components.prior(extents["dim"])
-        prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*size, *jnp.shape(leaf))), one)
+        on = self.active(size, size)
         g = {
             "start": Dirichlet().sample(key_start, jnp.broadcast_to(jnp.asarray(self.start_concentration - 1), size)),
             "transitions": Dirichlet().sample(key_transitions, self.transition_prior(on["state"]) - 1),
-            "components": self.components.family.sample(key_components, prior),
+            "components": draw_parameters(self.components, key_components, size[0], extents["dim"]),
         }
         present = jnp.asarray(units.present)
         first_row = (jnp.arange(present.shape[1]) == 0)[:, None]

@@ -17,7 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, draw_hyper, log_hyper_prior, log_likelihood, log_prior
+from lvsearch.models.components.component import (
+    Component,
+    draw_hyper,
+    draw_parameters,
+    log_hyper_prior,
+    log_likelihood,
+    log_prior,
+)
 from lvsearch.models.contract import Masks, Model, Site, Statistics, first
 from lvsearch.models.families import Categorical
 from lvsearch.models.units import Row
@@ -69,8 +76,7 @@ class MixtureModel(Model):
         return {}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        own = {axis: jnp.ones(length, bool) for axis, length in self.components.own_extents.items()}
-        return {"component": first(size[0], capacity[0]), **own}
+        return {"component": first(size[0], capacity[0]), **self.components.own_axes}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         per_component = log_prior(self.components, g["components"], g)
@@ -107,15 +113,11 @@ class MixtureModel(Model):
 
         Weights that leave some mass over are drawn again in proportion: the truncated model.
         """
-        if self.components.estimated:
-            raise ValueError("cannot draw components that have no prior: simulate the model before plug_in()")
         key_weights, key_components, key_z, key_data = jax.random.split(key, 4)
         n_rows, on = np.shape(units.value)[0], self.active(size, size)
         hyper = draw_hyper(self.components, jax.random.fold_in(key_components, 0), extents["dim"])
-        one = self.components.at(hyper).prior(extents["dim"])
-        prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*size, *jnp.shape(leaf))), one)
-        g = {**self.draw_weights(key_weights, size), **hyper}
-        g["components"] = self.components.family.sample(key_components, prior)
+        components = draw_parameters(self.components.at(hyper), key_components, size[0], extents["dim"])
+        g = {**self.draw_weights(key_weights, size), **hyper, "components": components}
         chosen = jax.random.categorical(key_z, self.log_weights(g, on), shape=(n_rows,))
         l = {"component": jax.nn.one_hot(chosen, size[0])}
         keys = jax.random.split(key_data, n_rows)

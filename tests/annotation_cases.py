@@ -14,7 +14,9 @@ import lvsearch as lv
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.models import AnnotatedImage
 
-GAUSSIAN_PRIOR = lv.models.GaussianPrior(0.1, 0.7, 1.4, 0.8)
+CENTRE, PSEUDO_COUNT, SHAPE, RATE = GAUSSIAN = 0.1, 0.7, 1.4, 0.8
+"""The prior of region features: μ ~ Normal(centre, 1/(pseudo_count τ)), τ ~ Gamma(shape, rate)."""
+REGIONS = lv.models.DiagonalComponents(CENTRE, 1.0, PSEUDO_COUNT, SHAPE, RATE, variance_floor=1e-3)
 ETA, TOKEN_ETA, TOTAL, N_WORDS, N_TOKENS = 0.4, 0.3, 1.7, 5, 3
 FEATURES = np.array(
     [
@@ -69,14 +71,14 @@ def feature_images() -> Dataset:
 
 
 def token_images() -> Dataset:
-    return Dataset((Batch(token_units(), np.ones(5)),), (np.arange(5),), {"word": N_WORDS, "token": N_TOKENS}, 5)
+    return Dataset((Batch(token_units(), np.ones(5)),), (np.arange(5),), {"word": N_WORDS, "dim": N_TOKENS}, 5)
 
 
 @cache
 def log_evidence(oracle: Callable[..., float], features: bool, size: int) -> float:
     """log p(all images | size) by enumeration."""
     regions = FEATURES if features else TOKENS
-    marginal = exact.gaussian_marginal(*GAUSSIAN_PRIOR) if features else exact.token_marginal(N_TOKENS, TOKEN_ETA)
+    marginal = exact.gaussian_marginal(*GAUSSIAN) if features else exact.token_marginal(N_TOKENS, TOKEN_ETA)
     return oracle(images(regions), size, np.full(size, TOTAL / size), marginal, exact.token_marginal(N_WORDS, ETA))
 
 

@@ -16,9 +16,10 @@ import scipy.stats
 from annotation_cases import (
     ETA,
     FEATURES,
-    GAUSSIAN_PRIOR,
+    GAUSSIAN,
     N_WORDS,
     PRESENT,
+    REGIONS,
     TOKENS,
     Simulated,
     feature_images,
@@ -47,7 +48,7 @@ from lvsearch.inference.engine.meanfield import (
 )
 from lvsearch.inference.engine.meanfield_starts import blank_locals, scattered_start
 from lvsearch.inference.engine.tiled import blank_tile, cut_into_tiles, gather, tile_step
-from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, DiagonalGaussian, GMMixture, Multinomial
+from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, GMMixture, MultinomialComponents
 
 MODELS = (GMMixture, GMLDA, CorrLDA)
 SIZE, CAPACITY = (2,), (3,)
@@ -55,11 +56,11 @@ ALPHA = np.array([0.6, 1.1])
 
 
 def gaussian(model: Any, concentration: Any = 1.7) -> Any:
-    return model(concentration, Multinomial(ETA), DiagonalGaussian(GAUSSIAN_PRIOR))
+    return model(concentration, MultinomialComponents(ETA), REGIONS)
 
 
 def tokens(model: Any, concentration: Any = 1.7) -> Any:
-    return model(concentration, Multinomial(ETA), Multinomial(0.3))
+    return model(concentration, MultinomialComponents(ETA), MultinomialComponents(0.3))
 
 
 # ── the log-joint is the thesis' ────────────────────────────────────────────────────────────────────────────────────
@@ -72,7 +73,7 @@ def test_log_joint_is_the_product_of_the_textbook_densities(kind, family, float6
     model = gaussian(kind, ALPHA) if family == "features" else tokens(kind, ALPHA)
     regions = FEATURES if family == "features" else TOKENS
     units = AnnotatedImage(regions, PRESENT, np.zeros((5, 3), np.int32), np.ones((5, 3)))
-    extents = {"word": N_WORDS, "dim": 2} if family == "features" else {"word": N_WORDS, "token": 3}
+    extents = {"word": N_WORDS, "dim": 2} if family == "features" else {"word": N_WORDS, "dim": 3}
 
     @jax.jit
     def draw(key: Any) -> Any:
@@ -87,8 +88,8 @@ def test_log_joint_is_the_product_of_the_textbook_densities(kind, family, float6
     log_p = sum(scipy.stats.dirichlet(np.full(N_WORDS, ETA)).logpdf(row / row.sum()) for row in beta)
     if family == "features":
         precision = -g["factor_region"].negative_precision
-        mean = g["factor_region"].precision_mean / precision
-        centre, pseudo_count, shape, rate = GAUSSIAN_PRIOR
+        mean = GAUSSIAN[0] + g["factor_region"].precision_mean / precision
+        centre, pseudo_count, shape, rate = GAUSSIAN
         log_p += scipy.stats.gamma(shape, scale=1 / rate).logpdf(precision).sum()
         log_p += scipy.stats.norm(centre, (pseudo_count * precision) ** -0.5).logpdf(mean).sum()
     else:
@@ -314,7 +315,7 @@ def test_plug_in_estimates_the_weights_of_factors():
     model = fitted(CorrLDA, "plug-in").model
     assert isinstance(model, CorrLDA)
     assert model.concentration.shape == (3,)
-    assert model.words.concentration is None
+    assert model.words.estimated
     value = lv.inference.engine.unit_scores.site_value(fitted(CorrLDA, "plug-in").estimate, "factor_region")
     assert np.all(1 / value.precision >= 0.99e-3)
     mixture = fitted(GMMixture, "plug-in")
@@ -324,7 +325,9 @@ def test_plug_in_estimates_the_weights_of_factors():
 def test_empirical_bayes_raises_the_bound():
     data = small().corpus.dataset()
     plain, refitted = (
-        AnnotationEstimator(CorrLDA(1.0, Multinomial(3.0)), data, empirical_bayes=eb).fit((3,), jax.random.key(0), None)
+        AnnotationEstimator(CorrLDA(1.0, MultinomialComponents(3.0)), data, empirical_bayes=eb).fit(
+            (3,), jax.random.key(0), None
+        )
         for eb in (False, True)
     )
     assert refitted.model.words.concentration < 1.0  # captions are simulated with 0.1
@@ -541,10 +544,12 @@ def test_images_without_regions_or_captions(kind):
 
 
 def test_wrong_kind_of_regions_is_refused():
-    with pytest.raises(ValueError, match=r"tokens for a diagonal Gaussian.*regions=lv.models.Multinomial\(\)"):
+    with pytest.raises(
+        ValueError, match=r"tokens for DiagonalComponents.*regions=lv.models.MultinomialComponents\(0.1\)"
+    ):
         lv.fit(CorrLDA(), lv.PairedCorpus.from_arrays(np.eye(3, dtype=int), np.eye(3, dtype=int)), size=2)
-    with pytest.raises(ValueError, match=r"real features for a multinomial.*regions=lv.models.DiagonalGaussian\(\)"):
-        lv.fit(CorrLDA(regions=Multinomial()), small().corpus, size=2)
+    with pytest.raises(ValueError, match=r"for MultinomialComponents, expected whole numbers"):
+        lv.fit(CorrLDA(regions=MultinomialComponents()), small().corpus, size=2)
 
 
 def test_ceilings_are_above(float64):

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from annotation_cases import GAUSSIAN_PRIOR
+from annotation_cases import REGIONS
 
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.engine.gibbs import GibbsState, gibbs_sweep
-from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, DiagonalGaussian, GMMixture, Multinomial
+from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, GMMixture, MultinomialComponents
 
 Z_LIMIT, SIZE, ALPHA, N_WORDS = 4.5, (2,), np.array([0.6, 1.1]), 3
 LONG = {"n_chains": 3000, "sweeps": 20}
@@ -70,7 +70,7 @@ def moments(model: Any, g: Any, l: Any, units: Any) -> Any:
 @partial(jax.jit, static_argnames=("kind", "planted", "n_chains", "sweeps"))
 def draws(kind: Any, planted: Any, key: Any, n_chains: int, sweeps: int) -> tuple[Any, Any]:
     """(joint draws, averages of chains that start from one and alternate sampler and data): (chain, function) each."""
-    parts = (ALPHA, Multinomial(0.4), DiagonalGaussian(GAUSSIAN_PRIOR))
+    parts = (ALPHA, MultinomialComponents(0.4), REGIONS)
     truth, sampler = kind(*parts), planted(*parts)
     on, ids = truth.active(SIZE, SIZE), jnp.arange(3)
     like = AnnotatedImage(jnp.zeros((3, 3, 2)), jnp.asarray(PRESENT), jnp.zeros((3, 2), jnp.int32), jnp.ones((3, 2)))

@@ -9,6 +9,7 @@ import numpy as np
 import partition_oracles as exact
 import pytest
 from mixture_cases import clusters, dataset
+from sklearn.mixture import GaussianMixture
 
 import lvsearch as lv
 from lvsearch.inference.engine.estimator import capacity_of, estimator, pad_axes
@@ -234,3 +235,17 @@ def test_grown_fits_keep_what_they_start_from():
     found = estimator(model, dataset(clusters()))
     small = found.fit((2,), jax.random.key(0), None)
     assert found.fit((3,), jax.random.key(5), small).log_lower > small.log_lower
+
+
+def test_variances_with_a_floor_have_a_maximum_of_the_likelihood():
+    """The plug-in form of Gaussians with a floor far below their variances: scikit-learn's maximum."""
+    rows = clusters()
+    model = FiniteMixture(lv.models.DiagonalComponents(variance_floor=1e-4))
+    fit = lv.fit(model, lv.Points.from_array(rows), size=3, evidence="plug-in", starts=3)
+    theirs = GaussianMixture(3, covariance_type="diag", reg_covar=0.0, n_init=10, random_state=0, tol=1e-9).fit(rows)
+    assert fit.estimate.log_lower == pytest.approx(theirs.score(rows) * len(rows), abs=1e-3)
+    ceiling = model.plug_in().ceiling(lv.Points.from_array(rows).dataset().batches[0].units)
+    assert np.isfinite(ceiling)
+    assert ceiling > fit.estimate.log_lower
+    with pytest.raises(ValueError, match="Give variance_floor="):
+        FiniteMixture().plug_in()

@@ -51,11 +51,10 @@ from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.trees import tree_hyper
 from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.checks import check
-from lvsearch.models.components import BernoulliComponents, DiagonalComponents
+from lvsearch.models.components import BernoulliComponents, DiagonalComponents, MultinomialComponents
 from lvsearch.models.contract import Model
 from lvsearch.models.corr_lda import CorrLDA
 from lvsearch.models.dp_mixture import DPMixture
-from lvsearch.models.emissions import DiagonalGaussian, Multinomial
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.gm_lda import GMLDA
@@ -273,12 +272,12 @@ def factorization_exact(size: int) -> float:
 
 def annotated_case(name: str, kind: Any, oracle: Callable[..., float], *, features: bool) -> Case:
     a = annotation_cases
-    units, axis = (a.feature_units(), "dim") if features else (a.token_units(), "token")
-    extents = {"word": a.N_WORDS, axis: 2 if features else a.N_TOKENS}
-    regions = DiagonalGaussian(a.GAUSSIAN_PRIOR) if features else Multinomial(a.TOKEN_ETA)
+    units = a.feature_units() if features else a.token_units()
+    extents = {"word": a.N_WORDS, "dim": 2 if features else a.N_TOKENS}
+    regions = a.REGIONS if features else MultinomialComponents(a.TOKEN_ETA)
     return Case(
         name,
-        kind(a.TOTAL, Multinomial(a.ETA), regions),
+        kind(a.TOTAL, MultinomialComponents(a.ETA), regions),
         in_two_batches(units, extents),
         lambda size, natural: a.log_evidence(oracle, features, size),
         a.other_padding,

@@ -62,7 +62,7 @@ def test_tokens_are_spelled_out():
     assert corpus.has_tokens
     assert_array_equal(corpus.regions, [0, 0, 2, 1, 0, 1, 2])
     assert_array_equal(corpus.region_counts, [3, 0, 1, 3])
-    assert corpus.entries == {"word": ("term0", "term1", "term2"), "token": ("token0", "token1", "token2")}
+    assert corpus.entries == {"word": ("term0", "term1", "term2"), "dim": ("token0", "token1", "token2")}
     assert lv.PairedCorpus.from_arrays(sp.coo_array(TOKENS), COUNTS) == corpus
 
 

@@ -1,6 +1,6 @@
 """The estimator of images with captions: clusters of regions to start from, then tiled coordinate ascent.
 
-Marginal (emissions with priors): variational Bayes. Plug-in (emissions at a point): variational EM, the weight α_k of
+Marginal (factors with priors): variational Bayes. Plug-in (factors at a point): variational EM, the weight α_k of
 every factor by Newton in each pass (§4.1.3, "Empirical and variational Bayes"). Every bound that is handed out is one
 more pass in float64 at exactly the globals of the estimate.
 """
@@ -20,6 +20,7 @@ from lvsearch.inference.annotation.seeds import described_regions
 from lvsearch.inference.annotation.starts import clustered, with_factors_of
 from lvsearch.inference.annotation.tiles import double, tiles_of, weighted_sum
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.images import has_tokens
 from lvsearch.inference.data.memory import Chunks, MemoryPlan, machine_chunks
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
 from lvsearch.inference.engine.estimator import (
@@ -35,8 +36,8 @@ from lvsearch.inference.engine.estimator import (
 from lvsearch.inference.engine.meanfield import Beliefs, cast, globals_bound, update_globals
 from lvsearch.inference.engine.tiled import UnitTile, blank_tile, settled_tile, tile_step
 from lvsearch.models.annotated import AnnotatedModel
+from lvsearch.models.components import MultinomialComponents
 from lvsearch.models.contract import Statistics
-from lvsearch.models.emissions import Multinomial
 
 FINAL_SWEEPS = 3
 
@@ -58,7 +59,7 @@ class AnnotationSettings:
 class AnnotationEstimator:
     """Fits an `AnnotatedModel` to images with captions.
 
-    empirical_bayes: in the marginal form, refit the word emission's concentration in every pass (§4.2.2: "maximum
+    empirical_bayes: in the marginal form, refit the concentration of the words in every pass (§4.2.2: "maximum
     likelihood estimates of the corresponding hyperparameter").
     """
 
@@ -72,7 +73,9 @@ class AnnotationEstimator:
         empirical_bayes: bool = False,
     ):
         self.model, self.data, self.settings, self.empirical_bayes = model, data, settings, empirical_bayes
-        self.plug_in = model.words.concentration is None
+        self.plug_in = model.words.estimated
+        for batch in data.batches:
+            model.check(batch.units)
         self.chunks = machine_chunks()
         self._described = described_regions(data)
 
@@ -92,7 +95,7 @@ class AnnotationEstimator:
         capacity = capacity_of(size)
         model = self._sized(size, capacity)
         tiles = tiles_of(cast(self.data, np.float32), capacity)
-        spread = self.settings.feature_spread if "dim" in self.data.extents else self.settings.token_spread
+        spread = self.settings.token_spread if has_tokens(self.data) else self.settings.feature_spread
         scratch = clustered(model, self.data, self._described, size, capacity, key, spread)
         begun = [scratch] if start is None else [scratch, with_factors_of(model, scratch, start, size, capacity)]
         blanks = [blank_tile(model, tile.batch, size, capacity=capacity) for tile in tiles]
@@ -113,7 +116,7 @@ class AnnotationEstimator:
     ) -> "_State":
         """Passes with the proportions integrated out, for models that have some and regions that are tokens."""
         model, beliefs, l = state.model, state.beliefs, list(state.locals)
-        passes = 0 if model.whole_images or "dim" in self.data.extents else self.settings.collapsed_passes
+        passes = self.settings.collapsed_passes if has_tokens(self.data) and not model.whole_images else 0
         for _ in range(passes):
             point = point_of(model, beliefs.natural, size, capacity=capacity)
             statistics = jax.tree.map(jnp.zeros_like, point)
@@ -180,12 +183,11 @@ class AnnotationEstimator:
             alpha = np.array(model.concentration, np.float64)
             alpha[: size[0]] = newton_dirichlet(alpha[: size[0]], total / self.data.n_units)
             return model.with_parts(alpha, model.words, model.regions)
-        concentration = model.words.concentration
-        if self.empirical_bayes and concentration is not None:
+        if self.empirical_bayes and not model.words.estimated:
             log_beta = np.asarray(beliefs.mean["factor_word"], np.float64)[: size[0]]
             entries = log_beta.shape[1]
-            total = newton_symmetric(float(concentration) * entries, entries, float(log_beta.sum(1).mean()))
-            words = Multinomial(np.asarray(total / entries), "word")
+            total = newton_symmetric(float(model.words.concentration) * entries, entries, float(log_beta.sum(1).mean()))
+            words = MultinomialComponents(np.asarray(total / entries))
             return model.with_parts(model.concentration, words, model.regions)
         return model
 

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from scipy.sparse import csr_array
 
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.images import has_tokens
 
 MOST_POINTS = 10_000
 """Points that centres are found from, at most."""
@@ -65,9 +66,9 @@ def _squared_distances(points: np.ndarray, centres: np.ndarray) -> Float[np.ndar
 def described_regions(data: Dataset) -> list[Float[np.ndarray, "image region dim"]]:
     """What each region is like, for clustering; one array per batch, 0 where there is no region."""
     units = [batch.units for batch in data.batches]
-    if units[0].regions.ndim == 3:
+    if not has_tokens(data):
         return [np.where(u.present[..., None], u.regions, 0.0) for u in units]
-    n_tokens, n_words = data.extents["token"], data.extents["word"]
+    n_tokens, n_words = data.extents["dim"], data.extents["word"]
     together = csr_array((n_tokens, n_words))
     for u in units:
         together = together + _token_counts(u, n_tokens).T @ _word_counts(u, n_words)

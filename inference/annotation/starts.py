@@ -92,12 +92,12 @@ def _start_statistics(
     image = jnp.where(present[..., None], share, 0).sum(1) / n_regions[:, None]  # (image, factor)
     weighted = _Shares(jnp.where(present[..., None], share, 0) * weight[:, None, None], image * weight[:, None])
 
-    def log_emissions(parameters: dict[str, Statistics]) -> Array:
+    def log_emitted(parameters: dict[str, Statistics]) -> Array:
         regions = jax.vmap(lambda unit: model.log_regions(parameters, unit))(units)
         words = jax.vmap(lambda unit: model.log_words(parameters, unit).sum(0))(units)
         return (weighted.regions * regions).sum() + (weighted.words * words).sum()
 
-    statistics = jax.grad(log_emissions)({**g})
+    statistics = jax.grad(log_emitted)({**g})
     if "weights" in g:
         statistics = {**statistics, "weights": weighted.words.sum(0)}
     return statistics

@@ -47,8 +47,14 @@ def annotated_images(
             unit = AnnotatedImage(held, np.pad(present, ((0, padding), (0, 0))), words, counts)
             batches.append(Batch(unit, (np.arange(rows) < len(chosen)).astype(np.float32)))
             unit_ids.append(np.pad(chosen, (0, padding), constant_values=-1))
-    extents = {"word": n_words, **({"dim": regions.shape[1]} if n_tokens is None else {"token": n_tokens})}
+    extents = {"word": n_words, "dim": regions.shape[1] if n_tokens is None else n_tokens}
     return Dataset(tuple(batches), tuple(unit_ids), extents, n_images)
+
+
+def has_tokens(data: Dataset) -> bool:
+    """Whether regions are tokens of a vocabulary and not rows of features."""
+    units = data.batches[0].units
+    return np.ndim(units.regions) == np.ndim(units.present)
 
 
 def _by_length(region_counts: Int[np.ndarray, " images"]) -> list[tuple[int, Int[np.ndarray, " some"]]]:

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 
 from lvsearch.inference.data.dataset import Batch, Dataset, rows
 from lvsearch.inference.data.documents import counts_of, documents
-from lvsearch.inference.data.images import annotated_images
+from lvsearch.inference.data.images import annotated_images, has_tokens
 from lvsearch.models.contract import Model, Statistics, Unit
 from lvsearch.models.units import AnnotatedImage, BagOfWords, Row
 
@@ -111,7 +111,8 @@ def _(units: AnnotatedImage, data: Dataset) -> Dataset:
     captions = csr_array((ones, (image, images.words[image, column])), (data.n_units, data.extents["word"]))
     captions.sum_duplicates()
     present = np.asarray(images.present)
-    return annotated_images(images.regions[present], present.sum(1), captions, data.extents.get("token"))
+    n_tokens = data.extents["dim"] if has_tokens(data) else None
+    return annotated_images(images.regions[present], present.sum(1), captions, n_tokens)
 
 
 def _in_order(data: Dataset, units: Any) -> Any:

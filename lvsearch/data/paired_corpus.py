@@ -230,8 +230,8 @@ class PairedCorpus(Data):
 
     @property
     def entries(self) -> Mapping[str, tuple[str, ...]]:
-        """The axes of words and of features or tokens."""
-        return {"word": self.vocabulary, "token" if self.has_tokens else "dim": self.region_names}
+        """The axes of words and of regions: features, or a vocabulary of tokens."""
+        return {"word": self.vocabulary, "dim": self.region_names}
 
     @property
     def unit_labels(self) -> None:

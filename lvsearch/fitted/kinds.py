@@ -1,6 +1,7 @@
 """What a fitted model can do, by the type of its model. A type with abilities of its own adds an entry here."""
 
 from functools import singledispatch
+from pathlib import Path
 
 from lvsearch.data.base import Data
 from lvsearch.fitted.annotation import FittedImages
@@ -11,6 +12,7 @@ from lvsearch.fitted.factorization import FittedFactorization
 from lvsearch.fitted.features import FittedFeatures
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.sequences import FittedSequences
+from lvsearch.fitted.stored_fits import load_parts
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.block_model import LatentBlockModel
@@ -75,3 +77,13 @@ def fitted(fit: Fit, training: Data) -> FittedModel:
     if fit.info.failure is not None or fit.state is None:
         raise ValueError(fit.info.failure or f"the fit of size {fit.size} carries no model; bring your own fits")
     return fitted_type(fit.state.model)(fit.size, fit.evidence, fit.state, training)
+
+
+def load_fit(folder: str | Path) -> FittedModel:
+    """The fit that `fit.save` wrote, to transform and score with; nothing is fitted.
+
+    Raises FileNotFoundError where there is no such folder, `CorruptFolderError` (a ValueError) for one that holds no
+    fit, is damaged, or has a model that is not registered here (`lv.models.register`).
+    """
+    parts = load_parts(Path(folder))
+    return fitted_type(parts.estimate.model)(*parts)

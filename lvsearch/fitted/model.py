@@ -2,6 +2,7 @@
 subclasses say (`kinds`)."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from jaxtyping import Float
 from lvsearch.data.base import Data
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
 from lvsearch.fitted.similarity import ComponentMembers
+from lvsearch.fitted.stored_fits import FitParts, save_parts
 from lvsearch.functional import FittedFunctions
 from lvsearch.inference.engine.estimator import Described, Estimate, bound_units, describe_units
 from lvsearch.inference.engine.unit_scores import site_value
@@ -49,6 +51,12 @@ class FittedModel:
     def model(self) -> Model:
         """The model with the hyper-parameters of this fit."""
         return self.estimate.model
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fit and its data to a new folder (`lv.load_fit`), atomically, without pickle.
+
+        Raises FileExistsError where something is there, ValueError for a model of one's own that is not registered."""
+        save_parts(FitParts(self.size, self.evidence, self.estimate, self.training), Path(folder))
 
     def transform(self, data: Any) -> Any:
         """The expected value of what describes each unit, (units, …): topic proportions (docs, K), rows summing to 1.

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from lvsearch.data.base import Data
@@ -13,6 +12,7 @@ from lvsearch.data.stored import decode_data, encode_data
 from lvsearch.files.declared import as_declared, conforms
 from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
 from lvsearch.files.versions import versions
+from lvsearch.fitted.stored_fits import decode_estimate, encode_estimate, encode_evidence, estimate_arrays
 from lvsearch.fitted.stored_models import decode_model, encode_module
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimator import Estimate
@@ -77,7 +77,9 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
     if result.robust is not None:
         body["robustness"], robust_arrays["robustness"] = result.robust.to_stored()
     arrays = {
-        f"fit-{_name(size)}": _fit_arrays(fit) for size, fit in result.state.kept.items() if fit.state is not None
+        f"fit-{_name(size)}": estimate_arrays(fit.state)
+        for size, fit in result.state.kept.items()
+        if fit.state is not None
     }
     return body, {"data": data_arrays, **held_out_arrays, **robust_arrays, **arrays}
 
@@ -85,6 +87,11 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
 def load_findings(folder: Path) -> Findings:
     """Read what `save_search` wrote. Raises FileNotFoundError or `CorruptFolderError`, saying what is wrong."""
     body, arrays = read_folder(folder)
+    if isinstance(body, dict) and "kind" in body:
+        raise CorruptFolderError(
+            f"got {folder}, which holds a {body['kind']}, expected a search: lv.load_fit, lv.load_tree or "
+            "lv.load_trace reads it"
+        )
     try:
         training = decode_data(body["data"], arrays["data"], folder)
         settings = _decode_settings(body["settings"])
@@ -142,17 +149,13 @@ def _name(size: tuple[int, ...]) -> str:
     return "x".join(map(str, size))
 
 
-def _encode_evidence(evidence: Evidence) -> list[float]:
-    return [evidence.lower, evidence.upper, evidence.standard_error]
-
-
 def _encode_visit(visit: Visit) -> dict[str, Any]:
     return {
         "size": visit.size,
         "trials": [
             {
                 "start": trial.start,
-                "evidence": _encode_evidence(trial.evidence),
+                "evidence": encode_evidence(trial.evidence),
                 "log_symmetry": trial.log_symmetry,
                 "seconds": trial.seconds,
                 "failure": trial.failure,
@@ -160,7 +163,7 @@ def _encode_visit(visit: Visit) -> dict[str, Any]:
             }
             for trial in visit.trials
         ],
-        "evidence": _encode_evidence(visit.evidence),
+        "evidence": encode_evidence(visit.evidence),
         "log_symmetry": visit.log_symmetry,
         "replaced_by": visit.replaced_by,
         "bounds": [visit.log_lower, visit.log_upper],
@@ -195,24 +198,12 @@ def _encode_fit(fit: Fit) -> dict[str, Any]:
     state: Estimate | None = fit.state
     return {
         "size": fit.size,
-        "evidence": _encode_evidence(fit.evidence),
+        "evidence": encode_evidence(fit.evidence),
         "log_symmetry": fit.log_symmetry,
         "info": asdict(fit.info),
         "brackets": [asdict(bracket) for bracket in fit.brackets],
-        "state": None
-        if state is None
-        else {
-            "model": encode_module(state.model),
-            "size": state.size,
-            "bounds": [state.log_lower, state.log_upper],
-            "passes": state.passes,
-        },
+        "state": None if state is None else encode_estimate(state),
     }
-
-
-def _fit_arrays(fit: Fit) -> dict[str, np.ndarray]:
-    leaves = jax.tree_util.tree_leaves_with_path(fit.state.natural)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
 
 
 def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None) -> Fit:
@@ -222,13 +213,7 @@ def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | Non
             raise CorruptFolderError(
                 f"the arrays of the fit of size {entry['size']} are missing; restore them from a copy"
             )
-        model = decode_model(entry["state"]["model"])
-        natural = {}
-        for name, site in model.globals().items():
-            kind = site.family.statistics_type
-            natural[name] = arrays[name] if kind is None else kind(*[arrays[f"{name}.{f}"] for f in kind._fields])
-        low, high = entry["state"]["bounds"]
-        state = Estimate(model, tuple(entry["state"]["size"]), natural, low, high, entry["state"]["passes"])
+        state = decode_estimate(entry["state"], arrays)
     evidence = Evidence(*entry["evidence"])
     brackets = _decode_brackets(entry["brackets"])
     return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, FitInfo(**entry["info"]), brackets)

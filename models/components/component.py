@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.models.contract import Site
 from lvsearch.models.exponential.family import Family, inner
@@ -70,6 +70,11 @@ class Component(eqx.Module):
     def own_extents(self) -> dict[str, int]:
         """Lengths of those of its `axes` that neither data nor size decide, such as {"level": 5}. By default none."""
         return {}
+
+    @property
+    def own_axes(self) -> dict[str, Bool[Array, " axis"]]:
+        """What exists along each of these: everything, for `Model.active` of a model with such components."""
+        return {axis: jnp.ones(length, bool) for axis, length in self.own_extents.items()}
 
     def describe(self) -> str:
         """The kind and its hyper-parameters in a few words. By default the class and its fields."""
@@ -196,11 +201,45 @@ def draw_hyper(component: Component, key: Array, n_dims: int) -> dict[str, Gamma
     return drawn
 
 
+def draw_parameters(component: Component, key: Array, n_components: int, n_dims: int) -> Any:
+    """Statistics of as many components' parameters, drawn from their prior.
+
+    Raises ValueError for estimated parameters, which have none.
+    """
+    if component.estimated:
+        raise ValueError("cannot draw components that have no prior: simulate the model before plug_in()")
+    natural = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (n_components, *jnp.shape(leaf))), component.prior(n_dims)
+    )
+    return component.family.sample(key, natural)
+
+
+def draw_rows(
+    component: Component, key: Array, statistics: Any, chosen: Int[Array, " row"], units: Row
+) -> Float[Array, "row dim"]:
+    """Draw each row's cells from its chosen component, statistics: of all components."""
+    keys = jax.random.split(key, len(chosen))
+    return jax.vmap(component.draw)(keys, jax.tree.map(lambda leaf: leaf[chosen], statistics), units)
+
+
 def log_likelihood(component: Component, statistics: Any, unit: Row) -> Float[Array, " component"]:
     """⟨t(θ_k), s(x)⟩ + log h(x) of one row under each component, nats; linear in the statistics."""
     y = component.coordinates(unit)
     products = inner(component.family, component.increment(y, jnp.asarray(unit.observed)), statistics, None)
     return products.reshape(len(products), -1).sum(-1) + component.log_carrier(y, jnp.asarray(unit.observed))
+
+
+def log_likelihoods(component: Component, statistics: Any, units: Row) -> Float[Array, "row component"]:
+    """`log_likelihood` of several rows: products of matrices, ⟨t(θ_k), s(x)⟩ being linear in either side."""
+    observed = jnp.asarray(units.observed)
+    y = jax.vmap(component.coordinates)(units)
+    increments = jax.tree.leaves(jax.vmap(component.increment)(y, observed))
+    total = jax.vmap(component.log_carrier)(y, observed)[:, None]
+    for s, t in zip(increments, jax.tree.leaves(statistics), strict=True):
+        columns = t.reshape(len(t), -1)
+        # not an accelerator's short floats: regions far from a factor would lose their digits
+        total = total + jnp.matmul(s.reshape(len(s), -1), columns.T, precision=jax.lax.Precision.HIGHEST)
+    return total
 
 
 def log_predictive(component: Component, natural: Any, unit: Row) -> Float[Array, " component"]:
@@ -229,24 +268,32 @@ def refuse_partial_rows(units: Row, why: str) -> None:
         )
 
 
+def require_counts(units: Row, kind: str) -> None:
+    """ValueError, for components of this kind, where an observed cell is no whole number ≥ 0."""
+    values = np.asarray(units.value)[np.asarray(units.observed)]
+    wrong = values[(values < 0) | (values != np.floor(values))]
+    if wrong.size:
+        raise ValueError(f"got a cell with {float(wrong[0])!r} for {kind}, expected whole numbers ≥ 0")
+
+
 def words(value: Any) -> str:
     """A hyper-parameter for people: the number, how many there are, or its prior."""
     return in_words(value)
 
 
-def required_component(given: object) -> Component:
-    """ValueError for anything but a kind of component."""
+def required_component(given: object, name: str = "components") -> Component:
+    """ValueError, for the parameter of this name, unless it is a kind of component."""
     if not isinstance(given, Component):
-        raise ValueError(f"got components={given!r}, expected a kind of component, such as DiagonalComponents()")
+        raise ValueError(f"got {name}={given!r}, expected a kind of component, such as DiagonalComponents()")
     return given
 
 
-def required_numbers(given: object) -> Component:
+def required_numbers(given: object, name: str = "components") -> Component:
     """As `required_component`; ValueError also for a kind whose hyper-parameters have priors."""
-    component = required_component(given)
+    component = required_component(given, name)
     if component.inferred:
         raise ValueError(
-            f"got components whose {' and '.join(component.inferred)} have priors, expected numbers: `FiniteMixture` "
+            f"got {name} whose {' and '.join(component.inferred)} have priors, expected numbers: `FiniteMixture` "
             "alone infers them. components.at_prior_means() has the means of the priors in their place"
         )
     return component

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +19,7 @@ from lvsearch.models.components.standard import (
 )
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.scalars import LOG_2PI
-from lvsearch.models.families import Family, NormalGamma, NormalGammaStatistics
+from lvsearch.models.families import Family, NormalGamma, NormalGammaStatistics, PointGaussian
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.units import Row
 
@@ -33,6 +34,10 @@ class DiagonalComponents(Component):
         `GammaPrior` from which each column has its own, shared by all components: how wide they are is then inferred,
         and they are as wide as each other but for what `shape` leaves open.
 
+    variance_floor: where parameters are to be estimated, in the plug-in form, the smallest variance, in units of
+        scale². None for no such form: without a floor the likelihood grows without bound as a component shrinks onto a
+        row.
+
     Missing cells are left out.
     """
 
@@ -41,8 +46,9 @@ class DiagonalComponents(Component):
     pseudo_count: HyperparameterArray | GammaPrior
     shape: HyperparameterArray
     rate: HyperparameterArray | GammaPrior
+    variance_floor: float | None = eqx.field(static=True)
+    estimated: bool = eqx.field(static=True)
 
-    estimated: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ("dim",)
     cellwise: ClassVar[bool] = True
     hyper_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {"pseudo_count": (), "rate": ("dim",)}
@@ -54,10 +60,18 @@ class DiagonalComponents(Component):
         pseudo_count: Any = 0.1,
         shape: Any = 2.0,
         rate: Any = 0.5,
+        variance_floor: float | None = None,
+        estimated: bool = False,
     ):
         self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
         self.pseudo_count = positive_or_prior("pseudo_count", pseudo_count)
         self.shape, self.rate = positive_parameter("shape", shape), positive_or_prior("rate", rate, ndim=1)
+        if variance_floor is not None and not variance_floor > 0:
+            raise ValueError(f"got variance_floor={variance_floor!r}, expected a positive number, or None")
+        if estimated and variance_floor is None:
+            raise ValueError("got estimated parameters without a variance_floor, expected the smallest variance")
+        self.variance_floor = None if variance_floor is None else float(variance_floor)
+        self.estimated = bool(estimated)
 
     @classmethod
     def scaled_to(cls, values: Any, pseudo_count: Any = 0.1, shape: Any = 2.0, rate: Any = 0.5) -> "DiagonalComponents":
@@ -82,13 +96,18 @@ class DiagonalComponents(Component):
 
     @property
     def family(self) -> Family:
-        return self.prior_family
+        return PointGaussian(self.variance_floor) if self.estimated else self.prior_family  # pyright: ignore
 
     @property
     def prior_family(self) -> Family:
         return NormalGamma()
 
     def describe(self) -> str:
+        if self.estimated:
+            return (
+                f"Gaussians with independent columns (estimated, variances at least {self.variance_floor:g} in units "
+                f"of scale {words(self.scale)}, squared)"
+            )
         rate = f"β), β {words(self.rate)}" if "rate" in self.inferred else f"{words(self.rate)})"
         return (
             f"Gaussians with independent columns (location {words(self.location)}, scale {words(self.scale)}, "
@@ -116,14 +135,22 @@ class DiagonalComponents(Component):
         return jnp.where(observed, per_cell, 0.0).sum().astype(coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """None: a component on one row, its variance shrinking, has a density without bound."""
-        return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
+        """Where parameters are estimated, that of the smallest variance, Σ_d −½ log(2π · floor · scale_d²). Else none:
+        a component on one row, its variance shrinking, has a density without bound."""
+        observed = np.asarray(units.observed)
+        if not self.estimated:
+            return np.where(observed.any(-1), np.inf, 0.0)
+        smallest = self.variance_floor * np.asarray(self.scale, np.float64) ** 2  # pyright: ignore
+        return np.where(observed, -0.5 * np.log(2 * np.pi * smallest), 0.0).sum(-1)
 
-    def plug_in(self) -> Component:
-        raise ValueError(
-            "Gaussian components of free variance have no plug-in form: the likelihood grows without bound as one of "
-            'them shrinks onto a row. Use evidence="marginal", or KnownCovarianceComponents'
-        )
+    def plug_in(self) -> "DiagonalComponents":
+        if self.variance_floor is None:
+            raise ValueError(
+                "Gaussian components of free variance have no plug-in form: the likelihood grows without bound as one "
+                'shrinks onto a row. Give variance_floor=, use evidence="marginal", or KnownCovarianceComponents'
+            )
+        c = self.at_prior_means()
+        return DiagonalComponents(c.location, c.scale, c.pseudo_count, c.shape, c.rate, c.variance_floor, True)
 
     def moments(self, statistics: NormalGammaStatistics) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
         mean, precision = self.family.value(statistics)

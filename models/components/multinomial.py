@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln as scipy_gammaln
 from scipy.special import xlogy
 
-from lvsearch.models.components.component import Component, refuse_partial_rows, words
+from lvsearch.models.components.component import Component, refuse_partial_rows, require_counts, words
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Dirichlet, Family, PointSimplex
@@ -49,12 +49,7 @@ class MultinomialComponents(Component):
 
     def check(self, units: Row) -> None:
         refuse_partial_rows(units, "the counts of a row share its total")
-        values = np.asarray(units.value)[np.asarray(units.observed)]
-        wrong = values[(values < 0) | (values != np.floor(values))]
-        if wrong.size:
-            raise ValueError(
-                f"got a cell with {float(wrong[0])!r} for MultinomialComponents, expected whole numbers ≥ 0"
-            )
+        require_counts(units, "MultinomialComponents")
 
     def prior(self, n_dims: int) -> Float[Array, " dim"]:
         return jnp.zeros(n_dims) + (self.concentration - 1)
@@ -67,6 +62,10 @@ class MultinomialComponents(Component):
 
     def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
         return gammaln(coordinates.sum() + 1) - gammaln(coordinates + 1).sum()
+
+    def log_tokens(self, statistics: Float[Array, "component dim"], tokens: Any) -> Float[Array, "token component"]:
+        """log p(token | θ_k), nats: of rows with a single count, each given as the place of it."""
+        return statistics.T[tokens]
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
         """That of the saturated model, θ_d = x_d / n (Gibbs' inequality), nats."""

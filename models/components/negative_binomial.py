@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln as scipy_gammaln
 from scipy.special import xlogy
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component, require_counts, words
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Beta, BetaStatistics, Family
@@ -60,15 +60,10 @@ class NegativeBinomialComponents(Component):
         )
 
     def check(self, units: Row) -> None:
-        values, observed = np.asarray(units.value), np.asarray(units.observed)
-        given = np.shape(self.concentration)
-        if given and given[0] != values.shape[-1]:
-            raise ValueError(f"got {given[0]} concentrations for {values.shape[-1]} columns, expected one for each")
-        wrong = values[observed & ((values < 0) | (values != np.floor(values)))]
-        if wrong.size:
-            raise ValueError(
-                f"got a cell with {float(wrong[0])!r} for NegativeBinomialComponents, expected whole numbers ≥ 0"
-            )
+        given, n_columns = np.shape(self.concentration), np.shape(units.value)[-1]
+        if given and given[0] != n_columns:
+            raise ValueError(f"got {given[0]} concentrations for {n_columns} columns, expected one for each")
+        require_counts(units, "NegativeBinomialComponents")
 
     def prior(self, n_dims: int) -> BetaStatistics:
         zero = jnp.zeros(n_dims)

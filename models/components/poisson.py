@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln as scipy_gammaln
 from scipy.special import xlogy
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component, require_counts, words
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Family, Gamma, GammaStatistics
@@ -46,10 +46,7 @@ class PoissonComponents(Component):
         return f"independent counts (means ~ Gamma({words(self.shape)}, rate {words(self.rate)}))"
 
     def check(self, units: Row) -> None:
-        values = np.asarray(units.value)[np.asarray(units.observed)]
-        wrong = values[(values < 0) | (values != np.floor(values))]
-        if wrong.size:
-            raise ValueError(f"got a cell with {float(wrong[0])!r} for PoissonComponents, expected whole numbers ≥ 0")
+        require_counts(units, "PoissonComponents")
 
     def prior(self, n_dims: int) -> GammaStatistics:
         zero = jnp.zeros(n_dims)

@@ -30,7 +30,9 @@ def main() -> None:
     print(f"{train.describe()}; {options.factors} factors", flush=True)
     print(f"{'model':<10} {'seed':>4} {'seconds':>8} {'passes':>6} {'bound per image':>16} {'caption perplexity':>19}")
     for name in options.models:
-        model = getattr(lv.models, name)(5.0, lv.models.Multinomial(0.1), lv.models.Multinomial(0.1))
+        model = getattr(lv.models, name)(
+            5.0, lv.models.MultinomialComponents(0.1), lv.models.MultinomialComponents(0.1)
+        )
         for seed in range(options.repeats):
             began = time.perf_counter()
             fitted = lv.fit(model, train, size=options.factors, seed=seed)

@@ -1,0 +1,91 @@
+"""Fits in folders: the fits of a search, and a single fit with the data that it was made of."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from lvsearch.data.base import Data
+from lvsearch.data.stored import decode_data, encode_data
+from lvsearch.files.declared import as_declared
+from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
+from lvsearch.files.versions import versions
+from lvsearch.fitted.stored_models import decode_model, encode_module
+from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.sizes import Size
+
+KIND = "fit"
+
+
+class FitParts(NamedTuple):
+    """What a `FittedModel` is made of, whose fields these are."""
+
+    size: Size
+    evidence: Evidence
+    estimate: Estimate
+    training: Data
+
+
+def save_parts(fit: FitParts, folder: Path) -> None:
+    """Write a fit to a new folder, atomically.
+
+    Raises FileExistsError where something is there already, ValueError for a model or data that cannot be stored."""
+    data, data_arrays = encode_data(fit.training)
+    body = {
+        "kind": KIND,
+        "size": fit.size,
+        "evidence": encode_evidence(fit.evidence),
+        "state": encode_estimate(fit.estimate),
+        "data": data,
+        "versions": versions(),
+    }
+    with new_folder(folder):
+        write_folder(folder, body, {"data": data_arrays, "fit": estimate_arrays(fit.estimate)})
+
+
+def load_parts(folder: Path) -> FitParts:
+    """What `save_parts` wrote. FileNotFoundError or `CorruptFolderError`, saying what is wrong."""
+    body, arrays = read_folder(folder)
+    if not isinstance(body, dict) or body.get("kind") != KIND:
+        raise CorruptFolderError(f"got {folder}, which holds no single fit; expected one written by fit.save")
+    try:
+        training = decode_data(body["data"], arrays["data"], folder)
+        estimate = decode_estimate(body["state"], arrays["fit"])
+        return as_declared(FitParts(tuple(body["size"]), Evidence(*body["evidence"]), estimate, training))
+    except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise CorruptFolderError(f"{folder} lacks what a fit needs ({error!r}); was it written by lvsearch?") from error
+
+
+def encode_evidence(evidence: Evidence) -> list[float]:
+    """As `Evidence(*…)` takes it."""
+    return [evidence.lower, evidence.upper, evidence.standard_error]
+
+
+def encode_estimate(estimate: Estimate) -> dict[str, Any]:
+    """All of it but its arrays (`estimate_arrays`)."""
+    return {
+        "model": encode_module(estimate.model),
+        "size": estimate.size,
+        "bounds": [estimate.log_lower, estimate.log_upper],
+        "passes": estimate.passes,
+    }
+
+
+def estimate_arrays(estimate: Estimate) -> dict[str, np.ndarray]:
+    """Its natural parameters by name, fields after a full stop."""
+    leaves = jax.tree_util.tree_leaves_with_path(estimate.natural)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
+
+
+def decode_estimate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Estimate:
+    """What `encode_estimate` and `estimate_arrays` said. KeyError or TypeError for what they did not say."""
+    model = decode_model(entry["model"])
+    natural = {}
+    for name, site in model.globals().items():
+        kind = site.family.statistics_type
+        natural[name] = arrays[name] if kind is None else kind(*[arrays[f"{name}.{f}"] for f in kind._fields])
+    low, high = entry["bounds"]
+    return Estimate(model, tuple(entry["size"]), natural, low, high, entry["passes"])
