@@ -277,6 +277,7 @@ def _run(
             audited=None,  # it is of the search as it was
             persisted=None,
             robust=None,
+            sensitive=None,
         )
 
     def save(state: SearchState) -> None:

@@ -8,12 +8,12 @@ import pytest
 from small_searches import KINDS, MAX_SIZE, N_DOCUMENTS, N_TERMS, PRIOR, Fake, corpus, fake_search, searched, settings
 
 import lvsearch as lv
-from lvsearch.results.findings import Prediction
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.ledger import near_mode
+from lvsearch.sizing.prediction import Prediction
 from lvsearch.sizing.sizes import Size
 
 COLUMNS = ["size", "log_prior", "log_evidence_lower", "log_evidence_upper", "standard_error"]

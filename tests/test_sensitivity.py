@@ -4,14 +4,15 @@ from functools import cache
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import logsumexp
 
 import lvsearch as lv
 from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.reports.report import write_report
 from lvsearch.results.varying import hyperparameters, with_hyperparameter
 from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
-from lvsearch.sizing.posterior import estimate_posterior
 
 ROWS = np.array([[-2.1], [-1.9], [-2.4], [1.8], [2.2], [2.0], [2.5]])
 SETTINGS = {"max_size": 2, "seed": 3, "progress": False}
@@ -79,13 +80,32 @@ def test_what_cannot_be_varied_is_refused():
         of_function.sensitivity()
 
 
+def test_it_is_kept_and_shown_with_the_search(tmp_path):
+    """On the card, the page and the report, in the folder; another prior over sizes weighs every variant anew."""
+    kept = searched().with_sensitivity(found())
+    assert f"other priors: {found().describe()}" in " ".join(kept.summary().split())
+    kept.save(tmp_path / "run")
+    again = lv.load(tmp_path / "run")
+    assert again.sensitive == found()
+    pd.testing.assert_frame_equal(again.sensitive.table(), found().table())
+    write_report(kept, tmp_path / "report")
+    assert "What other priors say" in (tmp_path / "report" / "index.html").read_text()
+    assert (tmp_path / "report" / "other_priors.png").exists()
+    assert len(pd.read_csv(tmp_path / "report" / "other_priors.csv")) == 3
+    prior = lv.sizes.Table([0.9, 0.1])
+    anew = kept.with_prior(prior).sensitive.variants
+    for changed, concentration in zip(anew, (1.0, 0.25, 4.0), strict=True):
+        posterior = lv.search(model(concentration), ROWS, **SETTINGS).with_prior(prior).posterior()
+        assert changed.posterior.probability.tolist() == posterior["probability"].tolist()
+    assert lv.resume(tmp_path / "run", progress=False).sensitive is None
+
+
 # ── in words, of made-up posteriors ─────────────────────────────────────────────────────────────────────────────────
 
 
 def variant(name: str, factor: float, *weights: float) -> Variant:
-    sizes = [(size,) for size in range(1, len(weights) + 1)]
-    posterior = estimate_posterior(sizes, np.zeros(len(weights)), np.log(weights), np.full(len(weights), 1e-3))
-    return Variant(name, factor, factor, posterior, 0.0)
+    sizes, n = tuple((size,) for size in range(1, len(weights) + 1)), len(weights)
+    return Variant(name, factor, factor, sizes, (0.0,) * n, tuple(np.log(weights).tolist()), (1e-3,) * n)
 
 
 def test_an_answer_that_stays_and_one_that_moves():
@@ -105,7 +125,7 @@ def test_an_answer_that_stays_and_one_that_moves():
 
 
 def test_a_search_without_an_answer_is_said():
-    lost = Variant("rate", 3.0, 3.0, None, float("nan"))
+    lost = Variant("rate", 3.0, 3.0, (), (), (), ())
     partly = Sensitivity((variant("", 1.0, 0.2, 0.8), variant("rate", 1 / 3, 0.3, 0.7), lost), ("components",))
     assert partly.describe().endswith("1 of the searches found no answer.")
     table = partly.table()
@@ -121,6 +141,6 @@ def test_the_picture_has_a_row_of_dots_for_each():
     sizes = [collection.get_sizes().sum() for collection in axes.collections if len(collection.get_offsets())]
     assert len(sizes) == 3
     plt.close(axes.figure)
-    two = Variant("", 1.0, 1.0, estimate_posterior([(1, 1)], np.zeros(1), np.zeros(1), np.zeros(1)), 0.0)
+    two = Variant("", 1.0, None, ((1, 1),), (0.0,), (0.0,), (0.0,))
     with pytest.raises(ValueError, match="got 2 size variables"):
         Sensitivity((two,), ("rows", "columns")).plot()

@@ -67,6 +67,8 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
     lead.append(drawn(partial(draw_posterior, result), "posterior", "Probability of each size"))
     if result.robust is not None:
         lead.append(drawn(result.robust.draw, "robustness", "What fewer units say"))
+    if result.sensitive is not None and result.prior.dimension == 1:
+        lead.append(drawn(result.sensitive.draw, "sensitivity", "What other priors say"))
     if result.prior.dimension == 2:
         lead.append(drawn(partial(draw_lattice, result), "lattice", "Probability over both numbers", 4.6))
     evidence = (

@@ -66,6 +66,8 @@ def write_report(
         _write_picture(folder / "held_out.png", lambda axes: plot_held_out(held_out, axes))
     if result.robust is not None:
         _write_picture(folder / "fewer_units.png", result.robust.plot)
+    if result.sensitive is not None and result.prior.dimension == 1:
+        _write_picture(folder / "other_priors.png", result.sensitive.plot)
     write_page(result, folder, held_out=held_out)
     path = folder / "summary.md"
     write_text(path, _summary(result, held_out))
@@ -100,6 +102,8 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
         tables["persistence"] = result.persisted.table().reset_index()
     if result.robust is not None:
         tables["fewer_units"] = result.robust.table()
+    if result.sensitive is not None:
+        tables["other_priors"] = result.sensitive.table()
     return tables
 
 
@@ -131,6 +135,8 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
     lines += ["![Probability of each size](posterior.png)", ""]
     if result.robust is not None:
         lines += ["![What fewer units say](fewer_units.png)", ""]
+    if result.sensitive is not None and result.prior.dimension == 1:
+        lines += ["![What other priors say](other_priors.png)", ""]
     lines += [f"- **{fact.name}**: {markdown(fact.text)}" for fact in facts(result, held_out)]
     best = _best(result)
     topics = pd.DataFrame() if best is None else topics_table(best)

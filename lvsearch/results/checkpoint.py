@@ -21,6 +21,7 @@ from lvsearch.results.heldout import load_held_out
 from lvsearch.scrutiny.audit import Audit
 from lvsearch.scrutiny.persistence import Persistence
 from lvsearch.scrutiny.robustness import Robustness
+from lvsearch.scrutiny.sensitivity import Sensitivity
 from lvsearch.searching.controller import SearchSettings, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import sizes
@@ -68,6 +69,7 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
         "audit": None if result.audited is None else result.audited.to_json(),
         "persistence": None if result.persisted is None else result.persisted.to_json(),
         "robustness": None,
+        "sensitivity": None if result.sensitive is None else result.sensitive.to_json(),
         "held_out": None,
     }
     held_out_arrays = {}
@@ -115,6 +117,8 @@ def load_findings(folder: Path) -> Findings:
         persisted = None if persistence is None else as_declared(Persistence.from_json(persistence))
         stored = body.get("robustness")
         robust = None if stored is None else as_declared(Robustness.from_stored(stored, arrays["robustness"]))
+        varied = body.get("sensitivity")
+        sensitive = None if varied is None else as_declared(Sensitivity.from_json(varied))
         held_out = _held_out(body, arrays, training, folder)
         limit = set() if settings.max_size is None else {settings.max_size}
         named = limit | {*kept, *(visit.size for visit in visits)}
@@ -123,7 +127,18 @@ def load_findings(folder: Path) -> Findings:
         if not conforms(compiles, dict[str, int]) or not conforms(body["seconds"], float):
             raise TypeError("'compiles' or 'seconds' are no numbers")
         return Findings(
-            evaluator, prior, settings, state, training, body["seconds"], compiles, audited, held_out, persisted, robust
+            evaluator,
+            prior,
+            settings,
+            state,
+            training,
+            body["seconds"],
+            compiles,
+            audited,
+            held_out,
+            persisted,
+            robust,
+            sensitive,
         )
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError, ArithmeticError) as error:
         raise CorruptFolderError(

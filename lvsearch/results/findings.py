@@ -17,6 +17,7 @@ from lvsearch.inference.engine.estimator import unit_ceilings
 from lvsearch.scrutiny.audit import Audit
 from lvsearch.scrutiny.persistence import Persistence
 from lvsearch.scrutiny.robustness import Robustness
+from lvsearch.scrutiny.sensitivity import Sensitivity
 from lvsearch.searching.controller import SearchSettings, SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of
@@ -26,43 +27,13 @@ from lvsearch.sizing.fit import Evaluator
 from lvsearch.sizing.ledger import Visit, near_mode, pooled_spread, record_of, scaled, standard_error
 from lvsearch.sizing.logspace import log_sum
 from lvsearch.sizing.posterior import EstimatedPosterior, PriorInfluence, estimate_posterior, posterior, prior_influence
-from lvsearch.sizing.prediction import (
-    PredictionEstimate,
-    PredictionInterval,
-    estimate_prediction,
-    predict_per_unit,
-    predict_whole_set,
-)
+from lvsearch.sizing.prediction import Prediction, estimate_prediction, predict_per_unit, predict_whole_set
 from lvsearch.sizing.racing import unvisited_share
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
 from lvsearch.sizing.witness import WitnessSearch
 
 FindingsType = TypeVar("FindingsType", bound="Findings")
 KINDS = ("estimate", "certified", "diminishing")
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """How probable new units (documents, rows) are, averaged over sizes: the whole set at once, and one by one (nats).
-
-    | field | evidence | meaning |
-    |---|---|---|
-    | `whole_set` | plug-in | interval on log p(test | train), one average over sizes for all units together |
-    | `per_unit` | plug-in | interval on Σ_u log p(test_u | train), an average over sizes for each unit |
-    | `estimate` | marginal | both averages, over the kept sizes, with posterior-mean parameters; not a bound |
-
-    The first is never above the best size, the second may be. The intervals hold whatever is not known: unvisited
-    sizes, and sizes whose fit was not kept, may predict anything up to the ceiling. Fields that do not apply are None.
-    """
-
-    whole_set: PredictionInterval | None
-    per_unit: PredictionInterval | None
-    estimate: PredictionEstimate | None
-
-    def describe(self) -> str:
-        """One line per form."""
-        parts = (self.whole_set, self.per_unit, self.estimate)
-        return "\n".join(part.describe() for part in parts if part is not None)
 
 
 @dataclass(frozen=True)
@@ -81,6 +52,7 @@ class Findings:
     | `audited` | what an audit found, where one was made (`with_audit`) |
     | `persisted` | how surely each component exists, where that was looked at (`with_persistence`) |
     | `robust` | what fewer units say, where they were asked (`with_robustness`) |
+    | `sensitive` | whether the answer hangs on the numbers in priors, where that was asked (`with_sensitivity`) |
     | `held_out` | data that the search did not see, kept beside it to compare sizes on; None where there are none |
     """
 
@@ -95,6 +67,7 @@ class Findings:
     held_out: Data | None = None
     persisted: Persistence | None = None
     robust: Robustness | None = None
+    sensitive: Sensitivity | None = None
 
     # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -264,7 +237,8 @@ class Findings:
         state = replace(self.state, visits=visits)
         robust = None if self.robust is None else self.robust.under(prior)
         # persistence drew its sizes under the old one
-        return replace(self, prior=prior, state=state, persisted=None, robust=robust)
+        sensitive = None if self.sensitive is None else self.sensitive.under(prior)
+        return replace(self, prior=prior, state=state, persisted=None, robust=robust, sensitive=sensitive)
 
     def predict(self, test: Any) -> Prediction:
         """log p(test | train), averaging over sizes (nats).

@@ -101,12 +101,18 @@ class SearchResult(Findings):
         names: of the hyper-parameters to change, such as "concentration" or "components.rate"; by default every
         positive number of the model, but those given column by column. factor: what each is divided by and multiplied
         with. It takes two searches for each, with the settings and the seed of this one; `Sensitivity` says what is
-        read off. For the prior over sizes nothing is searched again: `with_prior`.
+        read off. For the prior over sizes nothing is searched again: `with_prior`. `with_sensitivity` puts it on the
+        card.
 
         Raises ValueError for evidence that is not annealed, searches over a function, a factor of at most 1, and names
         of no hyper-parameter.
         """
         return vary(self, names, float(factor), progress=progress)
+
+    def with_sensitivity(self, sensitivity: Sensitivity) -> "SearchResult":
+        """The same result with what other priors say on its card and page, in its report and in its folder. A search
+        that goes on begins without it."""
+        return replace(self, sensitive=sensitivity)
 
     # ── which components exist ──────────────────────────────────────────────────────────────────────────────────────
 

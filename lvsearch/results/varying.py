@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import jax
 import numpy as np
-from scipy.special import logsumexp
 
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.models.contract import Model
@@ -50,7 +49,7 @@ def vary(result: Findings, names: Sequence[str] | str | None, factor: float, *, 
     changes = [(name, value, f) for name, value in chosen.items() for f in (1 / factor, factor)]
     prepare_programs()
     bar = progress_bar(len(changes), "sensitivity", "search", wanted=progress)
-    variants = [_variant(result, "", 1.0, float("nan"))]
+    variants = [_variant(result, "", 1.0, None)]
     for name, value, f in changes:
         model = with_hyperparameter(evaluator.base_model, name, value * f)
         variants.append(_variant(_searched(result, evaluator, model), name, f, value * f))
@@ -66,14 +65,14 @@ def _searched(result: Findings, evaluator: ModelEvaluator, model: Model) -> Find
     state = run(other, result.prior, result.settings, SearchState(), progress=False)
     if state.stopped != "finished":
         raise KeyboardInterrupt
-    return replace(result, evaluator=other, state=state, audited=None, persisted=None, robust=None)
+    return replace(result, evaluator=other, state=state, audited=None, persisted=None, robust=None, sensitive=None)
 
 
-def _variant(found: Findings, name: str, factor: float, value: float) -> Variant:
+def _variant(found: Findings, name: str, factor: float, value: float | None) -> Variant:
     if not has_answer(found):
-        return Variant(name, factor, value, None, float("nan"))
-    _, log_prior, estimate, _ = found.estimates()
-    return Variant(name, factor, value, found.estimated, float(logsumexp(log_prior + estimate)))
+        return Variant(name, factor, value, (), (), (), ())
+    sizes, *numbers = found.estimates()
+    return Variant(name, factor, value, tuple(sizes), *(tuple(one.tolist()) for one in numbers))
 
 
 def _name(path: tuple) -> str:

@@ -8,16 +8,20 @@ The evidence of a whole variant, log Σ_k p(k) p(data | k), says which values th
 choose the best and forget that it was chosen: a prior on the hyper-parameter (`GammaPrior`) integrates over them all.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+from scipy.special import logsumexp
 
 from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed
 from lvsearch.scrutiny.sensitivity_plot import draw_sensitivity
-from lvsearch.sizing.posterior import EstimatedPosterior
-from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
+from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.sizing.words import counted, sizes_in_words
 
 if TYPE_CHECKING:
@@ -31,16 +35,30 @@ class Variant:
     | field | meaning |
     |---|---|
     | `hyperparameter` | where it is in the model, such as "components.rate"; "" for the search as it was |
-    | `factor`, `value` | what it was multiplied by, and what it is then; of the search as it was 1 and nan |
-    | `posterior` | over the sizes tried; None where no fit was a number |
-    | `log_evidence` | log Σ_k p(k) p(data \\| k) over the sizes tried, nats; nan where there is no posterior |
+    | `factor`, `value` | what it was multiplied by, and what it is then; of the search as it was 1 and None |
+    | `sizes` | those tried whose fit is a number |
+    | `log_prior`, `estimate`, `standard_error` | of each of them, the last two of its log evidence, nats |
     """
 
     hyperparameter: str
     factor: float
-    value: float
-    posterior: EstimatedPosterior | None
-    log_evidence: float
+    value: float | None
+    sizes: tuple[Size, ...]
+    log_prior: tuple[float, ...]
+    estimate: tuple[float, ...]
+    standard_error: tuple[float, ...]
+
+    @cached_property
+    def posterior(self) -> EstimatedPosterior | None:
+        """Over the sizes tried; None where no fit was a number."""
+        if not self.sizes:
+            return None
+        return estimate_posterior(self.sizes, *map(np.array, (self.log_prior, self.estimate, self.standard_error)))
+
+    @property
+    def log_evidence(self) -> float:
+        """log Σ_k p(k) p(data | k) over the sizes tried, nats; nan where there is none."""
+        return float(logsumexp(np.add(self.log_prior, self.estimate))) if self.sizes else float("nan")
 
     @property
     def name(self) -> str:
@@ -108,7 +126,7 @@ class Sensitivity:
                 {
                     "hyperparameter": variant.hyperparameter,
                     "factor": variant.factor,
-                    "value": variant.value,
+                    "value": float("nan") if variant.value is None else variant.value,
                     "best": "" if found is None else sizes_in_words([found.best]),
                     "probability_of_answer": float("nan") if found is None else of.get(self.best, 0.0),
                     "together": "" if found is None else sizes_in_words(found.indistinguishable),
@@ -124,6 +142,11 @@ class Sensitivity:
         if len(self.best) > 1:
             raise ValueError(f"got {len(self.best)} size variables, expected one: read table() instead")
         axes = dressed(ax)
+        write_caption(axes, self.draw(axes))
+        return axes
+
+    def draw(self, axes: "Axes") -> Caption:
+        """`plot` on axes that are there, without the words, which are returned."""
         names = [variant.name for variant in self.answered]
         draw_sensitivity(
             names, [_found(variant) for variant in self.answered], self.surviving, self.size_names[0], axes
@@ -132,8 +155,31 @@ class Sensitivity:
         assert figure is not None  # axes have one
         figure.draw_without_rendering()  # names take room: the caption has to know how much is left
         text = "Area: probability of each size; orange: the most probable; shaded: what every variant keeps."
-        write_caption(axes, Caption(f"{self._best_in_words} under other priors", f"{text} {self.describe()}"))
-        return axes
+        return Caption(f"{self._best_in_words} under other priors", f"{text} {self.describe()}")
+
+    def under(self, prior: SizePrior) -> "Sensitivity":
+        """The same evidence under another prior over sizes: nothing is searched again."""
+        variants = (
+            replace(variant, log_prior=tuple(float(prior.log_pmf(size)) for size in variant.sizes))
+            for variant in self.variants
+        )
+        return replace(self, variants=tuple(variants))
+
+    def to_json(self) -> dict[str, Any]:
+        """As settings for a file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Sensitivity":
+        """The inverse of `to_json`. Raises KeyError and TypeError for anything else."""
+        variants = []
+        for entry in stored["variants"]:
+            sizes = tuple(tuple(size) for size in entry["sizes"])
+            numbers = [tuple(entry[name]) for name in ("log_prior", "estimate", "standard_error")]
+            if any(len(one) != len(sizes) for one in numbers):
+                raise TypeError(f"{len(sizes)} sizes with other numbers of estimates")
+            variants.append(Variant(entry["hyperparameter"], entry["factor"], entry["value"], sizes, *numbers))
+        return cls(tuple(variants), tuple(stored["size_names"]))
 
     def __str__(self) -> str:
         return f"{self.describe()}\n\n{self.table().round(3).to_string(index=False)}"

@@ -54,6 +54,30 @@ class PredictionEstimate:
         )
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """How probable new units (documents, rows) are, averaged over sizes: the whole set at once, and one by one (nats).
+
+    | field | evidence | meaning |
+    |---|---|---|
+    | `whole_set` | plug-in | interval on log p(test | train), one average over sizes for all units together |
+    | `per_unit` | plug-in | interval on Σ_u log p(test_u | train), an average over sizes for each unit |
+    | `estimate` | marginal | both averages, over the kept sizes, with posterior-mean parameters; not a bound |
+
+    The first is never above the best size, the second may be. The intervals hold whatever is not known: unvisited
+    sizes, and sizes whose fit was not kept, may predict anything up to the ceiling. Fields that do not apply are None.
+    """
+
+    whole_set: PredictionInterval | None
+    per_unit: PredictionInterval | None
+    estimate: PredictionEstimate | None
+
+    def describe(self) -> str:
+        """One line per form."""
+        parts = (self.whole_set, self.per_unit, self.estimate)
+        return "\n".join(part.describe() for part in parts if part is not None)
+
+
 def predict_whole_set(
     bounds: Bounds,
     log_predictive_lower: Float[np.ndarray, " sizes"],
