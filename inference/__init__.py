@@ -10,8 +10,9 @@ from lvsearch.inference import sequences as _sequences  # noqa: F401 — registe
 from lvsearch.inference import trees
 from lvsearch.inference import word_mixtures as _word_mixtures  # noqa: F401 — registers the baselines' estimators
 from lvsearch.inference.annotation import estimator as _annotation  # noqa: F401 — registers the estimator of images
-from lvsearch.inference.data.dataset import Batch, Dataset, rows
+from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.documents import documents
+from lvsearch.inference.data.rows import rows
 from lvsearch.inference.engine.estimator import Estimate, Estimator, describe_units, estimator
 from lvsearch.inference.features import map_features
 from lvsearch.inference.likelihood import document_likelihood

@@ -67,11 +67,13 @@ def other_padding(units: AnnotatedImage) -> AnnotatedImage:
 
 
 def feature_images() -> Dataset:
-    return Dataset((Batch(feature_units(), np.ones(5)),), (np.arange(5),), {"word": N_WORDS, "dim": 2}, 5)
+    return Dataset.of_batches((Batch(feature_units(), np.ones(5)),), (np.arange(5),), {"word": N_WORDS, "dim": 2}, 5)
 
 
 def token_images() -> Dataset:
-    return Dataset((Batch(token_units(), np.ones(5)),), (np.arange(5),), {"word": N_WORDS, "dim": N_TOKENS}, 5)
+    return Dataset.of_batches(
+        (Batch(token_units(), np.ones(5)),), (np.arange(5),), {"word": N_WORDS, "dim": N_TOKENS}, 5
+    )
 
 
 @cache

@@ -183,7 +183,9 @@ def test_a_tile_is_the_generic_engine(kind, float64):
 def test_every_unit_is_in_one_tile():
     """Tiles of one shape per shape of batch, whatever the number of units; results come back in their order."""
     units = jax.tree.map(lambda x: np.concatenate([x] * 5), feature_units())  # 25 images
-    data = Dataset((Batch(units, np.ones(25)),), (np.random.default_rng(0).permutation(25),), {"word": N_WORDS}, 25)
+    data = Dataset.of_batches(
+        (Batch(units, np.ones(25)),), (np.random.default_rng(0).permutation(25),), {"word": N_WORDS}, 25
+    )
     tiles = cut_into_tiles(data, 1 << 16)  # of eight units
     assert {tile.batch.units.regions.shape for tile in tiles} == {(8, 2, 2)}
     assert sorted(np.concatenate([tile.unit_ids for tile in tiles]).tolist()) == [-1] * 7 + list(range(25))

@@ -68,7 +68,9 @@ def test_padding_contributes_nothing():
     (batch,) = mixture_cases.dataset(ROWS).batches
     real = np.asarray(batch.weight)[:, None] > 0
     odd = Row(np.where(real, batch.units.value, 99.0), batch.units.observed | ~real)
-    data = Dataset((Batch(odd, batch.weight),), (np.where(real[:, 0], np.arange(8), -1),), {"dim": 2}, len(ROWS))
+    data = Dataset.of_batches(
+        (Batch(odd, batch.weight),), (np.where(real[:, 0], np.arange(8), -1),), {"dim": 2}, len(ROWS)
+    )
     disturbed = IndependentNormalChain.of(MODEL, data, 3, 4)
     state = step(chain, jax.random.key(1), init(chain, jax.random.key(0), 50), 0.4)
     assert np.all(np.isfinite(log_density(chain, state)))

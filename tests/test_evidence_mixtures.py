@@ -94,7 +94,7 @@ def test_padding_contributes_nothing():
     (batch,) = mixture_cases.dataset(DIAGONAL.rows[:5]).batches
     real = np.asarray(batch.weight) > 0
     odd = Row(np.where(real[:, None], batch.units.value, 99.0), batch.units.observed | ~real[:, None])
-    data = Dataset((Batch(odd, batch.weight),), (np.where(real, np.arange(8), -1),), {"dim": 2}, 5)
+    data = Dataset.of_batches((Batch(odd, batch.weight),), (np.where(real, np.arange(8), -1),), {"dim": 2}, 5)
     disturbed = CollapsedMixtureChain.of(FiniteMixture(DIAGONAL.component, CONCENTRATION), data, 3, 4)
     labels, key = padded(all_labels(5, 3), chain), jax.random.key(1)
     states = [one.of_labels(labels) for one in (chain, wider, disturbed)]
@@ -297,7 +297,9 @@ def test_what_has_no_path_is_refused():
         CollapsedMixtureChain.of(FiniteMixture(BernoulliComponents()).plug_in(), data, 2, 2)
     with pytest.raises(ValueError, match="capacity"):
         CollapsedMixtureChain.of(FiniteMixture(BernoulliComponents()), data, 3, 2)
-    twice = Dataset(tuple(b._replace(weight=2 * b.weight) for b in data.batches), data.unit_ids, data.extents, 7)
+    twice = Dataset.of_batches(
+        tuple(b._replace(weight=2 * b.weight) for b in data.batches), data.unit_ids, data.extents, 7
+    )
     with pytest.raises(ValueError, match="weight"):
         CollapsedMixtureChain.of(FiniteMixture(BernoulliComponents()), twice, 2, 2)
     with pytest.raises(ValueError, match="0 or 1 in every cell"):

@@ -30,7 +30,7 @@ def one_batch(values: np.ndarray, observed: np.ndarray | None = None) -> Dataset
     mask = np.ones(values.shape, bool) if observed is None else observed
     n_rows, n_columns = values.shape
     batch = Batch(Row(values.astype(np.float32), mask), np.ones(n_rows, np.float32))
-    return Dataset((batch,), (np.arange(n_rows),), {"dim": n_columns}, n_rows)
+    return Dataset.of_batches((batch,), (np.arange(n_rows),), {"dim": n_columns}, n_rows)
 
 
 # ── the log-joint ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -41,7 +41,7 @@ def corpus() -> Batch:
     (batch,) = documents(csr_array(COUNTS.astype(np.int32))).batches
     pad = Batch(*jax.tree.map(lambda x: np.concatenate([x, x[:1]]).astype(x.dtype), (batch.units, batch.weight)))
     weighted = pad._replace(weight=np.array([2.5, 1.0, 1.0, 0.5, 3.0, 0.0], np.float32))
-    return cast(Dataset((weighted,), (), {}, 6), np.float64).batches[0]
+    return cast(Dataset.of_batches((weighted,), (), {}, 6), np.float64).batches[0]
 
 
 def hand_written(lam: np.ndarray, gamma: np.ndarray, sweeps: int) -> tuple[list[np.ndarray], np.ndarray]:
@@ -151,7 +151,7 @@ PRIOR = Table([0.25, 0.25, 0.25, 0.25])
 
 def seven_points() -> tuple[PointMixture, Dataset]:
     batch = Batch(Point(SEVEN.astype(np.float32)), np.ones(7, np.float32))
-    return PointMixture(TOTAL, PRIOR_PRECISION, PRECISION), Dataset((batch,), (np.arange(7),), {}, 7)
+    return PointMixture(TOTAL, PRIOR_PRECISION, PRECISION), Dataset.of_batches((batch,), (np.arange(7),), {}, 7)
 
 
 def exact_evidence(size: int) -> float:

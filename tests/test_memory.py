@@ -104,7 +104,7 @@ def test_plans_in_words():
 def test_the_generic_engine_states_a_plan_too():
     def mixture(n: int) -> GenericEstimator:
         batch = Batch(Point(np.linspace(-1, 1, n)), np.ones(n, np.float32))
-        return GenericEstimator(PointMixture(1.0, 0.1, 1.0), Dataset((batch,), (np.arange(n),), {}, n))
+        return GenericEstimator(PointMixture(1.0, 0.1, 1.0), Dataset.of_batches((batch,), (np.arange(n),), {}, n))
 
     small, large = mixture(10).memory_plan((3,)), mixture(1000).memory_plan((3,))
     data = dict(large.parts)["data"] - dict(small.parts)["data"]

@@ -156,7 +156,7 @@ def spelled_out(data: Dataset) -> Dataset:
             words[row, : c.sum()], counts[row, : c.sum()] = np.repeat(w, c), 1
         return Batch(BagOfWords(words, counts), old.weight)
 
-    return Dataset(tuple(map(batch, data.batches)), data.unit_ids, data.extents, data.n_units)
+    return Dataset.of_batches(tuple(map(batch, data.batches)), data.unit_ids, data.extents, data.n_units)
 
 
 def other_padding_words(units: BagOfWords) -> BagOfWords:
@@ -170,7 +170,7 @@ def in_two_batches(units: Any, extents: dict[str, int]) -> Dataset:
     ids = [np.arange(n)[0::2], np.pad(np.arange(n)[1::2], (0, rows - n // 2), constant_values=-1)]
     weights = [(i >= 0).astype(np.float32) for i in ids]
     batches = tuple(Batch(jax.tree.map(lambda x, i=i: x[i], units), w) for i, w in zip(ids, weights, strict=True))
-    return Dataset(batches, tuple(ids), extents, n)
+    return Dataset.of_batches(batches, tuple(ids), extents, n)
 
 
 def lda_exact(size: int, natural: dict[str, Any]) -> float:

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 import lvsearch as lv
 from lvsearch.inference import rows
-from lvsearch.inference.data.dataset import ROWS_PER_BATCH, ROWS_STEP
+from lvsearch.inference.data.rows import ROWS_PER_BATCH, ROWS_STEP
 
 X = np.array([[1.0, -2.5, 3.0], [0.25, 8.0, -1.0], [4.0, 5.0, 6.5], [9.0, 0.0, 2.0], [-7.0, 1.5, 0.5]])
 KNOWN = np.array([[1, 1, 1], [1, 0, 1], [0, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool)

@@ -303,7 +303,7 @@ class Numbers(Data):
     def dataset(self) -> Dataset:
         n = len(self.values)
         batch = Batch(Point(self.values.astype(np.float32)), np.ones(n, np.float32))
-        return Dataset((batch,), (np.arange(n),), {}, n)
+        return Dataset.of_batches((batch,), (np.arange(n),), {}, n)
 
     n_units = property(lambda self: len(self.values))
     observations_per_unit = property(lambda self: np.ones(len(self.values), np.int64))

@@ -243,7 +243,7 @@ def test_canary_wrong_shapes_and_types_raise():
     with pytest.raises(TypeCheckError):
         PointSimplex(smoothing="much")  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeCheckError):  # inference/, reached through its link
-        Dataset(batches=(Batch(0, jnp.ones(1)),), unit_ids=7, extents={}, n_units=1)  # pyright: ignore[reportArgumentType]
+        Dataset.of_batches(batches=(Batch(0, jnp.ones(1)),), unit_ids=7, extents={}, n_units=1)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeCheckError):  # lvsearch/ itself
         Poisson("ten")  # pyright: ignore[reportArgumentType]
 

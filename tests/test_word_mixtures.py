@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 import lvsearch as lv
-from lvsearch.inference.data.dataset import rows
 from lvsearch.inference.data.documents import documents
+from lvsearch.inference.data.rows import rows
 from lvsearch.inference.engine.estimator import GenericEstimator, capacity_of
 from lvsearch.inference.evidence import (
     CollapsedMixtureChain,

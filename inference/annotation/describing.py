@@ -115,7 +115,7 @@ def without_captions(data: Dataset) -> Dataset:
     def bare(batch: Batch) -> Batch:
         return Batch(batch.units._replace(counts=np.zeros_like(batch.units.counts)), batch.weight)
 
-    return Dataset(tuple(map(bare, data.batches)), data.unit_ids, data.extents, data.n_units)
+    return Dataset.of_batches(tuple(map(bare, data.batches)), data.unit_ids, data.extents, data.n_units)
 
 
 def _summaries(estimate: Estimate, data: Dataset, sweeps: int, summary: Summary) -> list[tuple[UnitTile, Any]]:

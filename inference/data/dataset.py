@@ -1,15 +1,15 @@
-"""Data as the engines see it: batches of padded units with a weight each."""
+"""Data as the engines see it: the units as they came, and batches of padded units with a weight each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from lvsearch.models.contract import Unit
-from lvsearch.models.units import Row
 
 
 class Batch(NamedTuple):
@@ -19,22 +19,91 @@ class Batch(NamedTuple):
     weight: Float[Array, " _"] | np.ndarray  # batches of one data set differ in length
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """All units of a data set, in batches of few distinct shapes.
+class Cut(NamedTuple):
+    """Units cut into batches.
 
     | field | meaning |
     |---|---|
     | `batches` | NumPy leaves; batches of one shape stand together |
     | `unit_ids` | for each batch, which unit of the data set each row is; −1 for padding |
-    | `extents` | lengths of the axes of the globals that the data decides, such as {"word": V} |
-    | `n_units` | units, padding not counted |
     """
+
+    batches: tuple[Batch, ...]
+    unit_ids: tuple[Int[np.ndarray, " _"], ...]
+
+
+@runtime_checkable
+class Original(Protocol):
+    """Units as they came, ragged: what a kernel with a layout of its own takes, and what batches are cut from.
+
+    `extents`: lengths of the axes of the globals that the data decide, such as {"word": V}; `n_units`: how many.
+    """
+
+    @property
+    def extents(self) -> Mapping[str, int]: ...
+
+    @property
+    def n_units(self) -> int: ...
+
+    def cut(self) -> Cut:
+        """Batches of few distinct shapes."""
+        ...
+
+
+@dataclass(frozen=True)
+class PaddedUnits:
+    """Units that are batches already: drawn, weighted, or cut otherwise."""
 
     batches: tuple[Batch, ...]
     unit_ids: tuple[Int[np.ndarray, " _"], ...]
     extents: Mapping[str, int]
     n_units: int
+
+    def cut(self) -> Cut:
+        return Cut(self.batches, self.unit_ids)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """All units of a data set: the `original`, and batches of few distinct shapes, which are cut when an engine first
+    asks for them."""
+
+    original: Original
+
+    @classmethod
+    def of_batches(
+        cls,
+        batches: tuple[Batch, ...],
+        unit_ids: tuple[Int[np.ndarray, " _"], ...],
+        extents: Mapping[str, int],
+        n_units: int,
+    ) -> "Dataset":
+        """Of units that are batches already; fields as of `Cut` and `Original`."""
+        return cls(PaddedUnits(batches, unit_ids, extents, n_units))
+
+    @cached_property
+    def _cut(self) -> Cut:
+        return self.original.cut()
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """NumPy leaves; batches of one shape stand together."""
+        return self._cut.batches
+
+    @property
+    def unit_ids(self) -> tuple[Int[np.ndarray, " _"], ...]:
+        """For each batch, which unit of the data set each row is; −1 for padding."""
+        return self._cut.unit_ids
+
+    @property
+    def extents(self) -> Mapping[str, int]:
+        """Lengths of the axes of the globals that the data decide, such as {"word": V}."""
+        return self.original.extents
+
+    @property
+    def n_units(self) -> int:
+        """Units, padding not counted."""
+        return self.original.n_units
 
     @property
     def shapes(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
@@ -49,31 +118,3 @@ class Dataset:
             real = ids >= 0
             out[ids[real]] = np.asarray(values)[real]
         return out
-
-
-ROWS_PER_BATCH = 4096
-"""Rows in one batch, padding included: most data sets are one, since generic sweeps trace every batch anew."""
-ROWS_STEP = 8
-"""Batches are padded to a multiple of this many rows, so that folds whose sizes differ by one share their programs."""
-
-
-def rows(values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"]) -> Dataset:
-    """The rows of a matrix as batches of `Row`, float64; engines cast to their own precision.
-
-    Every batch has the same number of rows, the last rows of some being padding (value 0, nothing observed). Rows are
-    dealt to batches round-robin, so that each batch is a sample of the whole matrix whatever order it came in.
-    """
-    n_rows, n_dims = values.shape
-    n_batches = max(1, -(-n_rows // ROWS_PER_BATCH))
-    length = -(-n_rows // n_batches)
-    length = -(-length // ROWS_STEP) * ROWS_STEP
-    batches, unit_ids = [], []
-    for offset in range(n_batches):
-        members = np.full(length, -1, np.int64)
-        dealt = np.arange(offset, n_rows, n_batches)
-        members[: len(dealt)] = dealt
-        real = (members >= 0)[:, None]
-        units = Row(np.where(real, values[members], 0.0), observed[members] & real)
-        batches.append(Batch(units, real[:, 0].astype(np.float32)))
-        unit_ids.append(members)
-    return Dataset(tuple(batches), tuple(unit_ids), {"dim": n_dims}, n_rows)

@@ -1,9 +1,13 @@
-"""Bag-of-words documents as the engines see them: padded, bucketed by length, dealt to batches."""
+"""Bag-of-words documents: their counts, and batches of them padded, bucketed by length and dealt."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse
 
-from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.data.dataset import Batch, Cut, Dataset
 from lvsearch.models.units import BagOfWords
 
 SHORTEST = 16
@@ -14,32 +18,63 @@ TOKENS_PER_BATCH = 8192
 """Distinct words, padding included, in one batch: small enough for memoized updates to be frequent."""
 
 
-def documents(counts: scipy.sparse.csr_array, *, tokens_per_batch: int = TOKENS_PER_BATCH) -> Dataset:
-    """Bag-of-words counts (D, V) as batches of `BagOfWords`, bucketed by padded number of distinct words.
+@dataclass(frozen=True)
+class RaggedDocuments:
+    """Sparse counts (D, V), sorted ids, no zeros; `tokens_per_batch`: how large batches are cut."""
 
-    Lengths are padded to 16, 32, 48, 64, 96, 128, 192, …, joined into at most `MOST_SHAPES` buckets where that adds
-    least padding, and batches of one bucket to one number of documents: a corpus has few shapes. Documents are dealt to
-    batches round-robin, so that each batch is a sample of the whole corpus whatever order it came in.
-    """
+    counts: scipy.sparse.csr_array
+    tokens_per_batch: int = TOKENS_PER_BATCH
+
+    @property
+    def extents(self) -> Mapping[str, int]:
+        return {"word": self.counts.shape[1]}
+
+    @property
+    def n_units(self) -> int:
+        return self.counts.shape[0]
+
+    @cached_property
+    def whole(self) -> scipy.sparse.csr_array:
+        """The counts as int32."""
+        return scipy.sparse.csr_array(self.counts, dtype=np.int32)
+
+    def cut(self) -> Cut:
+        """Batches of `BagOfWords`, bucketed by padded number of distinct words.
+
+        Lengths are padded to 16, 32, 48, 64, 96, 128, 192, …, joined into at most `MOST_SHAPES` buckets where that adds
+        least padding, and batches of one bucket to one number of documents: a corpus has few shapes. Documents are
+        dealt to batches round-robin, so that each batch is a sample of the whole corpus whatever order it came in.
+        """
+        lengths = [_padded_length(n) for n in np.diff(self.counts.indptr).tolist()]
+        padded = _merge_buckets(np.array(lengths, dtype=np.int64), MOST_SHAPES)
+        batches, unit_ids = [], []
+        for length in np.unique(padded).tolist():
+            ids = np.flatnonzero(padded == length)
+            n_batches = max(1, round(len(ids) * length / self.tokens_per_batch))
+            rows = -(-len(ids) // n_batches)
+            for offset in range(n_batches):
+                members = np.full(rows, -1, np.int64)
+                dealt = ids[offset::n_batches]
+                members[: len(dealt)] = dealt
+                batches.append(_padded_batch(self.counts, members, length))
+                unit_ids.append(members)
+        return Cut(tuple(batches), tuple(unit_ids))
+
+
+def documents(counts: scipy.sparse.csr_array, *, tokens_per_batch: int = TOKENS_PER_BATCH) -> Dataset:
+    """The documents of bag-of-words counts (D, V)."""
     counts = scipy.sparse.csr_array(counts)
-    per_document = np.diff(counts.indptr)
-    padded = _merge_buckets(np.array([_padded_length(n) for n in per_document.tolist()], dtype=np.int64), MOST_SHAPES)
-    batches, unit_ids = [], []
-    for length in np.unique(padded):
-        ids = np.flatnonzero(padded == length)
-        n_batches = max(1, round(len(ids) * length / tokens_per_batch))
-        rows = -(-len(ids) // n_batches)
-        for offset in range(n_batches):
-            members = np.full(rows, -1, np.int64)
-            dealt = ids[offset::n_batches]
-            members[: len(dealt)] = dealt
-            batches.append(_padded_batch(counts, members, int(length)))
-            unit_ids.append(members)
-    return Dataset(tuple(batches), tuple(unit_ids), {"word": counts.shape[1]}, counts.shape[0])
+    if not counts.has_canonical_format or not np.all(counts.data):
+        counts = counts.copy()
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
+    return Dataset(RaggedDocuments(counts, tokens_per_batch))
 
 
 def counts_of(data: Dataset) -> scipy.sparse.csr_array:
-    """The inverse of `documents`: sparse counts (D, V) again, int32, sorted ids."""
+    """Sparse counts (D, V) of a data set of documents, int32, sorted ids. To be read, not to be changed."""
+    if isinstance(data.original, RaggedDocuments):
+        return data.original.whole
     document_ids, words, values = [], [], []
     for batch, ids in zip(data.batches, data.unit_ids, strict=True):
         document, slot = np.nonzero(np.asarray(batch.units.counts))
@@ -76,9 +111,8 @@ def _merge_buckets(padded: np.ndarray, most: int) -> np.ndarray:
 def _padded_batch(counts: scipy.sparse.csr_array, members: np.ndarray, length: int) -> Batch:
     words = np.zeros((len(members), length), np.int32)
     values = np.zeros((len(members), length), np.float32)
-    for row, document in enumerate(members):
-        if document >= 0:
-            start, stop = counts.indptr[document], counts.indptr[document + 1]
-            words[row, : stop - start] = counts.indices[start:stop]
-            values[row, : stop - start] = counts.data[start:stop]
+    lengths = np.where(members >= 0, np.diff(counts.indptr)[members], 0)
+    here = np.arange(length) < lengths[:, None]
+    at = (counts.indptr[members][:, None] + np.arange(length))[here]
+    words[here], values[here] = counts.indices[at], counts.data[at]
     return Batch(BagOfWords(words, values), (members >= 0).astype(np.float32))

@@ -1,17 +1,64 @@
-"""Groups of rows as padded batches, and back."""
+"""Groups of rows: as they came, and as padded batches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.data.dataset import Batch, Cut, Dataset
 from lvsearch.models.units import GroupOfRows, Row
 
 GROUPS_STEP = 8
 """Batches are padded to a multiple of this many groups: folds whose sizes differ by one share their programs."""
 
 
+@dataclass(frozen=True)
+class RowGroups:
+    """All rows, float64, 0 where not observed, those of one group next to each other; `sizes`: rows of each group, 0
+    for none."""
+
+    values: Float[np.ndarray, "row dim"]
+    observed: Bool[np.ndarray, "row dim"]
+    sizes: Int[np.ndarray, " group"]
+
+    @property
+    def extents(self) -> Mapping[str, int]:
+        return {"dim": self.values.shape[1]}
+
+    @property
+    def n_units(self) -> int:
+        return len(self.sizes)
+
+    def cut(self) -> Cut:
+        """Batches of `GroupOfRows`, padded to the next power of two, so that there are few lengths to compile."""
+        starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        lengths = 2 ** np.ceil(np.log2(np.maximum(self.sizes, 1))).astype(np.int64)
+        batches, unit_ids = [], []
+        for length in np.unique(lengths).tolist():
+            chosen = np.flatnonzero(lengths == length)
+            ids = np.pad(chosen, (0, -len(chosen) % GROUPS_STEP), constant_values=-1)
+            real = np.where(ids >= 0, self.sizes[ids], 0)
+            present = np.arange(length) < real[:, None]
+            at = np.where(present, starts[ids][:, None] + np.arange(length), 0)
+            known = self.observed[at] & present[..., None]
+            units = GroupOfRows(np.where(known, self.values[at], 0.0), known, present)
+            batches.append(Batch(units, (ids >= 0).astype(np.float32)))
+            unit_ids.append(ids)
+        return Cut(tuple(batches), tuple(unit_ids))
+
+
+def groups_of_rows(
+    values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"], sizes: Int[np.ndarray, " group"]
+) -> Dataset:
+    """Groups of rows, float64; engines cast to their own precision. Fields as of `RowGroups`."""
+    return Dataset(RowGroups(np.where(observed, values, 0.0), observed, sizes))
+
+
 def rows_of_groups(data: Dataset) -> tuple[Row, Int[np.ndarray, " group"]]:
     """(all rows, those of one group next to each other in the order of the groups, how many each group has)."""
+    if isinstance(data.original, RowGroups):
+        return Row(data.original.values, data.original.observed), data.original.sizes
     values, observed, owners = [], [], []
     for batch, ids in zip(data.batches, data.unit_ids, strict=True):
         present = np.asarray(batch.units.present) & (ids >= 0)[:, None]
@@ -22,27 +69,3 @@ def rows_of_groups(data: Dataset) -> tuple[Row, Int[np.ndarray, " group"]]:
     order = np.argsort(owner, kind="stable")
     rows = Row(np.concatenate(values)[order], np.concatenate(observed)[order])
     return rows, np.bincount(owner, minlength=data.n_units)
-
-
-def groups_of_rows(
-    values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"], sizes: Int[np.ndarray, " group"]
-) -> Dataset:
-    """Groups as padded batches of `GroupOfRows`, float64; engines cast to their own precision.
-
-    values, observed: all rows, those of one group next to each other. sizes: rows of each group, 0 for none. Groups are
-    padded to the next power of two, so that there are few lengths to compile.
-    """
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    lengths = 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
-    batches, unit_ids = [], []
-    for length in np.unique(lengths).tolist():
-        chosen = np.flatnonzero(lengths == length)
-        ids = np.pad(chosen, (0, -len(chosen) % GROUPS_STEP), constant_values=-1)
-        real = np.where(ids >= 0, sizes[ids], 0)
-        present = np.arange(length) < real[:, None]
-        at = np.where(present, starts[ids][:, None] + np.arange(length), 0)
-        known = observed[at] & present[..., None]
-        units = GroupOfRows(np.where(known, values[at], 0.0), known, present)
-        batches.append(Batch(units, (ids >= 0).astype(np.float32)))
-        unit_ids.append(ids)
-    return Dataset(tuple(batches), tuple(unit_ids), {"dim": values.shape[1]}, len(sizes))

@@ -1,10 +1,13 @@
-"""Images with captions as batches: ragged regions and words, padded to few lengths."""
+"""Images with captions: ragged regions and words as they came, and batches padded to few lengths."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int
 from scipy.sparse import csr_array
 
-from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.data.dataset import Batch, Cut, Dataset
 from lvsearch.models.units import AnnotatedImage
 
 IMAGES_PER_BATCH = 4096
@@ -16,43 +19,66 @@ SMALLEST_SHARE = 1 / 8
 """A length that fewer than this share of the images need is not compiled for: they are padded to the next."""
 
 
-def annotated_images(
-    regions: np.ndarray, region_counts: Int[np.ndarray, " images"], captions: csr_array, n_tokens: int | None
-) -> Dataset:
-    """Images in padded batches of `AnnotatedImage`, features in float64; engines cast to their own precision.
+@dataclass(frozen=True)
+class RaggedImages:
+    """Images as they came.
 
     regions: (all regions, dim) features, or (all regions,) tokens, those of one image next to each other.
     region_counts: how many each image has. captions: counts (images, words). n_tokens: the size of the tokens'
-    vocabulary; None for features. Images are dealt to batches of one length round-robin.
+    vocabulary; None for features.
     """
-    n_images, n_words = len(region_counts), captions.shape[1]
-    offsets = np.concatenate([[0], np.cumsum(region_counts)])
-    lengths = np.diff(captions.indptr)
-    caption_length = _rounded(int(lengths.max(initial=0)), CAPTION_STEP)
-    batches, unit_ids = [], []
-    for length, members in _by_length(region_counts):
-        n_batches = -(-len(members) // IMAGES_PER_BATCH)
-        longest = -(-len(members) // n_batches)
-        rows = -(-longest // IMAGES_STEP) * IMAGES_STEP
-        for start in range(n_batches):
-            chosen = members[start::n_batches]
-            present = np.arange(length) < region_counts[chosen][:, None]
-            held = np.zeros((rows, length, *regions.shape[1:]), regions.dtype)
-            held[: len(chosen)][present] = regions[_spans(offsets[chosen], region_counts[chosen])]
-            has = np.arange(caption_length) < lengths[chosen][:, None]
-            entries = _spans(captions.indptr[chosen], lengths[chosen])
-            words, counts = np.zeros((rows, caption_length), np.int32), np.zeros((rows, caption_length))
-            words[: len(chosen)][has], counts[: len(chosen)][has] = captions.indices[entries], captions.data[entries]
-            padding = rows - len(chosen)
-            unit = AnnotatedImage(held, np.pad(present, ((0, padding), (0, 0))), words, counts)
-            batches.append(Batch(unit, (np.arange(rows) < len(chosen)).astype(np.float32)))
-            unit_ids.append(np.pad(chosen, (0, padding), constant_values=-1))
-    extents = {"word": n_words, "dim": regions.shape[1] if n_tokens is None else n_tokens}
-    return Dataset(tuple(batches), tuple(unit_ids), extents, n_images)
+
+    regions: np.ndarray
+    region_counts: Int[np.ndarray, " images"]
+    captions: csr_array
+    n_tokens: int | None
+
+    @property
+    def extents(self) -> Mapping[str, int]:
+        return {"word": self.captions.shape[1], "dim": self.n_tokens or self.regions.shape[1]}
+
+    @property
+    def n_units(self) -> int:
+        return len(self.region_counts)
+
+    def cut(self) -> Cut:
+        """Batches of `AnnotatedImage`, padded to few lengths; images are dealt to those of one length round-robin."""
+        counts, captions = self.region_counts, self.captions
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        lengths = np.diff(captions.indptr)
+        caption_length = _rounded(int(lengths.max(initial=0)), CAPTION_STEP)
+        batches, unit_ids = [], []
+        for length, members in _by_length(counts):
+            n_batches = -(-len(members) // IMAGES_PER_BATCH)
+            longest = -(-len(members) // n_batches)
+            rows = -(-longest // IMAGES_STEP) * IMAGES_STEP
+            for start in range(n_batches):
+                chosen = members[start::n_batches]
+                present = np.arange(length) < counts[chosen][:, None]
+                held = np.zeros((rows, length, *self.regions.shape[1:]), self.regions.dtype)
+                held[: len(chosen)][present] = self.regions[_spans(offsets[chosen], counts[chosen])]
+                has = np.arange(caption_length) < lengths[chosen][:, None]
+                entries = _spans(captions.indptr[chosen], lengths[chosen])
+                words, times = np.zeros((rows, caption_length), np.int32), np.zeros((rows, caption_length))
+                words[: len(chosen)][has], times[: len(chosen)][has] = captions.indices[entries], captions.data[entries]
+                padding = rows - len(chosen)
+                unit = AnnotatedImage(held, np.pad(present, ((0, padding), (0, 0))), words, times)
+                batches.append(Batch(unit, (np.arange(rows) < len(chosen)).astype(np.float32)))
+                unit_ids.append(np.pad(chosen, (0, padding), constant_values=-1))
+        return Cut(tuple(batches), tuple(unit_ids))
+
+
+def annotated_images(
+    regions: np.ndarray, region_counts: Int[np.ndarray, " images"], captions: csr_array, n_tokens: int | None
+) -> Dataset:
+    """Images, features in float64; engines cast to their own precision. Arguments as of `RaggedImages`."""
+    return Dataset(RaggedImages(regions, region_counts, captions, n_tokens))
 
 
 def has_tokens(data: Dataset) -> bool:
     """Whether regions are tokens of a vocabulary and not rows of features."""
+    if isinstance(data.original, RaggedImages):
+        return data.original.n_tokens is not None
     units = data.batches[0].units
     return np.ndim(units.regions) == np.ndim(units.present)
 

@@ -318,7 +318,7 @@ def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described
         )
         representation.append(existing(model, batch, np.asarray(representing_value(model, settled, on)), on))
         with jax.enable_x64(True):
-            double = cast(Dataset((batch,), (), {}, 0), np.float64).batches[0]
+            double = cast(Dataset.of_batches((batch,), (), {}, 0), np.float64).batches[0]
             wide = jax.tree.map(lambda x: np.asarray(x, np.float64), settled)
             g64 = point(np.float64)
             refreshed = fit_locals(model, g64, double, wide, size, capacity=capacity, sweeps=1)

@@ -363,4 +363,4 @@ def cast(data: Dataset, dtype: Any) -> Dataset:
     def convert(leaf: np.ndarray) -> np.ndarray:
         return leaf.astype(dtype) if np.issubdtype(leaf.dtype, np.floating) else leaf
 
-    return Dataset(jax.tree.map(convert, data.batches), data.unit_ids, data.extents, data.n_units)
+    return Dataset.of_batches(jax.tree.map(convert, data.batches), data.unit_ids, data.extents, data.n_units)

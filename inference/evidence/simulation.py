@@ -19,9 +19,10 @@ import numpy as np
 from jaxtyping import Array, Key
 from scipy.sparse import csr_array
 
-from lvsearch.inference.data.dataset import Batch, Dataset, rows
+from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.documents import counts_of, documents
 from lvsearch.inference.data.images import annotated_images, has_tokens
+from lvsearch.inference.data.rows import rows
 from lvsearch.models.contract import Model, Statistics, Unit
 from lvsearch.models.units import AnnotatedImage, BagOfWords, Row
 
@@ -55,7 +56,9 @@ def simulated_like(data: Dataset, model: Model, size: tuple[int, ...], key: Key[
     with jax.enable_x64(True):
         g, l, units = jax.tree.map(np.asarray, _drawn(model, key, size, units, data.extents))
     batch = Batch(units, np.concatenate(weights))
-    return Simulated(Dataset((batch,), (np.concatenate(data.unit_ids),), data.extents, data.n_units), g, l, size)
+    return Simulated(
+        Dataset.of_batches((batch,), (np.concatenate(data.unit_ids),), data.extents, data.n_units), g, l, size
+    )
 
 
 @eqx.filter_jit

@@ -13,6 +13,7 @@ from jaxtyping import Array
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.estimator import Estimate, estimator
 from lvsearch.inference.factorizations.kernel import (
     CountMatrix,
@@ -134,11 +135,9 @@ class FactorizationEstimator:
 
 def counts_of_rows(model: PoissonFactorization, data: Dataset) -> CountMatrix:
     """The matrix in the order of the data set. Raises ValueError for cells that are no counts."""
-    for batch in data.batches:
-        model.check(batch.units)
-    seen = data.gather([np.asarray(batch.units.observed) for batch in data.batches])
-    x = data.gather([np.asarray(batch.units.value, np.float64) for batch in data.batches])
-    return CountMatrix(np.where(seen, x, 0.0), seen.astype(np.float64))
+    units, _ = rows_of(data)
+    model.check(units)
+    return CountMatrix(np.where(units.observed, units.value, 0.0), np.asarray(units.observed, np.float64))
 
 
 def priors_of(model: PoissonFactorization, n_factors: int) -> Priors:

@@ -19,10 +19,11 @@ from jaxtyping import Array, Float
 from scipy.special import softmax
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.data.dataset import Dataset, rows
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import rows_of_groups
 from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
 from lvsearch.inference.data.packing import pack
+from lvsearch.inference.data.rows import rows
 from lvsearch.inference.engine.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.hdp.ascent import Climb, Units, ascend_units, parts_from, survey_units

@@ -10,8 +10,9 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.mixtures.packing import pack_increments, pack_statistics
-from lvsearch.inference.mixtures.rows import increments, rows_of, seen_by
+from lvsearch.inference.mixtures.rows import increments, seen_by
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 

@@ -12,6 +12,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.mixture_samplers.chain import (
     ChainRows,
     LabelState,
@@ -20,7 +21,7 @@ from lvsearch.inference.mixture_samplers.chain import (
     log_rows,
     natural_of_labels,
 )
-from lvsearch.inference.mixtures.rows import rows_of, seen_by
+from lvsearch.inference.mixtures.rows import seen_by
 from lvsearch.inference.sampling import Quantity, Recorder
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior

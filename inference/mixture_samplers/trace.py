@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.mixture_samplers.chain import Sweep, chain_rows, log_occupancy, natural_of_labels
 from lvsearch.inference.mixture_samplers.sampler import FIRST_CAPACITY, PartitionRecorder, partition_sampler
 from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.inference.mixtures.predictive import weighted_predictive
-from lvsearch.inference.mixtures.rows import rows_of
 from lvsearch.inference.sampling import run
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior

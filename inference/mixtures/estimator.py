@@ -12,12 +12,13 @@ from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.mixtures.cuts import find_cuts
 from lvsearch.inference.mixtures.kernel import ascend_rows, beliefs_from, survey
 from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve
-from lvsearch.inference.mixtures.rows import PreparedRows, RowTiles, cast_tiles, chosen_rows, prepare, rows_of
+from lvsearch.inference.mixtures.rows import PreparedRows, RowTiles, cast_tiles, chosen_rows, prepare
 from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
 from lvsearch.models.mixture import MixtureModel
 

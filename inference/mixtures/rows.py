@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.mixtures.packing import PackedColumns, layout_of
 from lvsearch.models.components import Component
 from lvsearch.models.mixture import MixtureModel
@@ -39,14 +40,6 @@ class PreparedRows(NamedTuple):
     layout: PackedColumns
     log_carrier: float
     n_rows: int
-
-
-def rows_of(data: Dataset) -> tuple[Row, np.ndarray]:
-    """The rows of a data set in its order, and their weights."""
-    value = data.gather([batch.units.value for batch in data.batches])
-    observed = data.gather([batch.units.observed for batch in data.batches])
-    weight = data.gather([np.asarray(batch.weight) for batch in data.batches])
-    return Row(value, observed), weight.astype(np.float64)
 
 
 @jax.jit

@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.data.dataset import Batch, Dataset, rows
+from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.groups import rows_of_groups
 from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.rows import rows
 from lvsearch.inference.engine.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
 from lvsearch.inference.engine.meanfield import Beliefs, globals_bound
 from lvsearch.inference.engine.meanfield_starts import blank_globals
@@ -245,7 +246,7 @@ def trimmed(data: Dataset) -> Dataset:
         units = jax.tree.map(lambda leaf, r=real, n=length: np.asarray(leaf)[r, :n], batch.units)
         batches.append(Batch(units, np.asarray(batch.weight)[real]))
         unit_ids.append(ids[real])
-    return Dataset(tuple(batches), tuple(unit_ids), data.extents, data.n_units)
+    return Dataset.of_batches(tuple(batches), tuple(unit_ids), data.extents, data.n_units)
 
 
 def sequences_of(component: Component, data: Dataset) -> tuple[tuple[Sequences, ...], float]:

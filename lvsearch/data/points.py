@@ -23,7 +23,8 @@ from lvsearch.data.categories import indicators
 from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.files.archives import UNREADABLE, reason
 from lvsearch.files.string_arrays import holds, packed, unpacked
-from lvsearch.inference.data.dataset import Dataset, rows
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.rows import rows
 from lvsearch.models.units import Row
 from lvsearch.reading.tables import read_numbers
 from lvsearch.reading.vocabulary import first_repeated

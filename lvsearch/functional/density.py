@@ -50,7 +50,9 @@ def log_density(model: Model, size: Any, batch: Batch, extents: Mapping[str, int
     places = checked_places(size, extents, None)
     require_extents(model, places)
     n_units = len(batch.weight)
-    of_model = reference_model(model, Dataset((batch,), (np.arange(n_units),), places.extents, n_units), places.size)
+    of_model = reference_model(
+        model, Dataset.of_batches((batch,), (np.arange(n_units),), places.extents, n_units), places.size
+    )
 
     def log_density_at(position: Position) -> Float[Array, ""]:
         return -jnp.asarray(potential_energy(of_model, (), {}, position))

@@ -1,0 +1,65 @@
+"""The rows of a matrix: as they came, and as padded batches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from lvsearch.inference.data.dataset import Batch, Cut, Dataset
+from lvsearch.models.units import Row
+
+ROWS_PER_BATCH = 4096
+"""Rows in one batch, padding included: most data sets are one, since generic sweeps trace every batch anew."""
+ROWS_STEP = 8
+"""Batches are padded to a multiple of this many rows, so that folds whose sizes differ by one share their programs."""
+
+
+@dataclass(frozen=True)
+class RowMatrix:
+    """All rows of a matrix, float64, and which of their cells were observed."""
+
+    values: Float[np.ndarray, "row dim"]
+    observed: Bool[np.ndarray, "row dim"]
+
+    @property
+    def extents(self) -> Mapping[str, int]:
+        return {"dim": self.values.shape[1]}
+
+    @property
+    def n_units(self) -> int:
+        return len(self.values)
+
+    def cut(self) -> Cut:
+        """Every batch has the same number of rows, the last rows of some being padding (value 0, nothing observed).
+        Rows are dealt to batches round-robin, so that each batch is a sample of the whole matrix whatever order it came
+        in."""
+        n_rows = len(self.values)
+        n_batches = max(1, -(-n_rows // ROWS_PER_BATCH))
+        length = -(-n_rows // n_batches)
+        length = -(-length // ROWS_STEP) * ROWS_STEP
+        batches, unit_ids = [], []
+        for offset in range(n_batches):
+            members = np.full(length, -1, np.int64)
+            dealt = np.arange(offset, n_rows, n_batches)
+            members[: len(dealt)] = dealt
+            real = (members >= 0)[:, None]
+            units = Row(np.where(real, self.values[members], 0.0), self.observed[members] & real)
+            batches.append(Batch(units, real[:, 0].astype(np.float32)))
+            unit_ids.append(members)
+        return Cut(tuple(batches), tuple(unit_ids))
+
+
+def rows(values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"]) -> Dataset:
+    """The rows of a matrix, float64; engines cast to their own precision."""
+    return Dataset(RowMatrix(np.asarray(values, np.float64), observed))
+
+
+def rows_of(data: Dataset) -> tuple[Row, Float[np.ndarray, " row"]]:
+    """The rows of a data set in its order, and their weights."""
+    if isinstance(data.original, RowMatrix):
+        return Row(data.original.values, data.original.observed), np.ones(data.n_units)
+    value = data.gather([batch.units.value for batch in data.batches])
+    observed = data.gather([batch.units.observed for batch in data.batches])
+    weight = data.gather([np.asarray(batch.weight) for batch in data.batches])
+    return Row(value, observed), weight.astype(np.float64)
