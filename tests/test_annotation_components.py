@@ -58,8 +58,14 @@ KINDS = [(kind.name, kind.component, kind.rows, kind.log_marginal) for kind in m
 KINDS += [(name, component, rows, one_by_one(component)) for name, component, rows in OTHERS]
 
 
-@pytest.mark.parametrize(("name", "component", "rows", "log_marginal"), KINDS, ids=[kind[0] for kind in KINDS])
-@pytest.mark.parametrize("model", [GMMixture, GMLDA, CorrLDA])
+ONE_FACTOR = [(GMMixture, *kind) for kind in KINDS] + [(model, *KINDS[1]) for model in (GMLDA, CorrLDA)]
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "component", "rows", "log_marginal"),
+    ONE_FACTOR,
+    ids=[f"{case[0].__name__}-{case[1]}" for case in ONE_FACTOR],
+)
 def test_one_factor_is_exact(model, name, component, rows, log_marginal):
     """Where there is nothing to choose, the bound is the evidence: conjugate in regions and words."""
     whole = rows[~np.isnan(rows).any(1)]

@@ -90,9 +90,9 @@ def kept(work: Callable[[], object]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("work", [searching, sampling])
-@pytest.mark.parametrize("name", ["LDA", "mixture, full", "hidden Markov"])
-def test_searches_and_samples(name: str, work: Callable[[Model, object], object]):
-    assert not kept(partial(work, *SIZED[name]()))
+def test_searches_and_samples(work: Callable[[Model, object], object]):
+    """Of one model; of every other in the slow tier."""
+    assert not kept(partial(work, *SIZED["mixture, full"]()))
 
 
 def test_occupied():

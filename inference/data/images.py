@@ -35,7 +35,8 @@ class RaggedImages:
 
     @property
     def extents(self) -> Mapping[str, int]:
-        return {"word": self.captions.shape[1], "dim": self.n_tokens or self.regions.shape[1]}
+        length = self.regions.shape[1] if self.n_tokens is None else self.n_tokens
+        return {"word": self.captions.shape[1], "dim": length}
 
     @property
     def n_units(self) -> int:
@@ -71,7 +72,11 @@ class RaggedImages:
 def annotated_images(
     regions: np.ndarray, region_counts: Int[np.ndarray, " images"], captions: csr_array, n_tokens: int | None
 ) -> Dataset:
-    """Images, features in float64; engines cast to their own precision. Arguments as of `RaggedImages`."""
+    """Images; engines cast to their own precision.
+
+    regions: (all regions, dim) features, float64, or (all regions,) tokens, those of one image next to each other; the
+    others as of `RaggedImages`.
+    """
     return Dataset(RaggedImages(regions, region_counts, captions, n_tokens))
 
 
