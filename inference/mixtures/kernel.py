@@ -133,7 +133,6 @@ def update_components(
 
 def natural_of(component: Component, sums: Any, on: Masks) -> Any:
     """Prior plus sums, for components that exist; 0 elsewhere. component: its hyper-parameters given."""
-    n_dims = max(jax.tree.leaves(sums), key=lambda leaf: leaf.ndim).shape[-1]
     exists = on["component"]
 
     def add(total: Any, prior: Any) -> Any:
@@ -141,7 +140,8 @@ def natural_of(component: Component, sums: Any, on: Masks) -> Any:
 
     if component.estimated:
         return jax.tree.map(lambda total: add(total, 0.0), sums)
-    return jax.tree.map(add, sums, jax.tree.map(lambda leaf: leaf.astype(exists_dtype(sums)), component.prior(n_dims)))
+    prior = component.prior(component.n_dims(sums))
+    return jax.tree.map(add, sums, jax.tree.map(lambda leaf: leaf.astype(exists_dtype(sums)), prior))
 
 
 def exists_dtype(tree: Any) -> Any:

@@ -32,7 +32,8 @@ def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumn
     probe = jnp.asarray(np.random.default_rng(0).uniform(0.1, 0.9, (2, n_dims)))
     observed = jnp.ones((2, n_dims), bool)
     packed = np.asarray(pack_increments(component, probe, observed), np.float64)
-    same = np.abs(packed[0] - packed[1]) < 1e-12 if complete else np.zeros(packed.shape[1], bool)
+    # what is 0 may only be so at these cells: whether a cell has a level is 0 at all cells between levels
+    same = (np.abs(packed[0] - packed[1]) < 1e-12) & (packed[0] != 0) & complete
     constants = tuple((int(c), float(packed[0, c])) for c in np.flatnonzero(same))
     return PackedColumns(n_dims, tuple(np.flatnonzero(~same).tolist()), constants)
 

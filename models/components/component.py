@@ -76,6 +76,10 @@ class Component(eqx.Module):
         """What exists along each of these: everything, for `Model.active` of a model with such components."""
         return {axis: jnp.ones(length, bool) for axis, length in self.own_extents.items()}
 
+    def n_dims(self, statistics: Any) -> int:
+        """How many columns rows have, from statistics of several components' parameters."""
+        return max(jax.tree.leaves(statistics), key=lambda leaf: leaf.ndim).shape[1 + self.axes.index("dim")]
+
     def describe(self) -> str:
         """The kind and its hyper-parameters in a few words. By default the class and its fields."""
         values = ", ".join(f"{entry.name} {words(getattr(self, entry.name))}" for entry in fields(self))
@@ -173,7 +177,7 @@ def log_prior(component: Component, statistics: Any, hyper: Mapping[str, Any]) -
     leaves = jax.tree.leaves(statistics)
     if component.estimated:
         return jnp.zeros(leaves[0].shape[:1], leaves[0].dtype)
-    n_dims = max(leaves, key=lambda leaf: leaf.ndim).shape[1 + component.axes.index("dim")]
+    n_dims = component.n_dims(statistics)
     products = inner(component.family, component.at(hyper).prior(n_dims), statistics, None)
     geometric = component.given({name: jnp.exp(hyper[name].log_value) for name in component.inferred})
     normaliser = component.family.log_normaliser(geometric.prior(n_dims))
