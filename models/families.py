@@ -51,7 +51,7 @@ Dirichlet, Beta, Gamma and Gaussian entropies are differences of large numbers w
 expect an absolute error near 1e-7 · concentration · log(concentration), and use float64 where bounds are recorded.
 """
 
-from lvsearch.models.exponential.family import Family, IndicatorFamily, UnitCarrierFamily, zero_statistics
+from lvsearch.models.exponential.family import Family, IndicatorFamily, UnitCarrierFamily
 from lvsearch.models.exponential.indicators import Bernoulli, Categorical
 from lvsearch.models.exponential.markov_chain import MarkovChain, MarkovChainStatistics
 from lvsearch.models.exponential.normal_gamma import MeanAndPrecision, NormalGamma, NormalGammaStatistics
@@ -95,5 +95,4 @@ __all__ = [
     "PointProbability",
     "PointSimplex",
     "UnitCarrierFamily",
-    "zero_statistics",
 ]

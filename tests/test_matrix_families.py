@@ -10,7 +10,7 @@ import scipy.stats
 from scipy.special import multigammaln
 
 from lvsearch.models import families as f
-from lvsearch.models.families import NormalWishartStatistics, zero_statistics
+from lvsearch.models.families import NormalWishartStatistics
 
 DEGREES, COUNT = np.array([2.7, 9.0]), np.array([0.4, 3.5])
 CENTRE = np.array([[0.3, -1.2, 2.0], [1.0, 0.2, -0.7]])
@@ -96,8 +96,8 @@ def test_one_column_is_the_normal_gamma(float64):
     np.testing.assert_allclose(FAMILY.log_normaliser(wishart), f.NormalGamma().log_normaliser(gamma), rtol=1e-12)
 
 
-def test_zero_statistics_have_the_shape_of_each_field():
-    zeros = zero_statistics(FAMILY, (4, 3, 3), np.float32)
+def test_zeros_have_the_shape_of_each_field():
+    zeros = FAMILY.zeros((4, 3, 3), np.float32)
     assert [leaf.shape for leaf in zeros] == [(4,), (4, 3, 3), (4, 3), (4,)]
 
 

@@ -28,7 +28,7 @@ from lvsearch.inference.engine.meanfield import cast, expected_statistics, local
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.exponential.family import inner
-from lvsearch.models.families import IndicatorFamily, zero_statistics
+from lvsearch.models.families import IndicatorFamily
 
 PRIOR_SWEEPS = 5
 
@@ -287,7 +287,7 @@ def _flat_locals(
     def one(unit: Unit) -> dict[str, Statistics]:
         exists, sites = within(model, unit, on), model.locals()
         lengths = local_lengths(model, unit, on)
-        blank = {n: zero_statistics(s.family, tuple(lengths[axis] for axis in s.axes), dtype) for n, s in sites.items()}
+        blank = {n: s.family.zeros(tuple(lengths[axis] for axis in s.axes), dtype) for n, s in sites.items()}
         natural = dict(blank)
         for name, site in sites.items():
             if not isinstance(site.family, IndicatorFamily):

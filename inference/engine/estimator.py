@@ -122,6 +122,7 @@ def pad_axes(
         def pad(leaf: Array | np.ndarray, wanted: list[int | None] = wanted) -> np.ndarray:
             values = np.asarray(leaf)
             width = [(0, (n or have) - have) for n, have in zip(wanted, values.shape, strict=False)]
+            width += [(0, 0)] * (values.ndim - len(width))  # of a family that has more axes in some of its fields
             return np.pad(values, width) if width else values  # a number of its own has no axis to pad
 
         out[name] = jax.tree.map(pad, statistics[name])

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.models.contract import Masks, Site, Statistics, Unit
-from lvsearch.models.families import UnitCarrierFamily, zero_statistics
+from lvsearch.models.families import UnitCarrierFamily
 
 LogJoint = Callable[[dict[str, Statistics]], Array]
 """Statistics of the sites of one unit -> a number whose gradient is wanted, nats."""
@@ -83,7 +83,7 @@ def pseudo_prior(name: str, site: Site, statistics: Statistics) -> Statistics:
     proper = isinstance(family, UnitCarrierFamily)
     if proper:
         with jax.ensure_compile_time_eval():
-            zero = zero_statistics(family, (2,) * family.event_ndim, np.float32)
+            zero = family.zeros((2,) * family.event_ndim, np.float32)
             proper = bool(jnp.isfinite(family.log_normaliser(zero)).all())
     if not proper:
         raise ValueError(

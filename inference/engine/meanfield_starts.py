@@ -23,7 +23,7 @@ from lvsearch.inference.engine.meanfield import (
     within,
 )
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
-from lvsearch.models.families import IndicatorFamily, zero_statistics
+from lvsearch.models.families import IndicatorFamily
 
 
 def scattered_start(
@@ -50,7 +50,7 @@ def blank_globals(
 
 
 def _blank(sites: Mapping[str, Site], lengths: Mapping[str, int], dtype: Any) -> Beliefs:
-    zeros = {n: zero_statistics(s.family, tuple(lengths[axis] for axis in s.axes), dtype) for n, s in sites.items()}
+    zeros = {n: s.family.zeros(tuple(lengths[axis] for axis in s.axes), dtype) for n, s in sites.items()}
     return Beliefs(dict(zeros), dict(zeros))
 
 

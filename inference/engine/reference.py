@@ -18,7 +18,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.meanfield import local_lengths
 from lvsearch.inference.engine.summed_out import log_unit_summed
 from lvsearch.models.contract import Model, Site, Statistics
-from lvsearch.models.families import IndicatorFamily, zero_statistics
+from lvsearch.models.families import IndicatorFamily
 
 
 def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Callable[[], None]:
@@ -48,11 +48,7 @@ def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Calla
                 shape = (n_units, *(extents[axis] for axis in site.axes))
                 indicator = name in summed
                 dtype = jnp.asarray(batch.weight).dtype
-                drawn = (
-                    zero_statistics(site.family, shape, dtype)
-                    if indicator
-                    else _draw(f"{name}/{position}", site, shape)
-                )
+                drawn = site.family.zeros(shape, dtype) if indicator else _draw(f"{name}/{position}", site, shape)
                 l[name] = drawn
             per_unit = jax.vmap(lambda u, lu: log_unit_summed(model, g, lu, u, on, summed)[0])(batch.units, l)
             total = total + jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()

@@ -14,7 +14,7 @@ from lvsearch.inference.engine.estimator import Estimate, capacity_of, pad_axes,
 from lvsearch.inference.engine.meanfield import cast, within
 from lvsearch.inference.engine.representation import gathered
 from lvsearch.models.contract import Statistics
-from lvsearch.models.families import MarkovChain, zero_statistics
+from lvsearch.models.families import MarkovChain
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.units import GroupOfRows
 
@@ -54,7 +54,7 @@ def _states(
 
     def one(unit: Any) -> Array:
         exists = within(model, unit, on)
-        blank = zero_statistics(family, (len(unit.present), *capacity, *capacity), jnp.result_type(float))
+        blank = family.zeros((len(unit.present), *capacity, *capacity), jnp.result_type(float))
         natural = jax.grad(lambda path: model.log_unit(g, {"path": path}, unit, exists))(blank)
         return family.value(family.mode(natural, site.event_mask(exists)))
 

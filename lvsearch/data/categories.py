@@ -1,23 +1,37 @@
 """Columns of categories as indicators, one column for each category: what latent classes are given."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
 from lvsearch.files.plain_text import visible
 
 
-def indicators(frame: pd.DataFrame, missing: str | None) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """(values, observed, names): (rows, categories) of 0 and 1, which are known, and "column=category" for each.
+def indicators(
+    frame: pd.DataFrame, missing: str | None, numbers: Sequence[str] = ()
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """(values, observed, names): (rows, categories) of 0 and 1, which are known, and "column=category" for each; the
+    columns `numbers` as they are.
 
     Categories are those of a pandas Categorical, in its order, else the values that occur, sorted. missing: "nan" where
-    an empty cell is an answer that is not known. Raises ValueError for empty cells without it, and for columns of fewer
-    than two categories.
+    an empty cell is an answer that is not known. Raises ValueError for empty cells without it, for columns of fewer
+    than two categories, and for numbers that are none or that no column has.
     """
     if missing not in (None, "nan"):
         raise ValueError(f'got missing={missing!r}; expected "nan", for answers that are not known, or None')
     values, observed, names = [], [], []
+    lost = [name for name in numbers if name not in frame.columns]
+    if lost:
+        raise ValueError(f"got numbers={list(numbers)!r}, expected columns of the frame: there is no {lost[0]!r}")
     for name in frame.columns:
         column = frame[name]
+        if name in numbers:
+            cells = _numbers(column, missing)
+            values.append(cells)
+            observed.append(~np.isnan(cells))
+            names.append(str(name))
+            continue
         coded = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
         levels, codes = list(coded.cat.categories), coded.cat.codes.to_numpy()
         if len(levels) < 2:
@@ -35,3 +49,16 @@ def indicators(frame: pd.DataFrame, missing: str | None) -> tuple[np.ndarray, np
         observed.append(np.repeat(~unknown[:, None], len(levels), axis=1))
         names += [f"{name}={level}" for level in levels]
     return np.concatenate(values, axis=1), np.concatenate(observed, axis=1), names
+
+
+def _numbers(column: pd.Series, missing: str | None) -> np.ndarray:
+    """The column as (rows, 1), NaN where a cell is empty."""
+    if not pd.api.types.is_numeric_dtype(column):
+        raise ValueError(f"got the column {visible(str(column.name))!r} among the numbers, expected one of numbers")
+    cells = column.to_numpy(np.float64, na_value=np.nan)[:, None]
+    if missing is None and np.isnan(cells).any():
+        raise ValueError(
+            f"got {int(np.isnan(cells).sum())} empty cells in the column {visible(str(column.name))!r}, expected a "
+            'number in each: pass missing="nan" where these are not known'
+        )
+    return cells

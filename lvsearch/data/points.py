@@ -8,7 +8,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -159,18 +159,20 @@ class Points(Data):
         return cls.from_array(values, observed, missing=missing, columns=frame.columns, row_names=names)
 
     @classmethod
-    def from_categories(cls, frame: pd.DataFrame, *, missing: str | None = None) -> "Points":
+    def from_categories(
+        cls, frame: pd.DataFrame, *, numbers: Sequence[str] = (), missing: str | None = None
+    ) -> "Points":
         """A data frame of answers, one column a question: every category becomes a column of 0 and 1, "name=category".
 
         For `lv.models.CategoricalComponents.of_columns(points.columns)`: latent classes. Categories are those of a
         pandas Categorical, in its order, else the values that occur, sorted: new data need a Categorical where they do
-        not hold every one. The index, unless the default one, names the rows. missing: "nan" where an empty cell is an
-        answer that is not known. Raises ValueError for what is no data frame, empty cells without `missing`, columns of
-        one category, and as `from_array`.
+        not hold every one. numbers: columns that stay as they are, for `lv.models.MixedComponents`. The index, unless
+        the default one, names the rows. missing: "nan" where an empty cell is not known. Raises ValueError for what is
+        no data frame, empty cells without `missing`, columns of one category, and as `from_array`.
         """
         if not isinstance(frame, pd.DataFrame) or not len(frame.columns):
             raise ValueError(f"got {type(frame).__name__}; expected a data frame with a column for each question")
-        values, observed, names = indicators(frame, missing)
+        values, observed, names = indicators(frame, missing, numbers)
         rows = None if _is_default(frame.index) else frame.index
         return cls.from_array(values, observed, columns=names, row_names=rows)
 

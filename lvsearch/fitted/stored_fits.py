@@ -77,15 +77,18 @@ def encode_estimate(estimate: Estimate) -> dict[str, Any]:
 def estimate_arrays(estimate: Estimate) -> dict[str, np.ndarray]:
     """Its natural parameters by name, fields after a full stop."""
     leaves = jax.tree_util.tree_leaves_with_path(estimate.natural)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
+    return {_array_name(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def decode_estimate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Estimate:
     """What `encode_estimate` and `estimate_arrays` said. KeyError or TypeError for what they did not say."""
     model = decode_model(entry["model"])
-    natural = {}
-    for name, site in model.globals().items():
-        kind = site.family.statistics_type
-        natural[name] = arrays[name] if kind is None else kind(*[arrays[f"{name}.{f}"] for f in kind._fields])
+    blank = {name: site.family.zeros((1,) * len(site.axes), np.float32) for name, site in model.globals().items()}
+    natural = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_array_name(path)], blank)
     low, high = entry["bounds"]
     return Estimate(model, tuple(entry["size"]), natural, low, high, entry["passes"])
+
+
+def _array_name(path: tuple) -> str:
+    """Of a leaf among the natural parameters, such as "components.log_precision"."""
+    return jax.tree_util.keystr(path, simple=True, separator=".")

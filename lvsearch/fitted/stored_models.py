@@ -40,9 +40,22 @@ def encode_module(module: Any) -> dict[str, Any]:
         if name not in taken:
             continue
         value = getattr(module, name)
-        has_fields = isinstance(value, eqx.Module) or hasattr(value, "_fields")
-        content[name] = encode_module(value) if has_fields else np.asarray(value).tolist()
+        content[name] = _encoded(value)
     return {"class": stored_as, "fields": content}
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, eqx.Module) or hasattr(value, "_fields"):
+        return encode_module(value)
+    if isinstance(value, tuple) and not all(isinstance(each, int | float) for each in value):
+        return [_encoded(each) for each in value]
+    return np.asarray(value).tolist()
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return decode_module(value)
+    return [_decoded(each) for each in value] if isinstance(value, list) else value
 
 
 def decode_module(encoded: Mapping[str, Any]) -> Any:
@@ -55,10 +68,7 @@ def decode_module(encoded: Mapping[str, Any]) -> Any:
             "folder with the version that wrote it, or, if the class is your own, register it first: "
             f"lv.models.register({encoded['class']})"
         )
-    content = {
-        key: decode_module(value) if isinstance(value, Mapping) else value for key, value in encoded["fields"].items()
-    }
-    return known(**content)
+    return known(**{key: _decoded(value) for key, value in encoded["fields"].items()})
 
 
 def decode_model(encoded: Mapping[str, Any]) -> Model:

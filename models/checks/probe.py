@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
-from lvsearch.models.families import IndicatorFamily, zero_statistics
+from lvsearch.models.families import IndicatorFamily
 
 T = TypeVar("T")
 SHARPNESS = 1.0
@@ -135,7 +135,7 @@ def probe(
 
 def zeros(site: Site, lengths: Mapping[str, int]) -> Statistics:
     """Statistics of 0 on the site's axes."""
-    return as_numpy(zero_statistics(site.family, tuple(lengths[axis] for axis in site.axes), np.float64))
+    return as_numpy(site.family.zeros(tuple(lengths[axis] for axis in site.axes), np.float64))
 
 
 def random_indicators(model: Model, units: Unit, lengths: Mapping[str, int], seed: int) -> dict[str, Statistics]:
@@ -236,5 +236,5 @@ def check_proper(p: Probe) -> None:
 
 def fields_of(statistics: Statistics) -> list[tuple[str, np.ndarray]]:
     """(name of the field, array) of one site's statistics; one array has the name ""."""
-    names = getattr(statistics, "_fields", ("",))
-    return list(zip(names, map(np.asarray, jax.tree.leaves(statistics)), strict=True))
+    leaves = jax.tree_util.tree_leaves_with_path(statistics)
+    return [(jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf)) for path, leaf in leaves]

@@ -15,6 +15,7 @@ from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.full_covariance import FullCovarianceComponents
 from lvsearch.models.components.known_covariance import KnownCovarianceComponents
 from lvsearch.models.components.levels import LevelComponents
+from lvsearch.models.components.mixed import MixedComponents
 from lvsearch.models.components.multinomial import MultinomialComponents
 from lvsearch.models.components.negative_binomial import NegativeBinomialComponents
 from lvsearch.models.components.poisson import PoissonComponents
@@ -27,6 +28,7 @@ __all__ = [
     "FullCovarianceComponents",
     "KnownCovarianceComponents",
     "LevelComponents",
+    "MixedComponents",
     "MultinomialComponents",
     "NegativeBinomialComponents",
     "PoissonComponents",

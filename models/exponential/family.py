@@ -1,7 +1,7 @@
 """What every exponential family can do, and the few functions that all of them share."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import equinox as eqx
 import jax
@@ -60,10 +60,19 @@ class Family(eqx.Module, Generic[T]):
     def value(self, statistics: T, event_mask: Any = None) -> Any:
         """x from t(x). Given expected statistics, x at those statistics (a geometric mean, where t is a logarithm)."""
 
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> T:
+        """Statistics of 0, which add nothing to a log-joint linear in them; shape: elements, then the event if any."""
+        fields: Any = self.statistics_type
+        if fields is None:
+            return cast(T, jnp.zeros(shape, dtype))
+        elements = len(shape) - self.event_ndim
+        event_ndims = self.field_event_ndims or (self.event_ndim,) * len(fields._fields)
+        return fields(*[jnp.zeros(shape[: elements + ndim], dtype) for ndim in event_ndims])
+
     def legal(self, shape: tuple[int, ...], dtype: Any) -> T:
         """Some η that is a natural parameter, where any will do; shape: elements, then the event if any. By default
         1 everywhere."""
-        return jax.tree.map(jnp.ones_like, zero_statistics(self, shape, dtype))
+        return jax.tree.map(jnp.ones_like, self.zeros(shape, dtype))
 
     def statistics_at(self, value: Any, natural: T) -> T:
         """t(x) of a value x over which `to_numpyro` is a distribution, natural: any legal η of its shape. By default
@@ -140,13 +149,3 @@ def log_total(logits: Any, event_mask: Any) -> Array:
 def log_normalised(logits: Any, event_mask: Any) -> Array:
     """Logits less their log total: the logs of numbers that sum to 1 over the entries that exist."""
     return keep(logits - log_total(logits, event_mask), event_mask)
-
-
-def zero_statistics(family: Family, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Statistics of 0, which add nothing to a log-joint linear in them; shape: elements, then the event if any."""
-    fields = family.statistics_type
-    if fields is None:
-        return jnp.zeros(shape, dtype)
-    elements = len(shape) - family.event_ndim
-    event_ndims = family.field_event_ndims or (family.event_ndim,) * len(fields._fields)
-    return fields(*[jnp.zeros(shape[: elements + ndim], dtype) for ndim in event_ndims])

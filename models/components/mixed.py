@@ -1,0 +1,161 @@
+"""Components whose columns are of several kinds: measurements beside counts beside categories."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components.categorical import CategoricalComponents
+from lvsearch.models.components.component import Component, required_numbers
+from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.exponential.mixed import MixedFamily
+from lvsearch.models.families import Family
+from lvsearch.models.units import Row
+
+
+class MixedComponents(Component):
+    """p(x | θ) = Π_j p(x_j | θ_j): given the component, groups of columns are independent, each of its own kind.
+
+    parts: kinds of components, their hyper-parameters numbers. columns: for each the numbers of its columns; every
+    column of the data is in one part. `of_columns` takes names.
+
+    Raises ValueError for columns that are missing or named twice, for parts of which some are estimated and some not,
+    and for `LevelComponents`, whose columns are `CategoricalComponents` here.
+    """
+
+    parts: tuple[Component, ...]
+    columns: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    axes: ClassVar[tuple[str, ...]] = ("dim",)
+    elliptical: ClassVar[bool] = False
+
+    def __init__(self, parts: Sequence[Component], columns: Sequence[Sequence[int]]):
+        self.parts = tuple(required_numbers(part, "parts") for part in parts)
+        self.columns = tuple(tuple(int(column) for column in chosen) for chosen in columns)
+        everything = sorted(column for chosen in self.columns for column in chosen)
+        if len(self.columns) != len(self.parts) or everything != list(range(len(everything))) or not everything:
+            raise ValueError(
+                f"got columns={columns!r} for {len(self.parts)} parts, expected for each the numbers of its columns, "
+                "every column from 0 on in one of them"
+            )
+        if any(part.own_extents for part in self.parts):
+            raise ValueError("got a part with levels, expected CategoricalComponents and indicators of the levels")
+        if len({part.estimated for part in self.parts}) > 1:
+            raise ValueError("got parts of which some are estimated, expected all or none")
+
+    @classmethod
+    def of_columns(cls, names: Sequence[str], parts: Sequence[tuple[Component, Sequence[str]]]) -> "MixedComponents":
+        """Of the columns of `lv.Points`, each part with the names of its own.
+
+        "sex" stands for the indicators "sex=female", "sex=male" too. Raises ValueError for a name that is no column's.
+        """
+        by_name = {name: [number] for number, name in enumerate(names)}
+        for number, name in enumerate(names):
+            if "=" in name:
+                by_name.setdefault(name.rpartition("=")[0], []).append(number)
+        for _, chosen in parts:
+            for name in chosen:
+                if name not in by_name:
+                    raise ValueError(f"got the column {name!r}, expected one of {', '.join(map(repr, by_name))}")
+        columns = [[number for name in chosen for number in by_name[name]] for _, chosen in parts]
+        return cls([part for part, _ in parts], columns)
+
+    @classmethod
+    def scaled_to(cls, values: Any, names: Sequence[str]) -> "MixedComponents":
+        """`DiagonalComponents.scaled_to` the columns of numbers, `CategoricalComponents` of those named
+        "name=category": rows of `lv.Points.from_categories(frame, numbers=…)`, whose `values` and `columns` these are.
+
+        Raises ValueError where there are no numbers or no categories, and for a column that does not vary.
+        """
+        coded = [number for number, name in enumerate(names) if "=" in name]
+        numbers = [number for number, name in enumerate(names) if "=" not in name]
+        if not coded or not numbers:
+            raise ValueError(
+                f"got {len(numbers)} columns of numbers and {len(coded)} of categories, expected both: "
+                "DiagonalComponents or CategoricalComponents take the one alone"
+            )
+        real = DiagonalComponents.scaled_to(np.asarray(values)[:, numbers])
+        return cls([real, CategoricalComponents.of_columns([names[number] for number in coded])], [numbers, coded])
+
+    @property
+    def estimated(self) -> bool:  # pyright: ignore
+        return self.parts[0].estimated
+
+    @property
+    def family(self) -> Family:
+        return MixedFamily(tuple(part.family for part in self.parts), tuple(map(len, self.columns)))
+
+    @property
+    def prior_family(self) -> Family:
+        return MixedFamily(tuple(part.prior_family for part in self.parts), tuple(map(len, self.columns)))
+
+    def n_dims(self, statistics: Any) -> int:
+        return sum(map(len, self.columns))
+
+    def describe(self) -> str:
+        """Such as "columns 0, 1: Gaussians …; column 2: independent counts …"."""
+        named = zip(self.parts, self.columns, strict=True)
+        return "; ".join(
+            f"column{'s' * (len(chosen) > 1)} {', '.join(map(str, chosen))}: {part.describe()}"
+            for part, chosen in named
+        )
+
+    def check(self, units: Row) -> None:
+        n_columns = np.shape(units.value)[-1]
+        if n_columns != self.n_dims(None):
+            raise ValueError(f"got rows of {n_columns} columns for parts of {self.n_dims(None)}, expected as many")
+        for part, own in self._of(units):
+            part.check(own)
+
+    def prior(self, n_dims: int) -> tuple[Any, ...]:
+        return tuple(part.prior(len(chosen)) for part, chosen in zip(self.parts, self.columns, strict=True))
+
+    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
+        return self._joined([part.coordinates(own) for part, own in self._of(unit)])
+
+    def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> tuple[Any, ...]:
+        return tuple(part.increment(own.value, own.observed) for part, own in self._of(Row(coordinates, observed)))
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        each = [part.log_carrier(own.value, own.observed) for part, own in self._of(Row(coordinates, observed))]
+        return sum(each[1:], each[0])
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """The sum of the parts'."""
+        return np.sum([part.log_ceiling(own) for part, own in self._of(units)], axis=0)
+
+    def plug_in(self) -> "MixedComponents":
+        return MixedComponents([part.plug_in() for part in self.parts], self.columns)
+
+    def moments(self, statistics: tuple[Any, ...]) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        """Columns of different parts are independent."""
+        found = [part.moments(own) for part, own in zip(self.parts, statistics, strict=True)]
+        covariance = jax.scipy.linalg.block_diag(*(covariance for _, covariance in found))
+        order = self._order
+        return self._joined([mean for mean, _ in found]), covariance[order][:, order]
+
+    def draw(self, key: Array, statistics: tuple[Any, ...], unit: Row) -> Float[Array, " dim"]:
+        keys = jax.random.split(key, len(self.parts))
+        drawn = zip(self._of(unit), keys, statistics, strict=True)
+        return self._joined([part.draw(k, own, row) for (part, row), k, own in drawn])
+
+    def _of(self, units: Row) -> list[tuple[Component, Row]]:
+        """Each part with its columns of a row or of rows."""
+        chosen = [np.array(columns) for columns in self.columns]
+        return [
+            (part, Row(units.value[..., own], units.observed[..., own]))
+            for part, own in zip(self.parts, chosen, strict=True)
+        ]
+
+    @property
+    def _order(self) -> np.ndarray:
+        """Where each column stands among those of the parts one after another."""
+        return np.argsort([column for chosen in self.columns for column in chosen])
+
+    def _joined(self, parts: list[Float[Array, " _"]]) -> Float[Array, " dim"]:
+        """The parts' columns in the order of the data."""
+        return jnp.concatenate(parts)[self._order]
