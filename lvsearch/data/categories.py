@@ -27,7 +27,7 @@ def indicators(
     for name in frame.columns:
         column = frame[name]
         if name in numbers:
-            cells = _numbers(column, missing)
+            cells = _numbers(pd.Series(column), missing)
             values.append(cells)
             observed.append(~np.isnan(cells))
             names.append(str(name))

@@ -118,10 +118,10 @@ class MixedComponents(Component):
         return self._joined([part.coordinates(own) for part, own in self._of(unit)])
 
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> tuple[Any, ...]:
-        return tuple(part.increment(own.value, own.observed) for part, own in self._of(Row(coordinates, observed)))
+        return tuple(part.increment(coordinates[own], observed[own]) for part, own in self._own_columns)
 
     def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
-        each = [part.log_carrier(own.value, own.observed) for part, own in self._of(Row(coordinates, observed))]
+        each = [part.log_carrier(coordinates[own], observed[own]) for part, own in self._own_columns]
         return sum(each[1:], each[0])
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
@@ -145,11 +145,11 @@ class MixedComponents(Component):
 
     def _of(self, units: Row) -> list[tuple[Component, Row]]:
         """Each part with its columns of a row or of rows."""
-        chosen = [np.array(columns) for columns in self.columns]
-        return [
-            (part, Row(units.value[..., own], units.observed[..., own]))
-            for part, own in zip(self.parts, chosen, strict=True)
-        ]
+        return [(part, Row(units.value[..., own], units.observed[..., own])) for part, own in self._own_columns]
+
+    @property
+    def _own_columns(self) -> list[tuple[Component, np.ndarray]]:
+        return [(part, np.array(chosen)) for part, chosen in zip(self.parts, self.columns, strict=True)]
 
     @property
     def _order(self) -> np.ndarray:
