@@ -1,4 +1,5 @@
-"""What the command line can be asked for: the parser of `lvsearch demo | search | resume | report | evaluate`."""
+"""What the command line can be asked for: the parser of `lvsearch demo | search | resume | report | audit |
+evaluate`."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -6,6 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
+KEEP, AUDIT_KEEP = 8, 64
+"""Fits that a search keeps: those that other scores are made of are not to be made twice."""
 Run = Callable[[argparse.Namespace], int]
 """Does a command with its options and returns the exit status."""
 
@@ -17,6 +20,7 @@ class Runs(NamedTuple):
     search: Run
     resume: Run
     report: Run
+    audit: Run
 
 
 MAIN_EPILOG = """\
@@ -54,6 +58,19 @@ examples:
   lvsearch report run/                  writes run/report/ anew
   lvsearch report run/ --out paper/     into a new folder
 """
+AUDIT_EPILOG = """\
+examples:
+  lvsearch audit run/
+      what BIC, perplexity, coherence, ldatuning's indices and stability say of a search that was made
+  lvsearch audit --texts docs.txt --max-size 12 --exhaustive --out run/
+      makes the search first, as lvsearch search does, at every size up to 12
+
+what is written:
+  run/report/other_scores.csv, other_score_choices.csv, other_scores.png    beside the report of the search
+
+Which of its components come back, what fewer documents say and how far the evidence itself is off are other questions:
+persistence(), robustness() and audit() of a result in Python.
+"""
 DEMO_EPILOG = """\
 examples:
   lvsearch demo
@@ -75,6 +92,7 @@ def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
     _add_search(commands, runs.search)
     _add_resume(commands, runs.resume)
     _add_report(commands, runs.report)
+    _add_audit(commands, runs.audit)
     _add_evaluate(commands, wanted="evaluate" in arguments[:1])
     return top
 
@@ -91,7 +109,55 @@ def _add_demo(commands: "argparse._SubParsersAction", run: Run) -> None:
 def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
     search = _command(commands, "search", "How many topics do these documents have?", SEARCH_EPILOG)
     _add_documents(search.add_argument_group("documents (--texts or --corpus)"))
-    model = search.add_argument_group("model and prior")
+    model = _add_model(search)
+    model.add_argument(
+        "--evidence",
+        choices=("marginal", "bound", "plug-in"),
+        default="marginal",
+        help="marginal: parameters integrated out, annealed, answers how many; bound: a mean-field bound in its place, "
+        "quick and no answer; plug-in: at estimated parameters, with bounds proved of these fits, not of a size "
+        "(default: %(default)s)",
+    )
+    model.add_argument(
+        "--per-token",
+        action="store_true",
+        help="weigh evidence per token, to reproduce published figures: not a probability of the data",
+    )
+    _add_stop(search)
+    _add_seed(search)
+    search.add_argument(
+        "--robustness",
+        action="store_true",
+        help="ask fewer documents too when the search has finished: no model is quite true, and many find that out",
+    )
+    search.add_argument("--out", type=Path, required=True, help="a new folder for the search and its report")
+    _add_running(search)
+    search.set_defaults(run=run, keep=KEEP)
+
+
+def _add_audit(commands: "argparse._SubParsersAction", run: Run) -> None:
+    text = "What other scores of a number of topics say of the same fits, beside the posterior."
+    audit = _command(commands, "audit", text, AUDIT_EPILOG)
+    audit.add_argument("folder", type=Path, nargs="?", help="the folder of a search; else documents and --out")
+    _add_documents(audit.add_argument_group("documents (--texts or --corpus), to search first"), required=False)
+    _add_model(audit)
+    _add_stop(audit)
+    _add_seed(audit)
+    scores = audit.add_argument_group("scores that take long where documents are many (0 leaves one out)")
+    scores.add_argument(
+        "--draws", type=int, default=20, metavar="N", help="of a Gibbs chain, for Griffiths2004 (default: %(default)s)"
+    )
+    scores.add_argument(
+        "--samples", type=int, default=3, metavar="N", help="of the documents, for stability (default: %(default)s)"
+    )
+    audit.add_argument("--out", type=Path, help="a new folder for the search and its report")
+    _add_running(audit)
+    audit.set_defaults(run=run, evidence="marginal", per_token=False, robustness=False, keep=AUDIT_KEEP)
+
+
+def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
+    """The model and the prior on its size."""
+    model = command.add_argument_group("model and prior")
     model.add_argument(
         "--prior",
         default="poisson:10",
@@ -110,39 +176,21 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
         default=0.05,
         help="Dirichlet parameter of each word of a topic (default: %(default)s)",
     )
-    model.add_argument(
-        "--evidence",
-        choices=("marginal", "bound", "plug-in"),
-        default="marginal",
-        help="marginal: parameters integrated out, annealed, answers how many; bound: a mean-field bound in its place, "
-        "quick and no answer; plug-in: at estimated parameters, with bounds proved of these fits, not of a size "
-        "(default: %(default)s)",
-    )
-    model.add_argument(
-        "--per-token",
-        action="store_true",
-        help="weigh evidence per token, to reproduce published figures: not a probability of the data",
-    )
-    stop = search.add_argument_group("when to stop (by default when the sizes near the best are settled)")
+    return model
+
+
+def _add_stop(command: argparse.ArgumentParser) -> None:
+    stop = command.add_argument_group("when to stop (by default when the sizes near the best are settled)")
     stop.add_argument("--max-size", type=int, metavar="N", help="the largest number of topics to try")
     _add_budget(stop)
     stop.add_argument("--exhaustive", action="store_true", help="visit every size up to --max-size")
     stop.add_argument(
         "--starts", type=int, metavar="N", help="fits of each size near the best; plug-in: of every size (default: 3)"
     )
-    _add_seed(search)
-    search.add_argument(
-        "--robustness",
-        action="store_true",
-        help="ask fewer documents too when the search has finished: no model is quite true, and many find that out",
-    )
-    search.add_argument("--out", type=Path, required=True, help="a new folder for the search and its report")
-    _add_running(search)
-    search.set_defaults(run=run)
 
 
-def _add_documents(data: "argparse._ArgumentGroup") -> None:
-    source = data.add_mutually_exclusive_group(required=True)
+def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> None:
+    source = data.add_mutually_exclusive_group(required=required)
     source.add_argument(
         "--texts",
         type=Path,

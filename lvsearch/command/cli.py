@@ -1,4 +1,4 @@
-"""The command line: `lvsearch demo | search | resume | report | evaluate`.
+"""The command line: `lvsearch demo | search | resume | report | audit | evaluate`.
 
 Nothing heavy is imported before the arguments are known to be good. Mistakes of the user end in one line on stderr and
 exit status 2; Ctrl-C keeps everything done, writes the report and exits with 130.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lvsearch.command.arguments import Runs, parser
+from lvsearch.command.arguments import KEEP, Runs, parser
 from lvsearch.command.sources import check_sources, read_corpus
 from lvsearch.files.plain_text import visible
 from lvsearch.interrupts import pressed, watched
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with these arguments (default: those of the process). Returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        options = parser(arguments, Runs(_demo, _search, _resume, _report)).parse_args(arguments)
+        options = parser(arguments, Runs(_demo, _search, _resume, _report, _audit)).parse_args(arguments)
     except SystemExit as error:  # argparse has printed what is wrong, or the help
         return int(error.code or 0)
     try:
@@ -126,6 +126,7 @@ def _search(options: argparse.Namespace) -> int:
         starts=options.starts,
         exhaustive=options.exhaustive,
         robustness=options.robustness,
+        keep=options.keep,
     )
     return _conclude(result, options.out / REPORT)
 
@@ -150,6 +151,34 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _audit(options: argparse.Namespace) -> int:
+    documents = options.texts or options.corpus
+    if (options.folder is None) == (documents is None) or (options.folder is None) != (options.out is not None):
+        raise ValueError(
+            "expected the folder of a search, or documents (--texts or --corpus) with --out for a new one: "
+            "lvsearch audit run/, lvsearch audit --texts docs.txt --out run/"
+        )
+    for name in ("draws", "samples"):
+        if getattr(options, name) < 0:
+            raise ValueError(f"got --{name} {getattr(options, name)}, expected at least 0, which leaves the score out")
+    if options.folder is None:
+        status = _search(options)
+        if status:
+            return status
+        print()
+    from lvsearch.api import load
+    from lvsearch.reports.report import write_other_scores
+
+    folder = options.out if options.folder is None else options.folder
+    found = load(folder).other_scores(
+        draws=options.draws, samples=options.samples, seed=options.seed, progress=not options.quiet
+    )
+    write_other_scores(found, folder / REPORT)
+    print(f"{found}\n\n{found.table().round(3).to_string(index=False)}")
+    print(visible(f"\nWritten: other_scores.csv, other_score_choices.csv and other_scores.png in {folder / REPORT}"))
+    return 0
+
+
 def _searched(
     corpus: "Corpus",
     options: argparse.Namespace,
@@ -165,6 +194,7 @@ def _searched(
     starts: int | None = None,
     exhaustive: bool = False,
     robustness: bool = False,
+    keep: int = KEEP,
 ) -> "SearchResult":
     """Search, with part of the documents held out."""
     from lvsearch.api import search
@@ -184,6 +214,7 @@ def _searched(
         seed=options.seed,
         held_out=test,
         robustness=robustness,
+        keep=keep,
         out=options.out,
         report=False,  # the whole report follows
         progress=not options.quiet,

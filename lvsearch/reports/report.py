@@ -11,6 +11,7 @@
 | `held_out.csv` | what each kept size makes of held-out documents or rows |
 | `persistence.csv` | how surely each component exists, where that was looked at |
 | `fewer_units.csv` | what fewer units say of the size, where they were asked |
+| `other_scores.csv`, `other_score_choices.csv`, `other_scores.png` | what other scores say, after `lvsearch audit` |
 | `audit.csv` | what the search estimates of simulated data beside their true evidence, where that was looked at |
 
 Pictures and tables are written to a temporary name and then renamed; those of an earlier report are replaced. Text that
@@ -32,6 +33,7 @@ from lvsearch.reports.page import write_page
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.findings import Findings
 from lvsearch.results.wording import size_in_words
+from lvsearch.scrutiny.other_scores import OtherScores
 
 if TYPE_CHECKING:
     from lvsearch.fitted.model import FittedModel
@@ -72,6 +74,16 @@ def write_report(
     path = folder / "summary.md"
     write_text(path, _summary(result, held_out))
     return path
+
+
+def write_other_scores(found: OtherScores, folder: str | Path) -> None:
+    """Write what other scores say into `folder` (made if missing): every score of every size, what each of them names,
+    and the picture."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in {"other_scores": found.table(), "other_score_choices": found.choices()}.items():
+        write_text(folder / f"{name}.csv", table.to_csv(index=False))
+    _write_picture(folder / "other_scores.png", found.plot, height=found.height)
 
 
 def topics_table(fitted: "FittedModel") -> pd.DataFrame:
@@ -166,14 +178,14 @@ def _markdown(table: pd.DataFrame) -> list[str]:
     return [header, "|" + "---|" * len(table.columns), *rows]
 
 
-def _write_picture(path: Path, draw: Any) -> None:
+def _write_picture(path: Path, draw: Any, height: float = HEIGHT) -> None:
     """Draw on a figure of its own, outside pyplot, and write it whole or not at all."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     buffer = io.BytesIO()
     with using(LIGHT):
-        figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure.add_subplot())
         figure.savefig(buffer, format="png", metadata={"Software": "lvsearch"})

@@ -93,7 +93,7 @@ def persistence_of(
             recurrences.append(reference.recurrence(result.fit(tried), "sizes", float(weight)))
             bar.update()
         for source, tried, data in _others(evaluator, training, best, starts, at, rng):
-            fit = _fitted(evaluator, data, tried, int(rng.integers(LARGEST_SEED)), reference.described)
+            fit = fitted_from_scratch(evaluator, data, tried, int(rng.integers(LARGEST_SEED)), reference.described)
             if fit is None:
                 failed += 1
             else:
@@ -123,8 +123,11 @@ def _others(
         yield "samples", size, training.part(chosen, f"bootstrap sample {number}").dataset()
 
 
-def _fitted(evaluator: ModelEvaluator, data: Dataset, size: Size, seed: int, described: Data) -> FittedModel | None:
-    """A fit from scratch, its evidence not annealed; None where it is not a number."""
+def fitted_from_scratch(
+    evaluator: ModelEvaluator, data: Dataset, size: Size, seed: int, described: Data
+) -> FittedModel | None:
+    """A fit of `data` by the evaluator's model, its evidence not annealed, as one of `described`, which may be other
+    data on the same axes; None where it is not a number."""
     prepare_programs()
     evidence = "plug-in" if evaluator.plug_in else "bound"
     other = ModelEvaluator(evaluator.base_model, data, evidence=evidence, seed=seed, chunks=evaluator.chunks)

@@ -17,8 +17,10 @@ from lvsearch.results.heldout import SAMPLES, held_out_comparison
 from lvsearch.results.occupied_sizes import occupied_sizes
 from lvsearch.results.persisting import persistence_of
 from lvsearch.results.prior_members import prior_members
+from lvsearch.results.scoring import score_sizes
 from lvsearch.results.varying import vary
 from lvsearch.scrutiny.audit import Audit
+from lvsearch.scrutiny.other_scores import OtherScores
 from lvsearch.scrutiny.persistence import HALF, PROBABILITY, Persistence
 from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.scrutiny.sensitivity import Sensitivity
@@ -172,6 +174,38 @@ class SearchResult(Findings):
         if test is None:
             raise ValueError("got no test data, and the search kept none: pass them here or to lv.search(held_out=)")
         return held_out_comparison(self, test, samples=samples, seed=seed)
+
+    def other_scores(
+        self,
+        test: Any = None,
+        *,
+        sizes: Iterable[Size | int] | None = None,
+        draws: int = 20,
+        samples: int = 3,
+        n_words: int = 10,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> OtherScores:
+        """What other libraries' scores of a number of topics say of the fits of this search, beside its posterior.
+
+        BIC; scikit-learn's perplexity; gensim's log_perplexity and the likelihood, both of held-out documents; UMass
+        and NPMI coherence; ldatuning's Griffiths2004, CaoJuan2009, Arun2010 and Deveaud2014; stability. `OtherScores`
+        holds each of them at each size, the size that it names, whether the posterior leaves that one open, and what
+        it measures. It does not choose.
+
+        test: held-out documents, by default those that the search kept; without any, no score of them. sizes: by
+        default those that the search tried; a size whose fit it has not kept (`keep`) is fitted again, and one that it
+        has not tried has scores and no probability. draws: of a Gibbs
+        chain, for Griffiths2004, five sweeps apart after a hundred; samples: of four fifths of the documents, each
+        fitted anew, for stability. Both take long where documents are many: 0 leaves the score out. n_words: of each
+        topic, for coherence, or all where there are no more. seed: of draws and samples.
+
+        Raises ValueError for evidence that is not annealed, models other than `LDA` with numbers for its
+        concentrations, and counts that are too small.
+        """
+        return score_sizes(
+            self, test, sizes, draws=draws, samples=samples, n_words=n_words, seed=seed, progress=progress
+        )
 
     def prior_members(self) -> pd.DataFrame:
         """Under a prior that is a `sizes.Mixture`, the posterior over its members: which of them the data speak for.

@@ -1,4 +1,4 @@
-"""Whether the words of a topic occur together: coherence by normalised pointwise mutual information."""
+"""Whether the words of a topic occur together: two coherences, by the documents that hold them."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -27,3 +27,23 @@ def npmi_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Flo
     first, second = np.triu_indices(top.shape[1], 1)
     place = place.reshape(top.shape)
     return scores[place[:, first], place[:, second]].mean(axis=1)
+
+
+def umass_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Float[np.ndarray, " topic"]:
+    """Σ_{m ≥ 2} Σ_{l < m} log[(D(v_m, v_l) + 1) / D(v_l)] over a topic's words, at most about 0 (Mimno et al. 2011,
+    Eq. 1).
+
+    top: numbers of each topic's words, the most probable first, two or more. counts: (docs, words); D is the number of
+    documents that hold a word, or both. A pair whose v_l occurs nowhere counts 0. A natural logarithm, a sum over pairs
+    and no mean: of the same number of words only. ValueError for fewer than two words.
+    """
+    if top.shape[1] < 2:
+        raise ValueError(f"got {top.shape[1]} word(s) of each topic, expected at least 2")
+    used, place = np.unique(top, return_inverse=True)
+    present = (counts[:, used] > 0).astype(np.float64)
+    together = np.asarray((present.T @ present).todense())
+    holding = np.diag(together)
+    scores = np.where(holding > 0, np.log((together + 1) / np.maximum(holding, 1.0)), 0.0)  # of (v_m, v_l)
+    place = place.reshape(top.shape)
+    first, second = np.triu_indices(top.shape[1], 1)
+    return scores[place[:, second], place[:, first]].sum(axis=1)

@@ -1,0 +1,39 @@
+"""log p(words | topics of all tokens) along a chain of collapsed Gibbs sampling: what harmonic means are made of."""
+
+from typing import cast
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float64, Key
+
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.sampling.recording import Quantity, Recorder
+from lvsearch.inference.sampling.run import run
+from lvsearch.inference.topics.chain import CollapsedTopics, topics_chain
+from lvsearch.inference.topics.topic_state import TopicState
+from lvsearch.models.lda import LDA
+
+LOG_WORDS = "log_words"
+
+
+class WordLikelihoodRecorder(Recorder):
+    """`log_words`: log p(w | z, η), topics integrated out, nats."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True, default=(Quantity(LOG_WORDS, (), (), False),))
+
+    def values(self, chain: CollapsedTopics, state: TopicState) -> tuple[Array, ...]:
+        """One number for each particle."""
+        return (chain.log_words(state),)
+
+
+def log_word_likelihoods(
+    model: LDA, data: Dataset, size: int, *, draws: int, warmup: int, thin: int, key: Key[Array, ""]
+) -> Float64[np.ndarray, " draw"]:
+    """log p(w | z, η), nats, at `draws` draws z of one chain, `thin` sweeps apart after `warmup` (Griffiths & Steyvers
+    2004, Eq. 2). Begun from the prior. ValueError for counts below 1, and a model without numbers as concentrations."""
+    chain = topics_chain(model, data, (size,), None)
+    trace = run(chain, key, chains=1, draws=draws, warmup=warmup, thin=thin, recorder=WordLikelihoodRecorder())
+    if trace.draws < draws:
+        raise KeyboardInterrupt
+    return cast(np.ndarray, jax.device_get(trace[LOG_WORDS]))[0].astype(np.float64)

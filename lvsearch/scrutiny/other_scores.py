@@ -1,0 +1,246 @@
+"""The scores by which people choose a number of topics, beside the posterior over it, on the same fits.
+
+None of them is a probability, most of them measure something else than how many topics the documents have, and each
+names one number and no error. Here is what each of them names, what it measures, and whether the posterior leaves that
+number open. A score that names another number need not be wrong about what it measures.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from lvsearch.pictures.captions import Caption, write_caption
+from lvsearch.pictures.style import dressed
+from lvsearch.scrutiny.other_scores_plot import MARGIN, ROW, draw_other_scores
+from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class ScoreKind:
+    """A score: its `name`, whether its `largest` value is the one that chooses, what it `measures`, its `source`."""
+
+    name: str
+    largest: bool
+    measures: str
+    source: str
+
+
+BIC = ScoreKind(
+    "BIC",
+    False,
+    "fit of the topics at their estimates, less log D for every free probability of every topic: an approximation for "
+    "few parameters and many documents; with as many probabilities as words it mostly measures the vocabulary",
+    "Schwarz 1978",
+)
+PERPLEXITY = ScoreKind(
+    "perplexity",
+    False,
+    "the mean-field bound on the evidence, per token of the training documents; the bound is low by an unknown amount "
+    "that grows with the number of topics",
+    "scikit-learn, LatentDirichletAllocation.perplexity of what was fitted",
+)
+LOG_PERPLEXITY = ScoreKind(
+    "log_perplexity",
+    True,
+    "the same bound for held-out documents, which pay for all topics once more: with few of them it measures how much "
+    "topics cost, and names few",
+    "gensim, LdaModel.log_perplexity of held-out documents",
+)
+HELD_OUT = ScoreKind(
+    "held-out likelihood",
+    True,
+    "how well the fit predicts documents that it has not seen, log p per token by importance sampling; flat beyond the "
+    "topics that are there, since further ones cost a prediction little",
+    "Wallach et al. 2009; Buntine 2009",
+)
+UMASS = ScoreKind(
+    "UMass coherence",
+    True,
+    "whether the most probable words of a topic share documents with each other; common words do, and so do those of "
+    "few broad topics",
+    "Mimno et al. 2011, the mean over topics",
+)
+NPMI = ScoreKind(
+    "NPMI coherence",
+    True,
+    "whether the most probable words of a topic share documents more often than by chance: how readable topics are, "
+    "not how many",
+    "Bouma 2009; Lau, Newman & Baldwin 2014, the mean over topics",
+)
+GRIFFITHS = ScoreKind(
+    "Griffiths2004",
+    True,
+    "meant to be the evidence itself, but the harmonic mean has no variance: from any number of draws it is how likely "
+    "words are given the topic of every token, which further topics raise",
+    "Griffiths & Steyvers 2004, ldatuning",
+)
+CAO_JUAN = ScoreKind(
+    "CaoJuan2009",
+    False,
+    "how far topics point in different directions, mean cosine over pairs; not whether the documents need them",
+    "Cao et al. 2009, ldatuning",
+)
+ARUN = ScoreKind(
+    "Arun2010",
+    False,
+    "whether the singular values of the topics are like the tokens of each; as computed by ldatuning it hangs on how "
+    "topics are numbered and on the longest document",
+    "Arun et al. 2010, ldatuning",
+)
+DEVEAUD = ScoreKind(
+    "Deveaud2014",
+    True,
+    "how differently topics use words, mean Jeffreys divergence over pairs; rare words decide it, through the prior on "
+    "topics",
+    "Deveaud, SanJuan & Bellot 2014, ldatuning",
+)
+STABILITY = ScoreKind(
+    "stability",
+    True,
+    "whether fits of other samples of the documents have the same topics, by their words; few broad topics come back "
+    "as surely as the right ones",
+    "Greene, O'Callaghan & Cunningham 2014",
+)
+
+
+@dataclass(frozen=True)
+class SizeScore:
+    """A score of every size: `kind`, and `values` (size,), NaN where it is not known."""
+
+    kind: ScoreKind
+    values: Float[np.ndarray, " size"]
+
+    @property
+    def place(self) -> int | None:
+        """Where the size stands that it names, the smallest of equal ones; None where no value is a finite number."""
+        known = np.flatnonzero(np.isfinite(self.values))
+        if not len(known):
+            return None
+        values = self.values[known] if self.kind.largest else -self.values[known]
+        return int(known[np.argmax(values)])
+
+    @property
+    def at_end(self) -> bool:
+        """Whether it names the first or the last size that it knows, beyond which there may be better ones."""
+        known = np.flatnonzero(np.isfinite(self.values))
+        return self.place in (known[0], known[-1]) if len(known) else False
+
+
+@dataclass(frozen=True)
+class OtherScores:
+    """What `SearchResult.other_scores` found.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `sizes` | (size,) | those scored, increasing |
+    | `probability` | (size,) | of each, in the posterior over all sizes tried; NaN of one that was not |
+    | `log_evidence` | (size,) | log p(data | size) as the search estimates it, nats; NaN as well |
+    | `scores` | (score,) | what each score gives each size |
+    | `best`, `together` | | the most probable size, and those that cannot be told apart from it |
+    | `size_name` | | such as "topics" |
+    """
+
+    sizes: tuple[Size, ...]
+    probability: Float[np.ndarray, " size"]
+    log_evidence: Float[np.ndarray, " size"]
+    scores: tuple[SizeScore, ...]
+    best: Size
+    together: tuple[Size, ...]
+    size_name: str
+
+    @property
+    def height(self) -> float:
+        """Inches of a picture in which every row has room."""
+        return MARGIN + ROW * (len(self.scores) + 1)
+
+    @property
+    def chosen(self) -> dict[str, Size | None]:
+        """Name of each score -> the size that it names; None where it knows nothing."""
+        return {score.kind.name: None if score.place is None else self.sizes[score.place] for score in self.scores}
+
+    @property
+    def agreeing(self) -> tuple[str, ...]:
+        """The scores that name a size which the posterior cannot tell from its best."""
+        return tuple(name for name, size in self.chosen.items() if size in self.together)
+
+    def table(self) -> pd.DataFrame:
+        """A row per size: size, probability, log_evidence (nats), and a column for each score."""
+        return pd.DataFrame(
+            {
+                "size": [size for (size,) in self.sizes],
+                "probability": self.probability,
+                "log_evidence": self.log_evidence,
+                **{score.kind.name: score.values for score in self.scores},
+            }
+        )
+
+    def choices(self) -> pd.DataFrame:
+        """A row per score: score; wanted, "largest" or "smallest"; size, that it names (<NA> where it knows nothing);
+        undecided, whether the posterior cannot tell that size from its best; probability, the posterior's of it;
+        at_end, whether it is the first or the last that the score knows; measures; source."""
+        rows = []
+        for score in self.scores:
+            place = score.place
+            rows.append(
+                {
+                    "score": score.kind.name,
+                    "wanted": "largest" if score.kind.largest else "smallest",
+                    "size": pd.NA if place is None else self.sizes[place][0],
+                    "undecided": place is not None and self.sizes[place] in self.together,
+                    "probability": np.nan if place is None else float(self.probability[place]),
+                    "at_end": score.at_end,
+                    "measures": score.kind.measures,
+                    "source": score.kind.source,
+                }
+            )
+        return pd.DataFrame(rows).astype({"size": "Int64"})
+
+    def describe(self) -> str:
+        """The answer in a sentence or two."""
+        (best,) = self.best
+        told = "apart from every other size tried"
+        if len(self.together) > 1:
+            told = f"{sizes_in_words(self.together)} cannot be told apart"
+        named = {name: size for name, size in self.chosen.items() if size is not None}
+        others = [f"{name} {size[0]}" for name, size in named.items() if name not in self.agreeing]
+        what = "one of these" if len(self.together) > 1 else f"{best} too"
+        agree = f"{len(named) - len(others)} of {counted(len(named), 'scores')} name {what}"
+        return (
+            f"{counted(best, self.size_name)} {is_or_are(best)} most probable{'; ' if len(self.together) > 1 else ', '}"
+            f"{told}. {agree}{'; not so ' + ', '.join(others) if others else ''}."
+        )
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """A row for the posterior and for each score, upwards what it prefers; a dot at the size that it names. What
+        the posterior leaves open is shaded."""
+        axes = dressed(ax, height=self.height)
+        write_caption(axes, self.draw(axes))
+        return axes
+
+    def draw(self, axes: "Axes") -> Caption:
+        """`plot` on axes that are there, without the words, which are returned."""
+        rows = {score.kind.name: score.values if score.kind.largest else -score.values for score in self.scores}
+        draw_other_scores({"posterior": self.probability, **rows}, self.sizes, self.together, self.size_name, axes)
+        figure = axes.get_figure(root=True)
+        assert figure is not None  # axes have one
+        figure.draw_without_rendering()  # names take room: the caption has to know how much is left
+        text = "Each score from its worst value to its best (upwards), a dot at the size that it names; shaded: what "
+        return Caption(
+            "What other scores name",
+            f"{text}the posterior leaves open. Orange: a score names another. {self.describe()}",
+        )
+
+    def __str__(self) -> str:
+        table = self.choices()[["score", "wanted", "size", "undecided", "probability", "at_end"]]
+        shown = table.round(3).to_string(index=False)
+        measured = "\n".join(
+            f"  {score.kind.name}: {score.kind.measures} ({score.kind.source})." for score in self.scores
+        )
+        return f"{self.describe()}\n\n{shown}\n\nWhat they measure:\n{measured}"

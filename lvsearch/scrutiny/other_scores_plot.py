@@ -1,0 +1,53 @@
+"""What other scores say of each size, as a picture: a row of its own for each, since no two have a scale in common."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from lvsearch.files.plain_text import visible
+from lvsearch.pictures.size_axis import SizeAxis
+from lvsearch.pictures.style import palette_of
+from lvsearch.sizing.sizes import Size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ROW, MARGIN = 0.46, 1.8
+"""Inches: of a row, and around all of them."""
+HEIGHT = 0.72
+"""Of what is drawn in a row, in rows."""
+
+
+def draw_other_scores(
+    rows: Mapping[str, Float[np.ndarray, " size"]],
+    sizes: Sequence[Size],
+    together: Sequence[Size],
+    size_name: str,
+    axes: "Axes",
+) -> None:
+    """A curve in a row for each name, the first on top, from its least value to its largest; a dot at the largest, in
+    another colour where it is not at one of `together`, which are shaded. NaN is left out."""
+    palette, where = palette_of(axes), SizeAxis.of(sizes)
+    at = where.at(sizes)
+    for size in set(together) & set(sizes):
+        axes.axvspan(*where.edges(size), color=palette.band, linewidth=0, zorder=0)
+    for row, values in enumerate(rows.values()):
+        known = np.isfinite(values)
+        if not known.any():
+            continue
+        low, high = values[known].min(), values[known].max()
+        height = (values - low) / (high - low) if high > low else np.where(known, 0.5, np.nan)
+        y = row + HEIGHT * (0.5 - height)
+        colour = palette.main if row == 0 else palette.faint
+        axes.plot(at[known], y[known], "-", marker=".", markersize=3, color=colour, linewidth=1.2, zorder=2)
+        best = int(np.flatnonzero(known)[np.argmax(values[known])])
+        dot = palette.main if sizes[best] in together else palette.accent
+        axes.plot(at[best], y[best], "o", color=dot, markersize=7, zorder=4)
+    axes.set_yticks(range(len(rows)), [visible(name) for name in rows], parse_math=False)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    where.ticks(axes)
+    axes.hlines(np.arange(len(rows) - 1) + 0.5, *axes.get_xlim(), color=palette.grid, linewidth=0.7, zorder=1)
+    axes.grid(visible=False)
+    axes.set_xlabel(f"number of {visible(size_name.replace('_', ' '))}", parse_math=False)
