@@ -36,7 +36,7 @@ BIC = ScoreKind(
     "BIC",
     False,
     "fit of the topics at their estimates, less log D for every free probability of every topic: an approximation for "
-    "few parameters and many documents; with as many probabilities as words it mostly measures the vocabulary",
+    "few parameters and many documents, which charges a topic for all the words that it does not use",
     "Schwarz 1978",
 )
 PERPLEXITY = ScoreKind(
@@ -49,8 +49,8 @@ PERPLEXITY = ScoreKind(
 LOG_PERPLEXITY = ScoreKind(
     "log_perplexity",
     True,
-    "the same bound for held-out documents, which pay for all topics once more: with few of them it measures how much "
-    "topics cost, and names few",
+    "the same bound for held-out documents, which pay for all topics once more: the fewer they are, the fewer topics "
+    "it names",
     "gensim, LdaModel.log_perplexity of held-out documents",
 )
 HELD_OUT = ScoreKind(
@@ -77,8 +77,8 @@ NPMI = ScoreKind(
 GRIFFITHS = ScoreKind(
     "Griffiths2004",
     True,
-    "meant to be the evidence itself, but the harmonic mean has no variance: from any number of draws it is how likely "
-    "words are given the topic of every token, which further topics raise",
+    "meant to be the evidence itself, but the harmonic mean has no finite variance: from any number of draws it is how "
+    "likely words are given the topic of every token, which further topics raise",
     "Griffiths & Steyvers 2004, ldatuning",
 )
 CAO_JUAN = ScoreKind(
@@ -90,8 +90,8 @@ CAO_JUAN = ScoreKind(
 ARUN = ScoreKind(
     "Arun2010",
     False,
-    "whether the singular values of the topics are like the tokens of each; as computed by ldatuning it hangs on how "
-    "topics are numbered and on the longest document",
+    "whether the singular values of the topics are like the tokens of each; ldatuning scales neither to sum to 1, so "
+    "that it falls with every topic as long as there are far fewer topics than documents",
     "Arun et al. 2010, ldatuning",
 )
 DEVEAUD = ScoreKind(
