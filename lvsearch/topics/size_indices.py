@@ -28,7 +28,7 @@ def arun(
 
     s: the singular values of the topics, (K, V), in decreasing order. t: the tokens of each topic, lengths ·
     proportions, over the tokens of the longest document. The paper means distributions, compared in decreasing order;
-    ldatuning neither scales the two to sum to 1 nor sorts the second, and so it is here. The first are about 1 or less, the
+    ldatuning neither scales the two to sum to 1 nor sorts the second, and so it is here. The first are 1 or less, the
     second about D / K or less: the index falls with every topic as long as these are far fewer than documents, and it
     changes when topics are renumbered. NaN for more topics than words, which have no K singular values.
     """
