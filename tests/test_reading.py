@@ -277,7 +277,7 @@ def corpus_of(*arguments: str) -> lv.Corpus:
         return 0
 
     line = ["search", *arguments, "--out", "run"]
-    options = parser(line, Runs(run, run, run, run)).parse_args(line)
+    options = parser(line, Runs(*[run] * len(Runs._fields))).parse_args(line)
     check_sources(options)
     return read_corpus(options)
 
