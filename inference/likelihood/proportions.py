@@ -9,8 +9,8 @@ Every model of documents here draws the words of a document from Σ_k θ_k β_k.
   pLSI, folded in        none: θ is refitted to the words observed (Hofmann 1999)           `FoldedIn`
 
 The first three give log p(document), which `document_likelihood` sums exactly for the discrete ones; the last one gives
-none, since proportions fitted to the words that are then scored are no probability of them. All
-predict words of a document from its other words: E[θ | observed], by `document_completion`.
+none, since proportions fitted to the words that are then scored are no probability of them. All predict words of a
+document from its other words: E[θ | observed], by `document_completion`.
 """
 
 from dataclasses import dataclass
