@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 import word_mixture_oracles as oracles
+from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
@@ -24,6 +25,7 @@ from lvsearch.inference.evidence import (
     simulated_like,
 )
 from lvsearch.inference.likelihood import (
+    CollapsedDirichlet,
     Corners,
     FoldedIn,
     TrainingDocuments,
@@ -169,6 +171,32 @@ def test_folding_in_finds_the_best_proportions():
     for row, found in zip(NEW[:2], likelihood, strict=False):
         assert found == pytest.approx(oracles.best_proportions(row, TOPICS)[1], abs=1e-3)
     np.testing.assert_allclose(theta[2], 0.5)  # nothing observed
+
+
+def test_collapsed_updates_find_the_highest_point_in_the_softmax_basis():
+    """Against SciPy's optimum; a document without words has the prior mean, and 1e-6 of α is folding in."""
+    alpha, counts = np.array([0.7, 0.2]), csr_array(NEW)
+    found = CollapsedDirichlet(alpha).expected(TOPICS, counts)
+    for row, theta in zip(NEW[:2], found, strict=False):
+
+        def loss(first: float, row: np.ndarray = row) -> float:
+            point = np.array([first, 1 - first])
+            return -float(alpha @ np.log(point) + row @ np.log(point @ TOPICS))
+
+        best = minimize_scalar(loss, bounds=(1e-9, 1 - 1e-9), method="bounded", options={"xatol": 1e-10}).x
+        np.testing.assert_allclose(theta, [best, 1 - best], atol=1e-3)
+    np.testing.assert_allclose(found[2], alpha / alpha.sum())
+    np.testing.assert_allclose(
+        CollapsedDirichlet(1e-6 * alpha).expected(TOPICS, counts)[:2], fold_in(TOPICS, counts)[:2], atol=1e-5
+    )
+    draws = CollapsedDirichlet(alpha).sample(TOPICS, counts[[0]], 4000, np.random.default_rng(0))
+    np.testing.assert_allclose(draws.mean(0), found[0], atol=0.02)
+    with pytest.raises(ValueError, match="one each"):
+        CollapsedDirichlet(np.ones(3)).expected(TOPICS, counts)
+    with pytest.raises(ValueError, match="positive"):
+        CollapsedDirichlet(np.zeros(2))
+    with pytest.raises(ValueError, match="alpha as an array"):
+        CollapsedDirichlet(alpha).log_likelihood(TOPICS, counts)
 
 
 def test_completion_predicts_by_the_expected_proportions():

@@ -10,11 +10,19 @@ from lvsearch.inference.likelihood.completion import (
     split_documents,
 )
 from lvsearch.inference.likelihood.dispatch import METHODS, document_likelihood
-from lvsearch.inference.likelihood.proportions import Corners, FoldedIn, Proportions, TrainingDocuments, fold_in
+from lvsearch.inference.likelihood.proportions import (
+    CollapsedDirichlet,
+    Corners,
+    FoldedIn,
+    Proportions,
+    TrainingDocuments,
+    fold_in,
+)
 from lvsearch.inference.likelihood.result import DocumentLikelihood
 
 __all__ = [
     "METHODS",
+    "CollapsedDirichlet",
     "Corners",
     "DocumentCompletion",
     "DocumentLikelihood",

@@ -2,13 +2,14 @@
 
 Every model of documents here draws the words of a document from Σ_k θ_k β_k. What differs is p(θ) (Blei 2004, §3.3.4):
 
-  LDA                    Dirichlet(α), a density on the whole simplex: an array (K,), no class of this file
+  LDA                    Dirichlet(α), a density on the whole simplex: an array (K,), E[θ | observed] by mean field;
+                         or by collapsed updates                                            `CollapsedDirichlet`
   mixture of unigrams    a corner: θ = e_k with probability π_k                             `Corners`
   pLSI, marginalised     the proportions of a training document, drawn at random (§3.6.1)  `TrainingDocuments`
   pLSI, folded in        none: θ is refitted to the words observed (Hofmann 1999)           `FoldedIn`
 
 The first three give log p(document), which `document_likelihood` sums exactly for the discrete ones; the last one gives
-none, since proportions fitted to the words that are then scored are no probability of them. All four predict words of a
+none, since proportions fitted to the words that are then scored are no probability of them. All predict words of a
 document from its other words: E[θ | observed], by `document_completion`.
 """
 
@@ -151,6 +152,50 @@ class TrainingDocuments:
 
 
 @dataclass(frozen=True)
+class CollapsedDirichlet:
+    """A Dirichlet(α), alpha (K,), its posterior given words found by zeroth-order collapsed updates, not mean field.
+
+    γ = α + Σ_w n_w p(k | w) at p(k | w) ∝ γ_k β_kw: an indicator feels the *expected counts* of the others, not
+    exp E[log θ], which is smaller where a topic has few of them, so that mean field is too sure (Asuncion et al. 2009,
+    CVB0 without the subtraction of the word itself). γ / Σγ is the highest point of the posterior in the softmax basis,
+    Σ_k α_k log θ_k + log p(words | θ), which is concave (MacKay 1998).
+    """
+
+    alpha: Float64[np.ndarray, " topic"]
+
+    def __post_init__(self) -> None:
+        array = np.asarray(self.alpha, np.float64)
+        if array.ndim != 1 or not np.all((array > 0) & np.isfinite(array)):
+            raise ValueError(f"got alpha={self.alpha!r}, expected a positive number for each topic")
+        object.__setattr__(self, "alpha", array)
+
+    def log_likelihood(
+        self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
+    ) -> Float64[np.ndarray, " document"]:
+        """Raises ValueError: a document's probability under a Dirichlet has estimates and bounds of its own."""
+        raise ValueError("got CollapsedDirichlet for a likelihood, expected its alpha as an array: document_likelihood")
+
+    def expected(
+        self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
+    ) -> Float64[np.ndarray, "document topic"]:
+        """γ / Σγ."""
+        if topics.shape[0] != len(self.alpha):
+            raise ValueError(f"got {len(self.alpha)} entries of alpha for {topics.shape[0]} topics, expected one each")
+        return fold_in(topics, observed, pseudo_counts=self.alpha)
+
+    def sample(
+        self,
+        topics: Float64[np.ndarray, "topic word"],
+        observed: sparse.csr_array,
+        draws: int,
+        random: np.random.Generator,
+    ) -> Float64[np.ndarray, "draw topic"]:
+        """Draws of Dirichlet(γ)."""
+        total = self.alpha.sum() + observed.sum()
+        return random.dirichlet(total * self.expected(topics, observed)[0], draws)
+
+
+@dataclass(frozen=True)
 class FoldedIn:
     """θ is refitted to a document's observed words: the maximum of their likelihood, by EM with the topics fixed.
 
@@ -191,24 +236,31 @@ class FoldedIn:
 
 
 def fold_in(
-    topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array, tempering: float = 1.0
+    topics: Float64[np.ndarray, "topic word"],
+    counts: sparse.csr_array,
+    tempering: float = 1.0,
+    pseudo_counts: Float64[np.ndarray, " topic"] | None = None,
 ) -> Float64[np.ndarray, "document topic"]:
     """argmax over θ of Σ_w n_w log Σ_k θ_k β_kw for each document, by EM from even proportions: it is concave.
 
-    With tempering b the fixed point of θ_k ∝ Σ_w n_w (θ_k β_kw)^b / Σ_j (θ_j β_jw)^b. Words without probability under
-    every topic say nothing and are left out. Float32 inside.
+    With tempering b the fixed point of θ_k ∝ Σ_w n_w (θ_k β_kw)^b / Σ_j (θ_j β_jw)^b; with pseudo_counts a of
+    θ_k ∝ a_k + Σ_w …, the argmax with Σ_k a_k log θ_k added. Words without probability under every topic say nothing
+    and are left out; a document without others has a / Σa, or even proportions. Float32 inside.
     """
     n_topics = topics.shape[0]
     largest = topics.max(axis=0)
     counts = sparse.csr_array(counts, copy=True)
     counts.data = np.where(largest[counts.indices] > 0, counts.data, 0)
     counts.eliminate_zeros()
-    theta = np.full((counts.shape[0], n_topics), 1.0 / n_topics)
+    pseudo = np.zeros(n_topics) if pseudo_counts is None else pseudo_counts
+    before = np.ones(n_topics) if pseudo_counts is None else pseudo_counts
+    theta = np.tile(before / before.sum(), (counts.shape[0], 1))
     rescaled = (topics / np.where(largest > 0, largest, 1.0)).T ** tempering  # moves no optimum, and fits float32
     word_topic = jnp.asarray(rescaled, jnp.float32)
 
     def work(tile: DocumentTile) -> tuple[DocumentTile, np.ndarray]:
-        return tile, np.asarray(_fold_tile(word_topic, tile.words, tile.counts, np.float32(tempering)), np.float64)
+        folded = _fold_tile(word_topic, tile.words, tile.counts, np.float32(tempering), pseudo.astype(np.float32))
+        return tile, np.asarray(folded, np.float64)
 
     rows = np.flatnonzero(np.diff(counts.indptr) > 0)
     for tile, found in map_tiles(work, distinct_word_tiles(counts, rows, n_topics)):
@@ -223,8 +275,10 @@ def _fold_tile(
     words: Array | np.ndarray,
     counts: Array | np.ndarray,
     tempering: Array | np.ndarray,
+    pseudo_counts: Float[Array | np.ndarray, " topic"],
 ) -> Float[Array, "document topic"]:
     """A tile of documents; word_topic: β to the power of the tempering."""
+    added = jnp.asarray(pseudo_counts)
 
     def one(w: Array, n: Array) -> Float[Array, " topic"]:
         beta, amounts = word_topic[w], n.astype(word_topic.dtype)
@@ -234,7 +288,7 @@ def _fold_tile(
             step, theta, _ = carry
             power = theta**tempering
             ratio = amounts / jnp.maximum(beta @ power, TINY)
-            new = power * (ratio @ beta) / total
+            new = (added + power * (ratio @ beta)) / (added.sum() + total)
             return step + 1, new, jnp.abs(new - theta).max() > FOLDING_TOLERANCE
 
         even = jnp.full(beta.shape[1], 1.0 / beta.shape[1], beta.dtype)
