@@ -13,7 +13,9 @@ from lvsearch.inference.annotation import estimator as _annotation  # noqa: F401
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.rows import rows
-from lvsearch.inference.engine.estimator import Estimate, Estimator, describe_units, estimator
+from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.engine.estimator import Estimator, estimator
 from lvsearch.inference.features import map_features
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.inference.topics import estimator as _topic_estimator  # noqa: F401 — registers LDA's kernel

@@ -5,7 +5,7 @@ from functools import singledispatch
 import numpy as np
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.mixtures.occupied import OccupiedCounts
 from lvsearch.models.contract import Model
 

@@ -37,7 +37,9 @@ from lvsearch.inference.annotation.estimator import AnnotationEstimator, Annotat
 from lvsearch.inference.annotation.seeds import cluster
 from lvsearch.inference.annotation.tasks import caption_distributions, region_distributions
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.estimator import GenericEstimator, beliefs_of, capacity_of, describe_units, pad_axes
+from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, pad_axes
+from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.engine.meanfield import (
     batch_bound,
     batch_statistics,

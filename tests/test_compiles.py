@@ -13,7 +13,7 @@ from small_searches import rewritten
 import lvsearch as lv
 from lvsearch.inference import compiles as kept
 from lvsearch.inference.compiles import compiles, compiles_since, counted
-from lvsearch.inference.engine.estimator import capacity_of
+from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.topics import kernel as kernels
 
 N_DOCUMENTS, N_TERMS = 29, 13  # a layout of this file's own: no other test has compiled for it

@@ -5,7 +5,7 @@ from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
 from lvsearch.inference.data.documents import counts_of, documents
-from lvsearch.inference.engine.estimator import unit_ceilings
+from lvsearch.inference.engine.describing import unit_ceilings
 from lvsearch.inference.likelihood import saturated_ceiling
 from lvsearch.models import LDA
 

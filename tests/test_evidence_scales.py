@@ -20,7 +20,8 @@ import lvsearch as lv
 from lvsearch.inference.annealing import particles as annealing
 from lvsearch.inference.annealing.hyperparameters import gamma_about
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
-from lvsearch.inference.engine.estimator import beliefs_of, capacity_of, estimator, pad_axes
+from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, pad_axes
+from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import bound, cast, fit_locals
 from lvsearch.inference.engine.meanfield_starts import blank_locals
 from lvsearch.inference.evidence import HyperMixture, evidence_chain, simulated_like, true_state

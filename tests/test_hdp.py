@@ -14,7 +14,7 @@ import lvsearch as lv
 from lvsearch.fitted.stored_models import decode_module, encode_module
 from lvsearch.inference.data.documents import counts_of, documents
 from lvsearch.inference.data.packing import pack
-from lvsearch.inference.engine.estimator import capacity_of, cut_axes
+from lvsearch.inference.engine.estimate import capacity_of, cut_axes
 from lvsearch.inference.engine.meanfield import MeanField, ascend, cast, resident_sweep
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.hdp import HDPEstimator

@@ -16,10 +16,12 @@ from scipy.special import betaln, logsumexp
 import lvsearch as lv
 from lvsearch.fitted.stored_models import decode_module, encode_module
 from lvsearch.inference.data.groups import groups_of_rows
-from lvsearch.inference.engine.estimator import beliefs_of, capacity_of, cut_axes, estimator, pad_axes
+from lvsearch.inference.engine.ascent import AscentTrace
+from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, cut_axes, pad_axes
+from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs, batch_bound, cast, globals_bound
 from lvsearch.inference.hdp import GroupsEstimator, GroupSettings, group_predictive_log_density
-from lvsearch.inference.hdp.ascent import Climb, Units, ascend_units
+from lvsearch.inference.hdp.ascent import Units, ascend_units
 from lvsearch.inference.hdp.contents import contents_of
 from lvsearch.inference.hdp.kernel import TablePosterior, log_weights_of, stick_logs
 from lvsearch.inference.hdp.units import Packed, bound_at, globals_of, packed_alone, seat_largest
@@ -65,7 +67,7 @@ class Fit:
         seating = seat_largest(counts, CAPACITY[0], self.model.tables, 1.0)
         return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), seating)
 
-    def climb(self, beliefs: Beliefs, seating: TablePosterior, size: int, passes: int = 1000) -> Climb:
+    def climb(self, beliefs: Beliefs, seating: TablePosterior, size: int, passes: int = 1000) -> AscentTrace:
         tiles = jax.tree.map(
             lambda x: x.astype(np.float64) if x.dtype == np.float32 else x, self.packed.documents.tiles
         )
@@ -86,7 +88,7 @@ def test_the_bound_is_exact_where_nothing_is_approximate(float64):
     found = fit.climb(fit.blank(1), fit.seats(1), 1, passes=4)
     truth = (betaln(1 + sizes, alpha) - betaln(1, alpha)).sum()  # E[π'^n] under Beta(1, α), group by group
     truth += betaln(1 + len(sizes), gamma) - betaln(1, gamma) + kind.log_marginal(rows)
-    assert found.bounds[int(found.passes) - 1] == pytest.approx(truth, abs=1e-9)
+    assert found.bounds[int(found.sweeps) - 1] == pytest.approx(truth, abs=1e-9)
 
 
 def test_the_bound_is_below_the_process_and_rises_with_truncation(float64):
@@ -109,8 +111,8 @@ def test_the_bound_is_below_the_process_and_rises_with_truncation(float64):
                 return np.where(kept.reshape(-1, *[1] * (was.ndim - 1)), was, new)
 
             beliefs = jax.tree.map(old, blank, found.beliefs)
-            found = fit.climb(Beliefs(*beliefs), found.seating, size)
-        trace = np.asarray(found.bounds)[: int(found.passes)]
+            found = fit.climb(Beliefs(*beliefs), found.locals, size)
+        trace = np.asarray(found.bounds)[: int(found.sweeps)]
         assert np.diff(trace).min() > -1e-10
         bounds.append(trace[-1])
     assert max(bounds) < exact
@@ -119,17 +121,17 @@ def test_the_bound_is_below_the_process_and_rises_with_truncation(float64):
 
 
 @cache
-def climbed() -> tuple[Fit, Climb]:
+def climbed() -> tuple[Fit, AscentTrace]:
     """Three components for six rows, both concentrations inferred."""
     with jax.enable_x64(True):
         fit = Fit(HDPMixture(cases.DIAGONAL.component, *PRIORS, tables=3), cases.DIAGONAL.rows[:6], (2, 2, 2))
         return fit, fit.climb(fit.blank(3), fit.seats(3), 3)
 
 
-def generic_locals(fit: Fit, found: Climb, size: int) -> dict[str, Any]:
+def generic_locals(fit: Fit, found: AscentTrace, size: int) -> dict[str, Any]:
     """q of every group as the generic engine has it: (natural, mean) from pointers, sticks and best tables."""
     documents = fit.packed.documents
-    pointers, hits, passes = (documents.gather(np.asarray(leaf)) for leaf in found.seating)
+    pointers, hits, passes = (documents.gather(np.asarray(leaf)) for leaf in found.locals)
     seen, _ = globals_of(fit.model, found.beliefs.mean, fit.packed.members, (size,), capacity=CAPACITY)
     counts = contents_of(fit.model, fit.data).counts
     log_value, log_left = (np.asarray(x) for x in stick_logs(hits, passes))
@@ -162,9 +164,9 @@ def test_the_end_is_the_generic_engine_s(float64):
     l = Beliefs(natural, mean)
     total = float(globals_bound(model, found.beliefs, (size,), capacity=CAPACITY))
     total += float(batch_bound(model, found.beliefs.mean, batch, l, (size,), capacity=CAPACITY) @ batch.weight)
-    assert total == pytest.approx(float(found.bounds[int(found.passes) - 1]), abs=1e-6)
+    assert total == pytest.approx(float(found.bounds[int(found.sweeps) - 1]), abs=1e-6)
     cut = cut_axes(model, found.beliefs.natural, (size,), CAPACITY)
-    seating = jax.tree.map(np.asarray, found.seating)
+    seating = jax.tree.map(np.asarray, found.locals)
     assert total == pytest.approx(bound_at(model, cut, (size,), fit.packed, seating, 0)[0], abs=1e-6)
 
     def log_joint(g: Any, lu: Any) -> Any:

@@ -10,9 +10,10 @@ import pytest
 from scipy.sparse import csr_array
 
 from lvsearch.inference.data.documents import documents
-from lvsearch.inference.engine.estimator import Estimate
-from lvsearch.inference.hdp import HDPEstimator, HDPSettings, TopicsFit
+from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.hdp import HDPEstimator, HDPSettings
 from lvsearch.inference.hdp.topic_proposals import TopicShares, cut_topics, log_topics, topic_ideas
+from lvsearch.inference.mixtures import FitHistory
 from lvsearch.models.hdp import HDP
 
 ETA = 0.1
@@ -59,7 +60,7 @@ def bad_starts() -> dict[str, Estimate]:
 
 
 @cache
-def fits(name: str) -> tuple[Estimate, TopicsFit]:
+def fits(name: str) -> tuple[Estimate, FitHistory]:
     """(without proposals, with them) from a bad start."""
     start, key = bad_starts()[name], jax.random.key(0)
     before = estimator_with(STAY).fit_with_history(start.size, key, start)

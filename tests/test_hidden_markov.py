@@ -9,14 +9,8 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
-from lvsearch.inference.engine.estimator import (
-    GenericEstimator,
-    beliefs_of,
-    capacity_of,
-    estimator,
-    exact_bound,
-    pad_axes,
-)
+from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, pad_axes
+from lvsearch.inference.engine.estimator import GenericEstimator, estimator, exact_bound
 from lvsearch.inference.engine.meanfield import MeanField
 from lvsearch.inference.engine.meanfield_starts import blank_locals
 from lvsearch.inference.evidence import HiddenMarkovChain, backward, flat_chain, forward, simulated_like, true_state

@@ -13,7 +13,8 @@ from toy_models import Point, PointMixture
 
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.documents import documents
-from lvsearch.inference.engine.estimator import CAPACITIES, Estimate, GenericEstimator, capacity_of, cut_axes, pad_axes
+from lvsearch.inference.engine.estimate import CAPACITIES, Estimate, capacity_of, cut_axes, pad_axes
+from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.engine.meanfield import (
     Beliefs,
     batch_bound,

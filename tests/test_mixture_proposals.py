@@ -10,7 +10,7 @@ import pytest
 from mixture_cases import clusters, dataset
 
 import lvsearch as lv
-from lvsearch.inference.mixtures import MixtureEstimator, MixtureFit, MixtureSettings
+from lvsearch.inference.mixtures import FitHistory, MixtureEstimator, MixtureSettings
 from lvsearch.inference.mixtures.cuts import Cuts, find_cuts
 from lvsearch.inference.mixtures.proposals import Idea, Standing, ideas
 from lvsearch.inference.mixtures.rows import prepare
@@ -19,7 +19,7 @@ from lvsearch.models.finite_mixture import FiniteMixture
 
 
 @cache
-def history() -> MixtureFit:
+def history() -> FitHistory:
     """One fit, from a start that proposals can better."""
     settings = MixtureSettings(starts=1, start_sweeps=1)
     model = FiniteMixture(lv.models.DiagonalComponents.scaled_to(clusters()))

@@ -12,7 +12,8 @@ from mixture_cases import clusters, dataset
 from sklearn.mixture import GaussianMixture
 
 import lvsearch as lv
-from lvsearch.inference.engine.estimator import capacity_of, estimator, pad_axes
+from lvsearch.inference.engine.estimate import capacity_of, pad_axes
+from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import batch_statistics, bound, cast, fit_locals, resident_sweep
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.mixtures import MixtureEstimator, MixtureSettings, predictive_log_density

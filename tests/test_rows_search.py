@@ -22,7 +22,7 @@ from lvsearch.data.base import Data, Nouns
 from lvsearch.files.storage import CorruptFolderError
 from lvsearch.fitted.stored_models import decode_module, encode_module
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.estimator import unit_ceilings
+from lvsearch.inference.engine.describing import unit_ceilings
 from lvsearch.models.ibp import GammaPrior
 from lvsearch.reports.report import write_report
 from lvsearch.results.card import card, summary

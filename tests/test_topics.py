@@ -16,7 +16,8 @@ from lvsearch.inference.data import packing
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.packing import BLOCK, PackedDocuments, pack
-from lvsearch.inference.engine.estimator import Estimate, bound_units, capacity_of
+from lvsearch.inference.engine.describing import bound_units
+from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.meanfield import (
     Beliefs,
     batch_bound,

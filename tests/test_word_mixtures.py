@@ -13,7 +13,8 @@ from scipy.special import gammaln
 import lvsearch as lv
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.rows import rows
-from lvsearch.inference.engine.estimator import GenericEstimator, capacity_of
+from lvsearch.inference.engine.estimate import capacity_of
+from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.evidence import (
     CollapsedMixtureChain,
     Effort,

@@ -33,6 +33,8 @@ BY_FULL_NAME = (
     "lvsearch.command.external_topics",
     "lvsearch.inference.chains",
     "lvsearch.inference.diagnostics",
+    "lvsearch.inference.engine.describing",
+    "lvsearch.inference.engine.estimate",
     "lvsearch.inference.engine.estimator",
     "lvsearch.inference.engine.gibbs",
     "lvsearch.inference.engine.meanfield",

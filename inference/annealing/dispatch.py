@@ -14,7 +14,7 @@ from lvsearch.inference.annealing.particles import CONSTANT, Profile, backward, 
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate, capacity_of
+from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.models.contract import Model
 
 FIRST_STEPS, FIRST_DRAWS = 24, 48_000

@@ -18,7 +18,8 @@ from jaxtyping import Array, Float
 
 from lvsearch.inference.annotation.tiles import double, tiles_of
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.estimator import Described, Estimate, capacity_of, describe_units, pad_axes, point_of
+from lvsearch.inference.engine.describing import Described, describe_units
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
 from lvsearch.inference.engine.meanfield import Beliefs, unit_bound
 from lvsearch.inference.engine.tiled import Summary, UnitTile, blank_tile, gather, settled_tile
 from lvsearch.models.annotated import AnnotatedModel
@@ -128,7 +129,7 @@ def _summaries(estimate: Estimate, data: Dataset, sweeps: int, summary: Summary)
         model = model.with_parts(alpha, model.words, model.regions)
     pairs = []
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda x: np.asarray(x, np.float64), pad_axes(model, estimate.natural, size, capacity))
+        wide = padded_natural(model, estimate.natural, size, capacity, np.float64)
         point = point_of(model, wide, size, capacity=capacity)
         for tile in tiles_of(data, capacity):
             batch = double(tile.batch)

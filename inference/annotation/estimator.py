@@ -5,7 +5,6 @@ every factor by Newton in each pass (§4.1.3, "Empirical and variational Bayes")
 more pass in float64 at exactly the globals of the estimate.
 """
 
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,18 +20,10 @@ from lvsearch.inference.annotation.starts import clustered, with_factors_of
 from lvsearch.inference.annotation.tiles import double, tiles_of, weighted_sum
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.images import has_tokens
-from lvsearch.inference.data.memory import Chunks, MemoryPlan, machine_chunks
+from lvsearch.inference.data.memory import MemoryPlan
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
-from lvsearch.inference.engine.estimator import (
-    Estimate,
-    beliefs_of,
-    capacity_of,
-    cut_axes,
-    estimator,
-    pad_axes,
-    point_of,
-    resident_plan,
-)
+from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, cut_axes, point_of
+from lvsearch.inference.engine.estimator import BaseEstimator, estimator, resident_plan
 from lvsearch.inference.engine.meanfield import Beliefs, cast, globals_bound, update_globals
 from lvsearch.inference.engine.tiled import UnitTile, blank_tile, settled_tile, tile_step
 from lvsearch.models.annotated import AnnotatedModel
@@ -56,14 +47,14 @@ class AnnotationSettings:
     feature_spread: float = 0.0
 
 
-class AnnotationEstimator:
+class AnnotationEstimator(BaseEstimator):
     """Fits an `AnnotatedModel` to images with captions.
 
     empirical_bayes: in the marginal form, refit the concentration of the words in every pass (§4.2.2: "maximum
     likelihood estimates of the corresponding hyperparameter").
     """
 
-    shrinks = False
+    model: AnnotatedModel
 
     def __init__(
         self,
@@ -72,22 +63,16 @@ class AnnotationEstimator:
         settings: AnnotationSettings = AnnotationSettings(),
         empirical_bayes: bool = False,
     ):
-        self.model, self.data, self.settings, self.empirical_bayes = model, data, settings, empirical_bayes
+        super().__init__(model)
+        self.data, self.settings, self.empirical_bayes = data, settings, empirical_bayes
         self.plug_in = model.words.estimated
         for batch in data.batches:
             model.check(batch.units)
-        self.chunks = machine_chunks()
         self._described = described_regions(data)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
         """Coarse: as if all units' beliefs were held as the generic engine holds them."""
         return resident_plan(self.model, self.data, size, capacity_of(size))
-
-    def with_chunks(self, chunks: Chunks) -> "AnnotationEstimator":
-        """Itself, but for what `chunks` says: tiles are small already."""
-        other = copy(self)
-        other.chunks = chunks
-        return other
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """From clusters of regions; or, where that is better after a few passes, from the factors of `start` and, for
@@ -211,8 +196,7 @@ def double_bound(
 ) -> float:
     """The bound in float64 at exactly these globals, the locals brought to them by a few sweeps, in nats."""
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda x: np.asarray(x, np.float64), pad_axes(model, natural, size, capacity))
-        beliefs = beliefs_of(model, wide, size, capacity=capacity)
+        beliefs = beliefs_at(model, natural, size, capacity, np.float64)
         total = float(globals_bound(model, beliefs, size, capacity=capacity))
         done = [
             settled_tile(

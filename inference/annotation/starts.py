@@ -10,7 +10,7 @@ from jaxtyping import Array
 from lvsearch.inference.annotation.seeds import cluster
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate, beliefs_of, pad_axes
+from lvsearch.inference.engine.estimate import Estimate, beliefs_of, pad_axes
 from lvsearch.inference.engine.meanfield import Beliefs, cast, update_globals
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.models.annotated import AnnotatedModel

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from lvsearch.inference.annotation.describing import about_images, images_alone
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.tiled import gather
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.annotated import AnnotatedModel

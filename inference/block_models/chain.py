@@ -29,7 +29,8 @@ from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.block_models.packing import CellLayout, layout_of
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate, capacity_of, describe_units
+from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.block_model import COLUMN, LatentBlockModel
 from lvsearch.models.contract import first
@@ -110,12 +111,10 @@ class BlockChain(eqx.Module):
         with jax.enable_x64(True):
             layout = layout_of(model.component)
             cells = jax.vmap(model.increments)(jax.tree.map(jnp.asarray, units))
-            carrier = jax.vmap(model.log_carrier)(jax.tree.map(jnp.asarray, units)).sum()
+            carrier = np.asarray(jax.vmap(model.log_carrier)(jax.tree.map(jnp.asarray, units)).sum())
             packed, prior = np.asarray(layout.pack(cells)), np.asarray(layout.pack(model.block_prior()))
-            traced = np.asarray(size[0]), np.asarray(size[1])
-            return cls(
-                model, traced, packed, np.asarray(carrier), weight, prior, None, None, (capacity[0], capacity[1])
-            )
+            traced, places = (np.asarray(size[0]), np.asarray(size[1])), (capacity[0], capacity[1])
+            return cls(model, traced, packed, carrier, weight, prior, None, None, places)
 
     @property
     def elements(self) -> int:

@@ -18,15 +18,8 @@ from lvsearch.inference.block_models.anchor import settled
 from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.packing import layout_of
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import (
-    Estimate,
-    GenericEstimator,
-    beliefs_of,
-    capacity_of,
-    cut_axes,
-    estimator,
-    exact_bound,
-)
+from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of, cut_axes
+from lvsearch.inference.engine.estimator import GenericEstimator, estimator, exact_bound
 from lvsearch.inference.engine.meanfield import MeanField, ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.models.block_model import COLUMN, LatentBlockModel

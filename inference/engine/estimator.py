@@ -7,55 +7,26 @@ exactly the state that it carries.
 
 from collections.abc import Mapping
 from copy import copy
-from functools import partial, singledispatch
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from functools import singledispatch
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
 import numpy as np
 from jaxtyping import Array
 
-from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
-from lvsearch.inference.engine.meanfield import (
-    Beliefs,
-    MeanField,
-    ascend,
-    batch_bound,
-    cast,
-    expected_statistics,
-    fit_locals,
-    globals_bound,
-    mask_elements,
+from lvsearch.inference.engine.estimate import (
+    Estimate,
+    beliefs_at,
+    beliefs_of,
+    capacity_of,
+    cut_axes,
+    pad_axes,
 )
-from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_locals, blank_unit, scattered_start
-from lvsearch.inference.engine.representation import differs_in_length, existing, gathered, representing_value
+from lvsearch.inference.engine.meanfield import MeanField, ascend, batch_bound, cast, fit_locals, globals_bound
+from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_unit, scattered_start
 from lvsearch.models.contract import Model, Statistics
-
-CAPACITIES = (8, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
-LARGE_STEP = 64
-"""Sizes are padded to one of these (beyond the last: to multiples of the step), so that few shapes are compiled."""
-
-
-class Estimate(NamedTuple):
-    """A model fitted at one size.
-
-    | field | meaning |
-    |---|---|
-    | `model` | with the hyper-parameters used, those of existing components only |
-    | `size` | the size variables |
-    | `natural` | natural parameters of q(globals), float32, existing components only |
-    | `log_lower` | ≤ log p(data | size) (parameters integrated out) or log p(data | size, θ) (plug-in), nats |
-    | `log_upper` | upper bound on the same, `inf` where none was computed |
-    | `passes` | passes over the data |
-    """
-
-    model: Model
-    size: tuple[int, ...]
-    natural: dict[str, Statistics]
-    log_lower: float
-    log_upper: float
-    passes: int
 
 
 @runtime_checkable
@@ -85,89 +56,35 @@ class Estimator(Protocol):
         ...
 
 
-def capacity_of(size: tuple[int, ...]) -> tuple[int, ...]:
-    """The capacity that each size variable is padded to."""
-    return tuple(next((c for c in CAPACITIES if c >= n), -(-n // LARGE_STEP) * LARGE_STEP) for n in size)
+Own = TypeVar("Own", bound="BaseEstimator")
 
 
-def cut_axes(
-    model: Model, statistics: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
-) -> dict[str, Statistics]:
-    """Statistics of the globals without the components that do not exist, as NumPy arrays."""
-    on = {axis: np.asarray(mask) for axis, mask in model.active(size, capacity).items()}
-    out = {}
-    for name, site in model.globals().items():
-        index = tuple(on.get(axis, slice(None)) for axis in site.axes)
-
-        def cut(leaf: Array | np.ndarray, index: tuple = index) -> np.ndarray:
-            values = np.asarray(leaf)
-            for position, mask in enumerate(index[: values.ndim]):
-                if not isinstance(mask, slice):
-                    values = np.compress(mask, values, axis=position)
-            return values
-
-        out[name] = jax.tree.map(cut, statistics[name])
-    return out
-
-
-def pad_axes(
-    model: Model, statistics: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
-) -> dict[str, Statistics]:
-    """The inverse of `cut_axes`: zeros where components do not exist."""
-    lengths = {axis: mask.shape[0] for axis, mask in model.active(size, capacity).items()}
-    out = {}
-    for name, site in model.globals().items():
-        wanted = [lengths.get(axis) for axis in site.axes]
-
-        def pad(leaf: Array | np.ndarray, wanted: list[int | None] = wanted) -> np.ndarray:
-            values = np.asarray(leaf)
-            width = [(0, (n or have) - have) for n, have in zip(wanted, values.shape, strict=False)]
-            width += [(0, 0)] * (values.ndim - len(width))  # of a family that has more axes in some of its fields
-            return np.pad(values, width) if width else values  # a number of its own has no axis to pad
-
-        out[name] = jax.tree.map(pad, statistics[name])
-    return out
-
-
-@partial(jax.jit, static_argnames=("capacity",))
-@counted
-def beliefs_of(
-    model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
-) -> Beliefs:
-    """q(globals) from its padded natural parameters."""
-    on = model.active(size, capacity)
-    return Beliefs(natural, {n: expected_statistics(s, natural[n], on) for n, s in model.globals().items()})
-
-
-@partial(jax.jit, static_argnames=("capacity",))
-@counted
-def point_of(
-    model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
-) -> dict[str, Statistics]:
-    """The statistics of the globals at their posterior means."""
-    on = model.active(size, capacity)
-    points = {n: s.family.point(natural[n], s.event_mask(on)) for n, s in model.globals().items()}
-    return {n: mask_elements(s, points[n], on) for n, s in model.globals().items()}
-
-
-class GenericEstimator:
-    """Batch mean field by the generic engine, for any model that has no kernel of its own."""
+class BaseEstimator:
+    """What estimators have in common. A kernel's own says how it fits and what memory that takes."""
 
     shrinks = False
 
-    def __init__(self, model: Model, data: Dataset, *, sweeps: int = 200, tolerance: float = 1e-5):
-        self.model, self.data, self.sweeps, self.tolerance = model, data, sweeps, tolerance
+    def __init__(self, model: Model):
+        self.model = model
         self.chunks = machine_chunks()
+
+    def with_chunks(self: Own, chunks: Chunks) -> Own:
+        """The same model and data in other chunks, where the kernel works in any; else itself, but for their name."""
+        other = copy(self)
+        other.chunks = chunks
+        return other
+
+
+class GenericEstimator(BaseEstimator):
+    """Batch mean field by the generic engine, for any model that has no kernel of its own."""
+
+    def __init__(self, model: Model, data: Dataset, *, sweeps: int = 200, tolerance: float = 1e-5):
+        super().__init__(model)
+        self.data, self.sweeps, self.tolerance = data, sweeps, tolerance
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
         """Coarse: the arrays by their shapes, times how many of each are alive at once; see `resident_plan`."""
         return resident_plan(self.model, self.data, size, capacity_of(size))
-
-    def with_chunks(self, chunks: Chunks) -> "GenericEstimator":
-        """Itself, but for what `chunks` says: all units stay resident, so there is nothing to make smaller."""
-        other = copy(self)
-        other.chunks = chunks
-        return other
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """Coordinate ascent from scattered locals, or from the locals that follow from a smaller fit plus a scatter."""
@@ -241,8 +158,7 @@ def exact_bound(
 ) -> float:
     """The bound in float64 at exactly these globals, the locals refreshed by one sweep, in nats."""
     with jax.enable_x64(True):
-        padded = jax.tree.map(lambda x: np.asarray(x, np.float64), pad_axes(model, natural, size, capacity))
-        beliefs = beliefs_of(model, padded, size, capacity=capacity)
+        beliefs = beliefs_at(model, natural, size, capacity, np.float64)
         total = float(globals_bound(model, beliefs, size, capacity=capacity))
         for batch, l in zip(cast(data, np.float64).batches, fitted.locals, strict=True):
             start = jax.tree.map(lambda x: np.asarray(x, np.float64), l)
@@ -256,74 +172,3 @@ def exact_bound(
 def estimator(model: Model, data: Dataset) -> Estimator:
     """The fastest estimator known for this type of model."""
     return GenericEstimator(model, data)
-
-
-# ── what a fitted model says about units ────────────────────────────────────────────────────────────────────────────
-
-
-UNIT_SWEEPS, UNIT_TOLERANCE = 100, 1e-4
-
-
-class Described(NamedTuple):
-    """Per unit of a data set, in its order: the expected value of the representing site, and the bound in nats.
-
-    `representation`: (units, …), or, where units differ in how many elements they have, one array for each.
-    """
-
-    representation: Any
-    log_lower: np.ndarray
-
-
-@singledispatch
-def unit_ceilings(model: Model, data: Dataset) -> np.ndarray:
-    """A number ≥ log p(unit | any size, any parameters) for each unit, nats; `inf` where there is none."""
-    one_by_one = [
-        np.array(
-            [model.ceiling(jax.tree.map(lambda leaf, r=row: leaf[r : r + 1], batch.units)) for row in range(len(ids))]
-        )
-        for batch, ids in zip(data.batches, data.unit_ids, strict=True)
-    ]
-    return data.gather(one_by_one)
-
-
-@singledispatch
-def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """(lower, upper) ends of log p(unit | parameters at their posterior means), nats, one of each per unit.
-
-    Where nothing better is known the upper end is the model's ceiling of that unit.
-    """
-    lower = describe_units(model, estimate, data).log_lower
-    return lower, np.maximum(lower, unit_ceilings(model, data))
-
-
-@singledispatch
-def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described:
-    """Fit the locals of new units with the parameters at their posterior means; model: `estimate.model`.
-
-    The bound is a lower bound on log p(unit | θ̂) at the point estimate θ̂, in nats, in float64.
-    """
-    size = estimate.size
-    capacity = capacity_of(size)
-    on = model.active(size, capacity)
-    representation, lower = [], []
-
-    def point(dtype: Any) -> dict[str, Statistics]:
-        natural = jax.tree.map(lambda x: np.asarray(x, dtype), pad_axes(model, estimate.natural, size, capacity))
-        return point_of(model, natural, size, capacity=capacity)
-
-    g = point(np.float32)
-    for batch in data.batches:
-        start = blank_locals(model, batch, size, capacity=capacity)
-        settled = fit_locals(
-            model, g, batch, start, size, capacity=capacity, sweeps=UNIT_SWEEPS, tolerance=UNIT_TOLERANCE
-        )
-        representation.append(existing(model, batch, np.asarray(representing_value(model, settled, on)), on))
-        with jax.enable_x64(True):
-            double = cast(Dataset.of_batches((batch,), (), {}, 0), np.float64).batches[0]
-            wide = jax.tree.map(lambda x: np.asarray(x, np.float64), settled)
-            g64 = point(np.float64)
-            refreshed = fit_locals(model, g64, double, wide, size, capacity=capacity, sweeps=1)
-            lower.append(np.asarray(batch_bound(model, g64, double, refreshed, size, capacity=capacity)))
-    described_units = gathered(data, representation)
-    ragged = differs_in_length(model, data.batches[0].units)
-    return Described(described_units if ragged else np.stack(described_units), data.gather(lower))

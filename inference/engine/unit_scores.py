@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate, describe_units
+from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.models.contract import Model, Statistics
 
 

@@ -26,7 +26,7 @@ from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, eviden
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, gamma_about, slice_moved
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate, capacity_of
+from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import settled
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.models.components import Component

@@ -19,7 +19,7 @@ from jaxtyping import Array, Key
 from lvsearch.inference.annealing.dispatch import Effort, TwoSided, both_ways, pace
 from lvsearch.inference.annealing.generic import GenericChain
 from lvsearch.inference.chains import Chain, State
-from lvsearch.inference.engine.estimator import pad_axes
+from lvsearch.inference.engine.estimate import pad_axes
 from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, PathState
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, NormalState

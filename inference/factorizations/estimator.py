@@ -3,7 +3,6 @@
 The generic engine has the same bound at the same state; it holds a table (row, column, factor) of allocations.
 """
 
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,10 @@ import numpy as np
 from jaxtyping import Array
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.memory import MemoryPlan, Part
 from lvsearch.inference.data.rows import rows_of
-from lvsearch.inference.engine.estimator import Estimate, estimator
+from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.factorizations.kernel import (
     CountMatrix,
     Fitted,
@@ -51,18 +51,18 @@ class FactorizationSettings:
     tolerance: float = 1e-8
 
 
-class FactorizationEstimator:
+class FactorizationEstimator(BaseEstimator):
     """Fits `PoissonFactorization`."""
 
-    shrinks = False
+    model: PoissonFactorization
 
     def __init__(
         self, model: PoissonFactorization, data: Dataset, settings: FactorizationSettings = FactorizationSettings()
     ):
         """Raises ValueError for cells that are no counts."""
-        self.model, self.settings = model, settings
+        super().__init__(model)
+        self.settings = settings
         self.counts = counts_of_rows(model, data)
-        self.chunks = machine_chunks()
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
         """CountMatrix and their mask, and as much again while a sweep works; four tables of each site."""
@@ -74,12 +74,6 @@ class FactorizationEstimator:
                 Part("beliefs about factors", 4 * cell * n_dims * size[0]),
             )
         )
-
-    def with_chunks(self, chunks: Chunks) -> "FactorizationEstimator":
-        """Itself, but for what `chunks` says: the matrix stays resident."""
-        other = copy(self)
-        other.chunks = chunks
-        return other
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """From rows drawn at random and, where there is one, from another size's factors and new ones; the best."""

@@ -1,7 +1,7 @@
 """Hierarchical Dirichlet processes, of topics and of groups of rows: estimators, samplers, and how many parts are
 occupied."""
 
-from lvsearch.inference.hdp.estimator import HDPEstimator, HDPSettings, TopicsFit
+from lvsearch.inference.hdp.estimator import HDPEstimator, HDPSettings
 from lvsearch.inference.hdp.gibbs import HDPSample, direct_assignment
 from lvsearch.inference.hdp.group_gibbs import GroupsSample, group_direct_assignment
 from lvsearch.inference.hdp.groups import GroupsEstimator, GroupSettings
@@ -16,7 +16,6 @@ __all__ = [
     "HDPEstimator",
     "HDPSample",
     "HDPSettings",
-    "TopicsFit",
     "direct_assignment",
     "group_direct_assignment",
     "group_predictive_log_density",

@@ -13,23 +13,12 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.packing import DocumentTiles
+from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, site_entropy
 from lvsearch.inference.hdp.kernel import Collected, TablePosterior, collect_documents, settle_documents
 from lvsearch.inference.hdp.units import globals_of
 from lvsearch.models.contract import Masks
 from lvsearch.models.hierarchical_process import HierarchicalProcess
-
-TRACE_LENGTH = 1024
-"""Passes of one ascent at most."""
-
-
-class Climb(NamedTuple):
-    """An ascent: where it ended, and the bound of the globals before each pass, `passes` of them (nats)."""
-
-    beliefs: Beliefs
-    seating: TablePosterior
-    bounds: Float[Array, " pass"]
-    passes: Array
 
 
 class Units(NamedTuple):
@@ -53,33 +42,23 @@ def ascend_units(
     sweeps: int | Array,
     *,
     capacity: tuple[int, ...],
-) -> Climb:
+) -> AscentTrace:
     """At most `passes` (and `TRACE_LENGTH`) passes, until one gains less than `tolerance` nats; `sweeps` coordinate
-    steps of every unit in each. The bound of a pass is that of the globals before it, with the units as they then are.
+    steps of every unit in each. The bound of a pass is that of the globals before it, with the units as they then are;
+    the trace's locals are the units' tables.
     """
     dtype = seating.hits.dtype
 
-    def body(carry: tuple[Climb, Array]) -> tuple[Climb, Array]:
-        climb, last = carry
-        b = climb.beliefs
+    def one_pass(b: Beliefs, before: TablePosterior) -> tuple[Beliefs, TablePosterior, Array]:
         seen, log_alpha = globals_of(model, b.mean, units.members, size, capacity=capacity)
-        seats, each = settle_documents(units.tiles, climb.seating, seen, sweeps=sweeps)
+        seats, each = settle_documents(units.tiles, before, seen, sweeps=sweeps)
         n_sticks = units.real.sum() * model.tables
         bound = globals_bound(model, b, size, capacity=capacity)
         bound = (bound + jnp.where(units.real, each, 0.0).sum() + n_sticks * log_alpha).astype(dtype)
         collected = collect_documents(units.tiles, seats, seen, units.real)
-        new = follow_units(model, b, collected, units.members, model.active(size, capacity))
-        bounds = climb.bounds.at[climb.passes].set(bound)
-        return Climb(new, seats, bounds, climb.passes + 1), jnp.stack([last[1], bound])
+        return follow_units(model, b, collected, units.members, model.active(size, capacity)), seats, bound
 
-    start = Climb(beliefs, seating, jnp.full(TRACE_LENGTH, jnp.nan, dtype), jnp.asarray(0))
-
-    def going(carry: tuple[Climb, Array]) -> Array:
-        climb, last = carry
-        settled = (climb.passes > 1) & ~(last[1] - last[0] > tolerance)
-        return (climb.passes < jnp.minimum(passes, TRACE_LENGTH)) & ~settled
-
-    return jax.lax.while_loop(going, body, (start, jnp.full(2, -jnp.inf, dtype)))[0]
+    return sweep_until_settled(one_pass, beliefs, seating, tolerance, passes, dtype)
 
 
 def follow_units(

@@ -6,7 +6,6 @@ The bound is computed in float64 at exactly the globals that are returned, the d
 """
 
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,15 +16,17 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.memory import MemoryPlan, Part
 from lvsearch.inference.data.packing import pack
-from lvsearch.inference.engine.estimator import Estimate, beliefs_of, capacity_of, estimator, pad_axes
+from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
+from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.hdp.ascent import Units, survey_units
 from lvsearch.inference.hdp.kernel import AscentState, Collected, TablePosterior, memoized_passes, naturals
 from lvsearch.inference.hdp.starts import start_counts
 from lvsearch.inference.hdp.topic_proposals import TopicShares, topic_ideas
 from lvsearch.inference.hdp.units import Packed, bound_at, packed_documents, seat_largest
 from lvsearch.inference.hdp.weights import CorpusWeights, refit_weights, starting_weights, weights_from
+from lvsearch.inference.mixtures.improving import FitHistory
 from lvsearch.inference.mixtures.proposals import EMPTY, Idea, Proposal, improve
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.memoized import FLOAT32, FLOAT64, layout_within, packing_of, topic_plan
@@ -76,28 +77,16 @@ class HDPSettings:
     proposal_tolerance: float = 1e-4
 
 
-class TopicsFit(NamedTuple):
-    """A fit with its history.
-
-    | field | meaning |
-    |---|---|
-    | `estimate` | as every estimator gives it |
-    | `proposals` | every proposal tried, in order; the bound is that of the fit before them plus the accepted gains |
-    """
-
-    estimate: Estimate
-    proposals: tuple[Proposal, ...]
-
-
-class HDPEstimator:
+class HDPEstimator(BaseEstimator):
     """Fits `HDP` to documents; `size` is the truncation."""
 
     shrinks = True
+    model: HDP
 
     def __init__(self, model: HDP, data: Dataset, settings: HDPSettings = HDPSettings()):
-        self.model, self.settings = model, settings
+        super().__init__(model)
+        self.settings = settings
         self.counts = counts_of(data)
-        self.chunks = machine_chunks()
         largest = packed_documents(pack(self.counts))
         self._packing = packing_of(largest.documents, self.counts)
         self._packed = {self._packing.layout: largest}
@@ -111,22 +100,17 @@ class HDPEstimator:
         pointers = (single * FLOAT32 + 2 * FLOAT64) * self._packing.slots * self.model.tables * capacity
         return replace(plan, parts=(*plan.parts, Part("pointers", pointers)))
 
-    def with_chunks(self, chunks: Chunks) -> "HDPEstimator":
-        """The same model and data in other chunks: fewer batches, whose counts are kept, and smaller tiles."""
-        other = copy(self)
-        other.chunks = chunks
-        return other
-
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """One fit at truncation `size[0]`: topics from documents, or kept or merged from another truncation's."""
         return self.fit_with_history(size, key, start).estimate
 
-    def fit_with_history(self, size: tuple[int, ...], key: Array, start: Estimate | None = None) -> TopicsFit:
-        """As `fit`, with every proposal."""
+    def fit_with_history(self, size: tuple[int, ...], key: Array, start: Estimate | None = None) -> FitHistory:
+        """As `fit`, with every proposal. The bound is that of the fit before them plus the accepted gains."""
         run = _Run(self, size)
         settled, proposals = run.fit(key, start)
         lower, _ = bound_at(self.model, settled.natural, size, run.packed, settled.seating, self.settings.last_sweeps)
-        return TopicsFit(Estimate(self.model, size, settled.natural, lower, np.inf, run.passes), proposals)
+        estimate = Estimate(self.model, size, settled.natural, lower, np.inf, run.passes)
+        return FitHistory(estimate, np.zeros(0), proposals)
 
     def packed_for(self, capacity: int) -> Packed:
         """The documents in the layout that a capacity has memory for."""
@@ -279,11 +263,8 @@ class _Run:
         packed, size, capacity = self.packed, self.size, self.capacity
         units = Units(packed.documents.tiles, packed.real, packed.members)
         with jax.enable_x64(True):
-            natural, seating = jax.tree.map(
-                lambda leaf: np.asarray(leaf, np.float64),
-                (pad_axes(self.model, settled.natural, size, capacity), settled.seating),
-            )
-            beliefs = beliefs_of(self.model, natural, size, capacity=capacity)
+            beliefs = beliefs_at(self.model, settled.natural, size, capacity, np.float64)
+            seating = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), settled.seating)
             sweeps = self.settings.last_sweeps
             survey = survey_units(self.model, beliefs, seating, units, size, sweeps, capacity=capacity)
             return _Standing(settled, survey.terms("documents"))

@@ -7,10 +7,8 @@ two levels, with merges, deletions and births kept only where it rises. It is re
 that are returned.
 """
 
-from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,23 +16,24 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import softmax
 
-from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import rows_of_groups
-from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.packing import pack
 from lvsearch.inference.data.rows import rows
-from lvsearch.inference.engine.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
+from lvsearch.inference.engine.ascent import AscentTrace
+from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of, pad_axes
+from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
-from lvsearch.inference.hdp.ascent import Climb, Units, ascend_units, parts_from, survey_units
+from lvsearch.inference.hdp.ascent import Units, ascend_units, parts_from, survey_units
 from lvsearch.inference.hdp.contents import contents_of
+from lvsearch.inference.hdp.kernel import TablePosterior
 from lvsearch.inference.hdp.units import Packed, bound_at, globals_of, packed_units, seat_largest
 from lvsearch.inference.hdp.weights import CorpusWeights, starting_weights, weights_from
 from lvsearch.inference.mixtures import MixtureEstimator, MixtureSettings
-from lvsearch.inference.mixtures.cuts import find_cuts
-from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve
-from lvsearch.inference.mixtures.rows import cast_tiles
-from lvsearch.models.components import Component, log_normalisers
+from lvsearch.inference.mixtures.improving import RowsEstimator, RowsRun, RowsStart
+from lvsearch.inference.mixtures.proposals import Standing
+from lvsearch.models.contract import Statistics
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import BetaStatistics, GammaStatistics
 from lvsearch.models.hdp_mixture import HDPMixture
@@ -67,28 +66,15 @@ class GroupSettings:
     double_below: float = 2e6
 
 
-class GroupsFit(NamedTuple):
-    """A fit with its history.
-
-    | field | meaning |
-    |---|---|
-    | `estimate` | as every estimator gives it |
-    | `bounds` | the bound before each pass of the first ascent, nats |
-    | `proposals` | every proposal tried on the two levels, in order |
-    """
-
-    estimate: Estimate
-    bounds: Float[np.ndarray, " pass"]
-    proposals: tuple[Proposal, ...]
-
-
-class GroupsEstimator:
+class GroupsEstimator(RowsEstimator):
     """Fits `HDPMixture` to groups of rows; `size` is the truncation."""
 
-    shrinks = False
+    model: HDPMixture
+    settings: GroupSettings
 
     def __init__(self, model: HDPMixture, data: Dataset, settings: GroupSettings = GroupSettings()):
-        self.model, self.settings, self.data = model, settings, data
+        super().__init__(model)
+        self.settings, self.data, self.components = settings, data, model.components
         contents = contents_of(model, data)
         self.packed: Packed = packed_units(pack(contents.counts, n_batches=1), contents.members)
         self.owner = np.repeat(np.arange(data.n_units), np.diff(contents.counts.indptr))
@@ -96,11 +82,7 @@ class GroupsEstimator:
         mixture = DPMixture(model.components, model.shared_concentration)
         every = rows(np.asarray(units.value), np.asarray(units.observed))
         self.pooled = MixtureEstimator(mixture, every, settings.pooled)
-        self.chunks = machine_chunks()
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.owner)
+        self.prepared, self.n_rows = self.pooled.prepared, len(self.owner)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
         """The pooled mixture's; and densities of every row, and pointers of every group."""
@@ -114,35 +96,22 @@ class GroupsEstimator:
         )
         return MemoryPlan((*plan.parts, *own))
 
-    def with_chunks(self, chunks: Chunks) -> "GroupsEstimator":
-        """Itself, but for what `chunks` says: groups stay resident."""
-        other = copy(self)
-        other.chunks = chunks
-        return other
-
-    def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """From the clusters of all rows together; or from another truncation's components, the largest split."""
-        return self.fit_with_history(size, key, start).estimate
-
     def work(self, size: tuple[int, ...]) -> float:
         """Rows × components × statistics of one pass."""
         n_dims = self.data.extents["dim"]
         return float(self.n_rows) * size[0] * sum(map(np.size, jax.tree.leaves(self.model.components.prior(n_dims))))
 
-    def fit_with_history(self, size: tuple[int, ...], key: Array, start: Estimate | None = None) -> GroupsFit:
-        """As `fit`, with the bound along the way and every proposal."""
-        begin = None if start is None else self._as_pooled(start)
-        pooled = self.pooled.fit(size, key, begin)
-        double = self.work(size) <= self.settings.double_below
-        with jax.enable_x64(double):
-            run = _Run(self, size, np.float64 if double else np.float32)
-            climb, bounds, proposals = run.fit(pooled)
-        natural = cut_axes(self.model, climb.beliefs.natural, size, run.capacity)
-        natural = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), natural)
-        seating = jax.tree.map(np.asarray, climb.seating)
-        lower, _ = bound_at(self.model, natural, size, self.packed, seating, self.settings.last_sweeps)
-        estimate = Estimate(self.model, size, natural, lower, np.inf, pooled.passes + run.passes)
-        return GroupsFit(estimate, bounds, proposals)
+    def begin(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> RowsStart:
+        """The clusters of all rows together, begun from another truncation's components if there is one."""
+        return RowsStart(key, start, self.pooled.fit(size, key, None if start is None else self._as_pooled(start)))
+
+    def run(self, size: tuple[int, ...], dtype: Any) -> "_Run":
+        """One fit at this size, to be made in this precision."""
+        return _Run(self, size, dtype)
+
+    def bound(self, natural: dict[str, Statistics], size: tuple[int, ...], l: TablePosterior) -> float:
+        """In float64 at exactly these natural parameters, nats, the groups settled from these tables."""
+        return bound_at(self.model, natural, size, self.packed, l, self.settings.last_sweeps)[0]
 
     def _as_pooled(self, start: Estimate) -> Estimate:
         """Another truncation's components as those of a mixture of all rows."""
@@ -151,38 +120,33 @@ class GroupsEstimator:
         return start._replace(model=mixture, natural={name: start.natural[named[name]] for name in mixture.globals()})
 
 
-class _Run:
-    """One fit at one size in one precision."""
+class _Run(RowsRun[GroupsEstimator]):
+    """One fit at one size in one precision. Not `ordered`: an ascent puts components in order anyway."""
 
     def __init__(self, owner: GroupsEstimator, size: tuple[int, ...], dtype: Any):
-        self.owner, self.model, self.settings = owner, owner.model, owner.settings
-        self.size, self.capacity, self.dtype = size, capacity_of(size), dtype
+        super().__init__(owner, size, dtype)
+        self.model, self.settings = owner.model, owner.settings
         packed = owner.packed
         self.units = Units(self._typed(packed.documents.tiles), jnp.asarray(packed.real), self._typed(packed.members))
-        self.tiles = jax.tree.map(jax.device_put, cast_tiles(owner.pooled.prepared.tiles, dtype))
-        self.passes = 0
-
-    def fit(self, pooled: Estimate) -> tuple[Climb, np.ndarray, tuple[Proposal, ...]]:
-        climb = self._from_shares(self._pooled_shares(pooled), self.settings.passes)
-        bounds = np.asarray(climb.bounds, np.float64)[: int(climb.passes)]
-        if not self.settings.rounds:
-            return climb, bounds, ()
-        most = 3 * self.passes + self.settings.rounds * self.settings.climb_passes
-        standing, record = improve(
-            self._standing(climb),
-            self._ideas,
-            lambda shares: self._standing(self._from_shares(shares, self.settings.climb_passes)),
-            self._tolerance * 10,
-            self.settings.rounds,
-            lambda: self.passes > most,
-        )
-        if any(proposal.accepted for proposal in record):
-            climb = self._from_shares(standing.shares, self.settings.passes, standing.beliefs)
-        return climb, bounds, record
 
     @property
-    def _tolerance(self) -> float:
-        return self.settings.tolerance * self.owner.n_rows
+    def most_passes(self) -> float:
+        """Three times what was made, and a climb for every round."""
+        return float(3 * self.passes + self.settings.rounds * self.settings.climb_passes)
+
+    def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
+        """From the clusters of all rows together."""
+        assert begin.pooled is not None
+        trace = self._from_shares(self._pooled_shares(begin.pooled), self.settings.passes)
+        return trace, trace.made()
+
+    def finished(self, standing: Standing) -> AscentTrace:
+        """The ascent to its end."""
+        return self._from_shares(standing.shares, self.settings.passes, standing.trace.beliefs)
+
+    def climbed(self, shares: Float[np.ndarray, "row component"]) -> Standing:
+        """Where a short climb from these responsibilities ends."""
+        return self.standing(self._from_shares(shares, self.settings.climb_passes))
 
     def _typed(self, tree: Any) -> Any:
         def typed(leaf: Any) -> Array:
@@ -206,7 +170,7 @@ class _Run:
 
     def _from_shares(
         self, shares: Float[np.ndarray, "row component"], passes: int, beliefs: Beliefs | None = None
-    ) -> Climb:
+    ) -> AscentTrace:
         """An ascent from the seats that follow from shares, components most tables first; from these globals, or from
         those that follow as well."""
         model, owner, n = self.model, self.owner, self.size[0]
@@ -223,19 +187,19 @@ class _Run:
             beliefs = parts_from(model, wide, beliefs, self.units.members, self.size, capacity=self.capacity)
         in_slots = owner.packed.documents.scatter(in_groups)
         seating = self._typed(seat_largest(in_slots, self.capacity[0], model.tables, weights.alpha))
-        climb = ascend_units(
+        trace = ascend_units(
             model,
             beliefs,
             seating,
             self.units,
             self.size,
-            self._tolerance,
+            self.tolerance,
             passes,
             self.settings.sweeps,
             capacity=self.capacity,
         )
-        self.passes += int(climb.passes)
-        return climb
+        self.passes += int(trace.sweeps)
+        return trace
 
     def _natural(self, weights: CorpusWeights) -> dict[str, Any]:
         """Natural parameters of globals about these weights, components at their prior."""
@@ -258,45 +222,19 @@ class _Run:
 
     # ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _standing(self, climb: Climb) -> Standing:
+    def standing(self, trace: AscentTrace) -> Standing:
+        """An ascent's end as proposals see it."""
         seen = survey_units(
             self.model,
-            climb.beliefs,
-            climb.seating,
+            trace.beliefs,
+            trace.locals,
             self.units,
             self.size,
             self.settings.sweeps,
             capacity=self.capacity,
         )
-        n = self.size[0]
-        shares = np.asarray(seen.shares, np.float64)[:, :n]
-        prior = self._typed(self.model.components.prior(self.owner.data.extents["dim"]))
-        natural = jax.tree.map(lambda leaf: leaf[:n], climb.beliefs.natural["components"])
-        together = np.asarray(_together(self.model.components, natural, prior), np.float64)
-        return Standing(climb.beliefs, shares, shares.sum(0), together, seen.terms("groups"))
-
-    def _ideas(self, standing: Standing) -> Iterator[Idea]:
-        prepared = self.owner.pooled.prepared
-        n_slots = prepared.tiles.weight.size
-        wide = np.zeros((n_slots, self.capacity[0]))
-        wide[: self.owner.n_rows, : self.size[0]] = standing.shares
-        wide = wide.reshape(*prepared.tiles.weight.shape, self.capacity[0]).astype(self.dtype)
-        cuts = find_cuts(self.model.components, wide, self.tiles, layout=prepared.layout)
-        coordinates = np.asarray(prepared.tiles.coordinates).reshape(n_slots, -1)[: self.owner.n_rows]
-        # not as `ordered`: an ascent puts components in order anyway
-        return ideas(standing, jax.tree.map(np.asarray, cuts), coordinates, False, self.settings.proposals)
-
-
-@jax.jit
-@counted
-def _together(component: Component, natural: Any, prior: Any) -> Float[Array, "component component"]:
-    """A(τ_j + τ_k − λ) − A(τ_j) − A(τ_k): how much better one component explains the rows of both."""
-    alone = log_normalisers(component, natural)
-
-    def with_all(one: Any) -> Float[Array, " component"]:
-        return log_normalisers(component, jax.tree.map(lambda leaf, o, p: leaf + o - p, natural, one, prior))
-
-    return jax.lax.map(with_all, natural) - alone[:, None] - alone
+        shares = np.asarray(seen.shares, np.float64)[:, : self.size[0]]
+        return Standing(trace, shares, shares.sum(0), self.together(trace), seen.terms("groups"))
 
 
 @estimator.register

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.hdp.kernel import log_weights_of, stick_logs
 from lvsearch.inference.hdp.units import seated
 from lvsearch.inference.mixtures.occupied import OccupiedCounts

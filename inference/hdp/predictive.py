@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.hdp.units import packed_alone, shares_at_means
 from lvsearch.inference.mixtures.predictive import weighted_predictive
 from lvsearch.models.hdp_mixture import HDPMixture

@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.sparse import csr_array
 
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.topics.merging import merge_topics
 
 DOCUMENTS_PER_TOPIC = 20

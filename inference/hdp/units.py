@@ -12,15 +12,8 @@ from jaxtyping import Array, Float
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.packing import PackedDocuments, pack
-from lvsearch.inference.engine.estimator import (
-    Described,
-    Estimate,
-    beliefs_of,
-    capacity_of,
-    describe_units,
-    pad_axes,
-    point_of,
-)
+from lvsearch.inference.engine.describing import Described, describe_units
+from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, padded_natural, point_of
 from lvsearch.inference.engine.meanfield import globals_bound
 from lvsearch.inference.hdp.contents import Contents, contents_of
 from lvsearch.inference.hdp.kernel import Globals, TablePosterior, settle_documents
@@ -86,8 +79,7 @@ def bound_at(
     """
     capacity = capacity_of(size)
     with jax.enable_x64(True):
-        padded = jax.tree.map(lambda x: np.asarray(x, np.float64), pad_axes(model, natural, size, capacity))
-        beliefs = beliefs_of(model, padded, size, capacity=capacity)
+        beliefs = beliefs_at(model, natural, size, capacity, np.float64)
         total = float(globals_bound(model, beliefs, size, capacity=capacity))
         seen, log_alpha = globals_of(model, beliefs.mean, packed.members, size, capacity=capacity)
         wide = jax.tree.map(lambda x: np.asarray(x, np.float64), seating)
@@ -136,8 +128,7 @@ def shares_at_means(model: HierarchicalProcess, estimate: Estimate, packed: Pack
     (n_parts,) = estimate.size
     size, (capacity,) = estimate.size, capacity_of((n_parts + 1,))
     with jax.enable_x64(True):
-        padded = pad_axes(model, estimate.natural, size, (capacity,))
-        wide = jax.tree.map(lambda x: np.asarray(x, np.float64), padded)
+        wide = padded_natural(model, estimate.natural, size, (capacity,), np.float64)
         seen, _ = globals_of(
             model, point_of(model, wide, size, capacity=(capacity,)), packed.members, size, capacity=(capacity,)
         )
@@ -194,8 +185,6 @@ def seated(
     start = seat_largest(np.maximum(gamma - prior, 0), capacity[0], model.tables, float(prior.sum()))
     _, seating = bound_at(model, estimate.natural, estimate.size, packed, start, sweeps)
     with jax.enable_x64(True):
-        padded = pad_axes(model, estimate.natural, estimate.size, capacity)
-        wide: Any = jax.tree.map(lambda x: np.asarray(x, np.float64), padded)
-        mean = beliefs_of(model, wide, estimate.size, capacity=capacity).mean
+        mean = beliefs_at(model, estimate.natural, estimate.size, capacity, np.float64).mean
         seen, _ = globals_of(model, mean, packed.members, estimate.size, capacity=capacity)
     return packed, contents, seating, jax.tree.map(np.asarray, seen)

@@ -172,13 +172,13 @@ class CollapsedDirichlet:
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """Raises ValueError: a document's probability under a Dirichlet has estimates and bounds of its own."""
+        """No nats: raises ValueError. Under a Dirichlet a document has estimates and bounds of its own."""
         raise ValueError("got CollapsedDirichlet for a likelihood, expected its alpha as an array: document_likelihood")
 
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
     ) -> Float64[np.ndarray, "document topic"]:
-        """γ / Σγ."""
+        """γ / Σγ. Raises ValueError for topics of another number than the entries of alpha."""
         if topics.shape[0] != len(self.alpha):
             raise ValueError(f"got {len(self.alpha)} entries of alpha for {topics.shape[0]} topics, expected one each")
         return fold_in(topics, observed, pseudo_counts=self.alpha)

@@ -1,6 +1,7 @@
 """Mixtures of rows at one size: kernels, starts, proposals, predictive densities, and simulation of partitions."""
 
-from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureFit, MixtureSettings
+from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureSettings
+from lvsearch.inference.mixtures.improving import FitHistory
 from lvsearch.inference.mixtures.occupied import (
     OccupiedCounts,
     occupied_along,
@@ -18,8 +19,8 @@ from lvsearch.inference.mixtures.predictive import predictive_log_density
 from lvsearch.inference.mixtures.proposals import Proposal
 
 __all__ = [
+    "FitHistory",
     "MixtureEstimator",
-    "MixtureFit",
     "MixtureSettings",
     "OccupiedCounts",
     "Proposal",

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
+from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, site_entropy
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.packing import PackedColumns, pack_increment, pack_statistics, unpack_sums
@@ -30,8 +31,6 @@ HYPER_ROUNDS = 3
 WEIGHT_ROUNDS, START_ROUNDS = 3, 12
 """Rounds over the weight sites in a sweep, and at a start: they cost nothing, and α and the sticks move together. From
 blank sticks, α begins far too high."""
-TRACE_LENGTH = 1000
-"""Sweeps of one ascent at most."""
 
 
 class Sums(NamedTuple):
@@ -40,14 +39,6 @@ class Sums(NamedTuple):
     increments: Float[Array, "component packed"]
     counts: Float[Array, " component"]
     log_total: Float[Array, ""]
-
-
-class AscentTrace(NamedTuple):
-    """State of a compiled ascent: the globals, the bound before each sweep (nan beyond `sweeps`), sweeps made."""
-
-    beliefs: Beliefs
-    bounds: Float[Array, " sweep"]
-    sweeps: Array
 
 
 def log_responsibilities(
@@ -168,24 +159,12 @@ def ascend_rows(
     """
     on = model.active(size, capacity)
 
-    def body(carry: tuple[AscentTrace, Array]) -> tuple[AscentTrace, Array]:
-        trace, last = carry
-        sums = row_sums(model, trace.beliefs.mean, tiles, layout, on)
-        bound = sums.log_total + globals_bound(model, trace.beliefs, size, capacity=capacity)
-        new = update_components(model, update_weights(model, trace.beliefs, sums.counts, on), sums.increments, on)
-        bounds = trace.bounds.at[trace.sweeps].set(bound)
-        return AscentTrace(new, bounds, trace.sweeps + 1), jnp.stack([last[1], bound])
+    def sweep(b: Beliefs, l: None) -> tuple[Beliefs, None, Array]:
+        sums = row_sums(model, b.mean, tiles, layout, on)
+        bound = sums.log_total + globals_bound(model, b, size, capacity=capacity)
+        return update_components(model, update_weights(model, b, sums.counts, on), sums.increments, on), l, bound
 
-    dtype = tiles.weight.dtype
-    start = AscentTrace(beliefs, jnp.full(TRACE_LENGTH, jnp.nan, dtype), jnp.asarray(0))
-    ends = jnp.array([-jnp.inf, -jnp.inf], dtype)
-
-    def going(carry: tuple[AscentTrace, Array]) -> Array:
-        trace, last = carry
-        settled = (trace.sweeps > 1) & ~(last[1] - last[0] > tolerance)
-        return (trace.sweeps < jnp.minimum(sweeps, TRACE_LENGTH)) & ~settled
-
-    return jax.lax.while_loop(going, body, (start, ends))[0]
+    return sweep_until_settled(sweep, beliefs, None, tolerance, sweeps, tiles.weight.dtype)
 
 
 class MixtureSurvey(NamedTuple):
@@ -229,11 +208,11 @@ def survey(
     log_total, shares = jax.lax.scan(one, jnp.zeros((), tiles.weight.dtype), tiles)
     counts = jnp.einsum("trk,tr->k", shares, tiles.weight)
     entropies = {name: site_entropy(site, beliefs.natural[name], None, on) for name, site in model.globals().items()}
-    together = _together(model.components.at(beliefs.mean), beliefs.natural["components"], layout.n_dims)
+    together = gains_together(model.components.at(beliefs.mean), beliefs.natural["components"], layout.n_dims)
     return MixtureSurvey(log_total, model.log_prior(beliefs.mean, on), entropies, counts, shares, together)
 
 
-def _together(component: Component, natural: Any, n_dims: int) -> Float[Array, "component component"]:
+def gains_together(component: Component, natural: Any, n_dims: int) -> Float[Array, "component component"]:
     """A(τ_j + τ_k − λ) − A(τ_j) − A(τ_k): how much better one component explains the rows of both."""
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, exists_dtype(natural)), component.prior(n_dims))
     own = jax.tree.map(jnp.add, natural, prior) if component.estimated else natural

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.components import Component, log_predictive
 from lvsearch.models.mixture import MixtureModel

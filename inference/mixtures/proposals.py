@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from lvsearch.inference.engine.meanfield import Beliefs
+from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.mixtures.cuts import Cuts
 from lvsearch.inference.mixtures.starts import emptied
 
@@ -43,10 +43,10 @@ class Proposal:
 
 
 class Standing(NamedTuple):
-    """A fit as proposals see it: globals, responsibilities (rows, K), rows per component, log ∫ of the rows of two
-    components together less that of each (K, K), and the terms of the bound (nats)."""
+    """A fit as proposals see it: the ascent so far, responsibilities (rows, K), rows per component, log ∫ of the
+    rows of two components together less that of each (K, K), and the terms of the bound (nats)."""
 
-    beliefs: Beliefs
+    trace: AscentTrace
     shares: Float[np.ndarray, "row component"]
     counts: Float[np.ndarray, " component"]
     together: Float[np.ndarray, "component component"]

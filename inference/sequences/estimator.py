@@ -1,8 +1,6 @@
 """The estimator of hidden Markov models: starts from a mixture of the rows, compiled ascent, proposals, and the bound
 in float64."""
 
-from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,20 +12,22 @@ from jaxtyping import Array, Float
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.groups import rows_of_groups
-from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows
-from lvsearch.inference.engine.estimator import Estimate, beliefs_of, capacity_of, cut_axes, estimator, pad_axes
+from lvsearch.inference.engine.ascent import AscentTrace
+from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
+from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs, globals_bound
 from lvsearch.inference.engine.meanfield_starts import blank_globals
-from lvsearch.inference.mixtures.cuts import find_cuts
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureSettings
+from lvsearch.inference.mixtures.improving import RowsEstimator, RowsRun, RowsStart
 from lvsearch.inference.mixtures.kernel import survey
 from lvsearch.inference.mixtures.packing import pack_increment
-from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve
-from lvsearch.inference.mixtures.rows import cast_tiles
+from lvsearch.inference.mixtures.proposals import Standing
 from lvsearch.inference.mixtures.starts import split_along_spread
 from lvsearch.inference.sequences.kernel import Sequences, ascend_paths, beliefs_from, exact_log_totals, survey_paths
-from lvsearch.models.components import Component, log_normalisers
+from lvsearch.models.components import Component
+from lvsearch.models.contract import Statistics
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.units import Row
@@ -60,13 +60,15 @@ class SequenceSettings:
     double_below: float = 2e6
 
 
-class HiddenMarkovEstimator:
+class HiddenMarkovEstimator(RowsEstimator):
     """Fits a `HiddenMarkov` to sequences: the same bound as the generic engine, sequences side by side."""
 
-    shrinks = False
+    model: HiddenMarkov
+    settings: SequenceSettings
 
     def __init__(self, model: HiddenMarkov, data: Dataset, settings: SequenceSettings = SequenceSettings()):
-        self.model, self.settings, self.data = model, settings, trimmed(data)
+        super().__init__(model)
+        self.settings, self.data, self.components = settings, trimmed(data), model.components
         units, lengths = rows_of_groups(data)
         model.components.check(units)
         concentration = None if model.concentration is None else 1.0
@@ -75,7 +77,8 @@ class HiddenMarkovEstimator:
         self.n_rows = int(lengths.sum())
         self.batches, self.log_carrier = sequences_of(model.components, self.data)
         self.places = _places(self.data, lengths)
-        self.chunks = machine_chunks()
+        self.prepared = self.pooled.prepared
+        self.exact = model.concentration is None  # paths summed out at point estimates
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
         """The pooled mixture's; and increments, and the recursions of every row."""
@@ -88,101 +91,80 @@ class HiddenMarkovEstimator:
         )
         return MemoryPlan((*self.pooled.memory_plan(size).parts, *own))
 
-    def with_chunks(self, chunks: Chunks) -> "HiddenMarkovEstimator":
-        """Itself, but for what `chunks` says: sequences stay resident."""
-        other = copy(self)
-        other.chunks = chunks
-        return other
-
     def work(self, size: tuple[int, ...]) -> float:
         """Rows × states × (statistics + states) of one pass."""
         return float(self.n_rows) * size[0] * (self.batches[0].increments.shape[-1] + size[0])
 
-    def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """From a mixture of the rows; or from another size's states, the largest of them split into the new ones."""
-        double = self.work(size) <= self.settings.double_below
-        pooled = self.pooled.fit(size, key, None) if start is None else None
-        with jax.enable_x64(double):
-            run = _Run(self, size, np.float64 if double else np.float32)
-            standing = run.fit(run.pooled_shares(pooled) if start is None else run.grown_shares(start))[0]
-        natural = cut_axes(self.model, standing.beliefs.natural, size, run.capacity)
-        natural = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), natural)
-        lower = recorded_bound(self.model, self.batches, self.log_carrier, natural, size)
-        exact = self.model.concentration is None  # paths summed out at point estimates: nothing is bounded
-        upper = lower + 1e-9 * max(1.0, abs(lower)) if exact else np.inf
-        return Estimate(self.model, size, natural, lower, upper, run.passes)
+    def begin(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> RowsStart:
+        """A mixture of the rows, or another size's states."""
+        return RowsStart(key, start, self.pooled.fit(size, key, None) if start is None else None)
+
+    def run(self, size: tuple[int, ...], dtype: Any) -> "_Run":
+        """One fit at this size, to be made in this precision."""
+        return _Run(self, size, dtype)
+
+    def bound(self, natural: dict[str, Statistics], size: tuple[int, ...], l: None) -> float:
+        """In float64 at exactly these natural parameters, nats, the paths at their optimum."""
+        return recorded_bound(self.model, self.batches, self.log_carrier, natural, size)
 
 
-class _Run:
+class _Run(RowsRun[HiddenMarkovEstimator]):
     """One fit at one size in one precision."""
 
     def __init__(self, owner: HiddenMarkovEstimator, size: tuple[int, ...], dtype: Any):
-        self.owner, self.model, self.settings = owner, owner.model, owner.settings
-        self.size, self.capacity, self.dtype = size, capacity_of(size), dtype
+        super().__init__(owner, size, dtype)
+        self.model, self.settings = owner.model, owner.settings
         self.batches = tuple(Sequences(jnp.asarray(b.increments, dtype), jnp.asarray(b.present)) for b in owner.batches)
-        self.tiles = jax.tree.map(jax.device_put, cast_tiles(owner.pooled.prepared.tiles, dtype))
-        self.passes = 0
-
-    def fit(self, shares: np.ndarray) -> tuple[Standing, tuple[Proposal, ...]]:
-        """From states of the rows (rows, K)."""
-        standing = self._climb(shares, self.settings.sweeps)
-        if not self.settings.rounds:
-            return standing, ()
-        most = 3 * self.passes + self.settings.rounds * self.settings.climb_sweeps
-        standing, record = improve(
-            standing,
-            self._ideas,
-            lambda shares: self._climb(shares, self.settings.climb_sweeps),
-            self._tolerance * 10,
-            self.settings.rounds,
-            lambda: self.passes > most,
-        )
-        if any(proposal.accepted for proposal in record):
-            standing = self._standing(self._ascend(standing.beliefs, self.settings.sweeps))
-        return standing, record
 
     @property
-    def _tolerance(self) -> float:
-        return self.settings.tolerance * self.owner.n_rows
+    def most_passes(self) -> float:
+        """Three times what was made, and a climb for every round."""
+        return float(3 * self.passes + self.settings.rounds * self.settings.climb_sweeps)
 
-    def _ascend(self, beliefs: Beliefs, sweeps: int) -> Beliefs:
+    def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
+        """From the states of a mixture of all rows, or of another size's fit."""
+        shares = self._pooled_shares(begin.pooled) if begin.start is None else self._grown_shares(begin.start)
+        trace = self._from_shares(shares, self.settings.sweeps)
+        return trace, trace.made() + self.owner.log_carrier
+
+    def finished(self, standing: Standing) -> AscentTrace:
+        """The ascent to its end."""
+        return self._ascend(standing.trace.beliefs, self.settings.sweeps)
+
+    def climbed(self, shares: Float[np.ndarray, "row state"]) -> Standing:
+        """Where a short climb from these states of the rows ends."""
+        return self.standing(self._from_shares(shares, self.settings.climb_sweeps))
+
+    def _ascend(self, beliefs: Beliefs, sweeps: int) -> AscentTrace:
         trace = ascend_paths(
-            self.model, beliefs, self.batches, self.size, self._tolerance, sweeps, capacity=self.capacity
+            self.model, beliefs, self.batches, self.size, self.tolerance, sweeps, capacity=self.capacity
         )
         self.passes += int(trace.sweeps)
-        return trace.beliefs
+        return trace
 
     # ── states of the rows, (rows, K) in the order of the sequences ─────────────────────────────────────────────────
 
-    def pooled_shares(self, pooled: Estimate | None) -> Float[np.ndarray, "row state"]:
+    def _pooled_shares(self, pooled: Estimate | None) -> Float[np.ndarray, "row state"]:
         """Those of a mixture of all rows."""
         assert pooled is not None
         owner = self.owner.pooled
-        natural = pad_axes(owner.model, pooled.natural, self.size, self.capacity)
-        natural = jax.tree.map(lambda leaf: np.asarray(leaf, self.dtype), natural)
-        beliefs = beliefs_of(owner.model, natural, self.size, capacity=self.capacity)
+        beliefs = beliefs_at(owner.model, pooled.natural, self.size, self.capacity, self.dtype)
         layout = owner.prepared.layout
         seen = survey(owner.model, beliefs, self.tiles, self.size, layout=layout, capacity=self.capacity)
         flat = np.asarray(seen.shares, np.float64).reshape(-1, self.capacity[0])
         return flat[: self.owner.n_rows, : self.size[0]]
 
-    def grown_shares(self, start: Estimate) -> Float[np.ndarray, "row state"]:
+    def _grown_shares(self, start: Estimate) -> Float[np.ndarray, "row state"]:
         """Those of another size's fit, the largest states split."""
         old = capacity_of(start.size)
-        natural = pad_axes(self.model, start.natural, start.size, old)
-        natural = jax.tree.map(lambda leaf: np.asarray(leaf, self.dtype), natural)
-        beliefs = beliefs_of(self.model, natural, start.size, capacity=old)
+        beliefs = beliefs_at(self.model, start.natural, start.size, old, self.dtype)
         seen = survey_paths(self.model, beliefs, self.batches, start.size, capacity=old)
         shares = self._in_order(seen.shares)[:, : start.size[0]]
         shares = np.pad(shares, ((0, 0), (0, max(0, self.size[0] - start.size[0]))))
+        coordinates = self.coordinates(self.owner.n_rows)
         for child in range(start.size[0], self.size[0]):
-            shares = split_along_spread(shares, self._coordinates, int(np.argmax(shares.sum(0))), child)
+            shares = split_along_spread(shares, coordinates, int(np.argmax(shares.sum(0))), child)
         return shares[:, : self.size[0]]
-
-    @property
-    def _coordinates(self) -> np.ndarray:
-        tiles = self.owner.pooled.prepared.tiles
-        return np.asarray(tiles.coordinates).reshape(tiles.weight.size, -1)[: self.owner.n_rows]
 
     def _in_order(self, shares: tuple[Any, ...]) -> Float[np.ndarray, "row state"]:
         out = np.zeros((self.owner.n_rows, np.shape(shares[0])[-1]))
@@ -190,45 +172,21 @@ class _Run:
             out[place[place >= 0]] = np.asarray(share, np.float64)[place >= 0]
         return out
 
-    # ── climbs and proposals ────────────────────────────────────────────────────────────────────────────────────────
+    # ── climbs ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _climb(self, shares: np.ndarray, sweeps: int) -> Standing:
+    def _from_shares(self, shares: Float[np.ndarray, "row state"], sweeps: int) -> AscentTrace:
         wide = np.pad(shares, ((0, 0), (0, self.capacity[0] - shares.shape[1]))).astype(self.dtype)
         per_batch = tuple(np.where(place[..., None] >= 0, wide[place], 0) for place in self.owner.places)
         blank = blank_globals(self.model, self.owner.data.extents, self.size, self.capacity, self.dtype)
         begin = beliefs_from(self.model, per_batch, self.batches, blank, self.size, capacity=self.capacity)
-        return self._standing(self._ascend(begin, sweeps))
+        return self._ascend(begin, sweeps)
 
-    def _standing(self, beliefs: Beliefs) -> Standing:
-        seen = survey_paths(self.model, beliefs, self.batches, self.size, capacity=self.capacity)
-        shares, n = self._in_order(seen.shares)[:, : self.size[0]], self.size[0]
+    def standing(self, trace: AscentTrace) -> Standing:
+        """An ascent's end as proposals see it."""
+        seen = survey_paths(self.model, trace.beliefs, self.batches, self.size, capacity=self.capacity)
+        shares = self._in_order(seen.shares)[:, : self.size[0]]
         terms = {"sequences": float(seen.log_total) + self.owner.log_carrier, "globals": float(seen.of_globals)}
-        natural = jax.tree.map(lambda leaf: leaf[:n], beliefs.natural["components"])
-        prior = self.model.components.prior(self.owner.data.extents["dim"])
-        prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, self.dtype), prior)
-        together = np.asarray(_together(self.model.components, natural, prior), np.float64)
-        return Standing(beliefs, shares, shares.sum(0), together, terms)
-
-    def _ideas(self, standing: Standing) -> Iterator[Idea[np.ndarray]]:
-        prepared = self.owner.pooled.prepared
-        wide = np.zeros((prepared.tiles.weight.size, self.capacity[0]), self.dtype)
-        wide[: self.owner.n_rows, : self.size[0]] = standing.shares
-        wide = wide.reshape(*prepared.tiles.weight.shape, self.capacity[0])
-        cuts = find_cuts(self.model.components, wide, self.tiles, layout=prepared.layout)
-        return ideas(standing, jax.tree.map(np.asarray, cuts), self._coordinates, False, self.settings.proposals)
-
-
-@jax.jit
-@counted
-def _together(component: Component, natural: Any, prior: Any) -> Float[Array, "state state"]:
-    """A(τ_j + τ_k − λ) − A(τ_j) − A(τ_k): how much better one component explains the rows of both."""
-    own = jax.tree.map(jnp.add, natural, prior) if component.estimated else natural
-    alone = log_normalisers(component, own)
-
-    def with_all(one: Any) -> Float[Array, " state"]:
-        return log_normalisers(component, jax.tree.map(lambda leaf, o, p: leaf + o - p, own, one, prior))
-
-    return jax.lax.map(with_all, own) - alone[:, None] - alone
+        return Standing(trace, shares, shares.sum(0), self.together(trace), terms)
 
 
 def rows_in_order(units: Row) -> Dataset:
@@ -292,8 +250,7 @@ def recorded_bound(
     """The bound in float64 at exactly these natural parameters, nats, the paths at their optimum."""
     capacity = capacity_of(size)
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), pad_axes(model, natural, size, capacity))
-        beliefs = beliefs_of(model, wide, size, capacity=capacity)
+        beliefs = beliefs_at(model, natural, size, capacity, np.float64)
         total = float(globals_bound(model, beliefs, size, capacity=capacity)) + log_carrier
         for batch in batches:
             total += float(exact_log_totals(model, beliefs.mean, batch, size, capacity=capacity).sum())

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.compiles import counted
+from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound
-from lvsearch.inference.mixtures.kernel import TRACE_LENGTH, AscentTrace
 from lvsearch.inference.mixtures.packing import pack_statistics, unpack_sums
 from lvsearch.models.contract import Masks, Statistics
 from lvsearch.models.families import MarkovChain, MarkovChainStatistics
@@ -135,23 +135,12 @@ def ascend_paths(
     """
     on = model.active(size, capacity)
 
-    def body(carry: tuple[AscentTrace, Array]) -> tuple[AscentTrace, Array]:
-        trace, last = carry
-        sums = path_sums(model, trace.beliefs.mean, batches, on)
-        bound = sums.log_total + globals_bound(model, trace.beliefs, size, capacity=capacity)
-        bounds = trace.bounds.at[trace.sweeps].set(bound)
-        return AscentTrace(updated(model, trace.beliefs, sums, on), bounds, trace.sweeps + 1), jnp.stack(
-            [last[1], bound]
-        )
+    def sweep(b: Beliefs, l: None) -> tuple[Beliefs, None, Array]:
+        sums = path_sums(model, b.mean, batches, on)
+        bound = sums.log_total + globals_bound(model, b, size, capacity=capacity)
+        return updated(model, b, sums, on), l, bound
 
-    def going(carry: tuple[AscentTrace, Array]) -> Array:
-        trace, last = carry
-        settled = (trace.sweeps > 1) & ~(last[1] - last[0] > tolerance)
-        return (trace.sweeps < jnp.minimum(sweeps, TRACE_LENGTH)) & ~settled
-
-    dtype = batches[0].increments.dtype
-    start = AscentTrace(beliefs, jnp.full(TRACE_LENGTH, jnp.nan, dtype), jnp.asarray(0))
-    return jax.lax.while_loop(going, body, (start, jnp.array([-jnp.inf, -jnp.inf], dtype)))[0]
+    return sweep_until_settled(sweep, beliefs, None, tolerance, sweeps, batches[0].increments.dtype)
 
 
 @partial(jax.jit, static_argnames=("capacity",))

@@ -10,7 +10,7 @@ from jaxtyping import Array, Int
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate, capacity_of, pad_axes, point_of
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
 from lvsearch.inference.engine.meanfield import cast, within
 from lvsearch.inference.engine.representation import gathered
 from lvsearch.models.contract import Statistics
@@ -31,8 +31,8 @@ def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarra
         )
     capacity, per_batch = capacity_of(size), []
     with jax.enable_x64(True):
-        wide = pad_axes(model, estimate.natural, size, capacity)
-        g = point_of(model, jax.tree.map(lambda x: np.asarray(x, np.float64), wide), size, capacity=capacity)
+        wide = padded_natural(model, estimate.natural, size, capacity, np.float64)
+        g = point_of(model, wide, size, capacity=capacity)
         for batch in cast(data, np.float64).batches:
             states = np.asarray(_states(model, g, batch.units, size, capacity=capacity))
             per_batch.append([row[here] for row, here in zip(states, np.asarray(batch.units.present), strict=True)])

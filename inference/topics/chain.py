@@ -34,7 +34,8 @@ from scipy.special import gammaln
 from lvsearch.inference.annealing.dispatch import path_needs_fit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.engine.estimator import Estimate, capacity_of, describe_units
+from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.inference.topics.topic_state import TokenPlace, TopicState, redrawn
 from lvsearch.models.lda import LDA

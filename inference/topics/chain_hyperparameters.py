@@ -35,7 +35,7 @@ from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, gamma_about, slice_moved
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.topics.chain import CollapsedTopics, Concentrations, topics_chain
 from lvsearch.inference.topics.topic_state import TopicState
 from lvsearch.models.exponential.digamma import log_gamma_positive

@@ -9,7 +9,6 @@ collapsed topics or grown from a smaller fit; the evidence is then the certified
 likelihood at the estimated (α, β).
 """
 
-from copy import copy
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,10 +19,12 @@ from scipy.special import digamma as scipy_digamma
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.data.memory import Chunks, MemoryPlan, machine_chunks
+from lvsearch.inference.data.memory import MemoryPlan
 from lvsearch.inference.data.packing import PackedDocuments, pack
+from lvsearch.inference.engine.describing import Described, bound_units, describe_units
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
-from lvsearch.inference.engine.estimator import Described, Estimate, bound_units, capacity_of, describe_units, estimator
+from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.likelihood.bounds import document_bounds
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
@@ -61,8 +62,10 @@ class TopicSettings:
     little_data: int = 20_000  # tokens
 
 
-class TopicEstimator:
+class TopicEstimator(BaseEstimator):
     """Fits `LDA` to documents. `empirical_bayes`: refit the hyper-parameters of the marginal form too."""
+
+    model: LDA
 
     def __init__(
         self,
@@ -71,21 +74,18 @@ class TopicEstimator:
         settings: TopicSettings = TopicSettings(),
         empirical_bayes: bool = False,
     ):
-        self.model, self.settings, self.empirical_bayes = model, settings, empirical_bayes
+        super().__init__(model)
+        self.settings, self.empirical_bayes = settings, empirical_bayes
         self.counts = counts_of(data)
         self.n_words = data.extents["word"]
         self.n_tokens = float(self.counts.sum())
         self.plug_in = isinstance(model.topics, PointSimplex)
-        self.chunks = machine_chunks()
+        # marginal fits begin with a larger one's topics, merged: measured to end higher than with new ones added.
+        # Plug-in fits grow, so that each is at least as likely as its witness
+        self.shrinks = not self.plug_in
         self.packed = pack(self.counts)
         self._packing = packing_of(self.packed, self.counts)
         self._packed = {self._packing.layout: self.packed}
-
-    @property
-    def shrinks(self) -> bool:
-        """Marginal fits begin with a larger one's topics, merged: measured to end higher than with new ones added.
-        Plug-in fits grow, so that each is at least as likely as its witness."""
-        return not self.plug_in
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """One fit with `size[0]` topics: from documents, merged from a larger fit, or grown from a smaller one, extra
@@ -100,12 +100,6 @@ class TopicEstimator:
         """What one fit holds at most, in bytes; the formula is in `topic_plan`."""
         (capacity,) = capacity_of(size)
         return topic_plan(self._packing, capacity, layout_within(self._packing, capacity, self.chunks))
-
-    def with_chunks(self, chunks: Chunks) -> "TopicEstimator":
-        """The same model and data in other chunks: fewer batches, whose counts are kept, and smaller tiles."""
-        other = copy(self)
-        other.chunks = chunks
-        return other
 
     def _packed_in(self, layout: Layout) -> PackedDocuments:
         if layout not in self._packed:

@@ -6,7 +6,8 @@ from scipy.sparse import csr_array
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.engine.estimator import Estimate, describe_units, unit_ceilings
+from lvsearch.inference.engine.describing import describe_units, unit_ceilings
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.unit_scores import UnitScores, score_units, site_value
 from lvsearch.inference.likelihood.bounds import saturated_ceiling
 from lvsearch.inference.likelihood.dispatch import document_likelihood

@@ -9,7 +9,6 @@ the likelihood itself: EM (Nigam et al. 2000). The generic engine, and `FiniteMi
 bounds; they hold a row as long as the vocabulary for each document, which here stays sparse. float64 throughout.
 """
 
-from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,8 +20,10 @@ from scipy.special import digamma, gammaln, logsumexp, softmax
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, machine_chunks
-from lvsearch.inference.engine.estimator import Described, Estimate, bound_units, describe_units, estimator
+from lvsearch.inference.data.memory import MemoryPlan, Part
+from lvsearch.inference.engine.describing import Described, bound_units, describe_units
+from lvsearch.inference.engine.estimate import ROUNDING, Estimate, just_above
+from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.word_mixtures.starts import seeded_counts
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
@@ -60,10 +61,10 @@ class ExpectedCounts(NamedTuple):
     documents: Float64[np.ndarray, " topic"]
 
 
-class UnigramMixtureEstimator:
+class UnigramMixtureEstimator(BaseEstimator):
     """Fits `MixtureOfUnigrams`, and `Unigram`, which is the same with one topic."""
 
-    shrinks = False
+    model: MixtureOfUnigrams | Unigram
 
     def __init__(
         self,
@@ -71,10 +72,10 @@ class UnigramMixtureEstimator:
         data: Dataset,
         settings: UnigramMixtureSettings = UnigramMixtureSettings(),
     ):
-        self.model, self.settings = model, settings
+        super().__init__(model)
+        self.settings = settings
         self.counts = csr_array(counts_of(data), dtype=np.float64)
         self.transposed = csr_array(self.counts.T)
-        self.chunks = machine_chunks()
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
         """Counts twice, and for all topics five tables of words and four of documents, in float64."""
@@ -86,12 +87,6 @@ class UnigramMixtureEstimator:
                 Part("topics of documents", 4 * 8 * size[0] * n_docs),
             )
         )
-
-    def with_chunks(self, chunks: Chunks) -> "UnigramMixtureEstimator":
-        """Itself, but for what `chunks` says: counts are sparse and stay resident."""
-        other = copy(self)
-        other.chunks = chunks
-        return other
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """Deterministic annealing from documents put anywhere, then coordinate ascent; or ascent from another size's
@@ -114,7 +109,7 @@ class UnigramMixtureEstimator:
         natural = {name: leaf.astype(np.float32) for name, leaf in self._natural(sums).items()}
         lower = self._shares({name: leaf.astype(np.float64) for name, leaf in natural.items()})[1]
         known = estimated(self.model) or n_topics == 1  # nothing is bounded: the likelihood, or the only labelling
-        upper = lower + 1e-9 * max(1.0, abs(lower)) if known else np.inf
+        upper = just_above(lower) if known else np.inf
         kept = {name: natural[name] for name in self.model.globals()}
         return Estimate(self.model, size, kept, lower, upper, sweeps)
 
@@ -182,7 +177,7 @@ def _describe(model: MixtureOfUnigrams | Unigram, estimate: Estimate, data: Data
 def _bound(model: MixtureOfUnigrams | Unigram, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """The exact value at both ends, rounded outwards."""
     value = describe_units(model, estimate, data).log_lower
-    slack = 1e-9 * (1 + np.abs(value))
+    slack = ROUNDING * (1 + np.abs(value))
     return value - slack, value + slack
 
 

@@ -8,7 +8,6 @@ documents is updated `document_sweeps` times, then adds its expected counts to t
 likelihood that is reported is summed in float64.
 """
 
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -24,9 +23,11 @@ from lvsearch.inference.chains import Chain
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
+from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.packing import DocumentTiles, pack
-from lvsearch.inference.engine.estimator import Described, Estimate, capacity_of, describe_units, estimator
+from lvsearch.inference.engine.describing import Described, describe_units
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, just_above
+from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.engine.unit_scores import UnitScores, score_units
 from lvsearch.inference.likelihood.proportions import fold_in
 from lvsearch.inference.word_mixtures.starts import seeded_counts
@@ -64,16 +65,16 @@ class Aspects(NamedTuple):
     proportions: Float[Array | np.ndarray, "batch tile document topic"]
 
 
-class PLSIEstimator:
+class PLSIEstimator(BaseEstimator):
     """Fits `PLSI` to documents."""
 
-    shrinks = False
+    model: PLSI
 
     def __init__(self, model: PLSI, data: Dataset, settings: PLSISettings = PLSISettings()):
-        self.model, self.settings = model, settings
+        super().__init__(model)
+        self.settings = settings
         self.counts = counts_of(data)
         self.packed = pack(self.counts, n_batches=1)
-        self.chunks = machine_chunks()
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
         """Counts, topics four times, proportions four times."""
@@ -87,12 +88,6 @@ class PLSIEstimator:
                 Part("compiled programs", 50 * MIB),
             )
         )
-
-    def with_chunks(self, chunks: Chunks) -> "PLSIEstimator":
-        """Itself, but for what `chunks` says: tiles are small already."""
-        other = copy(self)
-        other.chunks = chunks
-        return other
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """EM from a few documents a topic, or from a smaller size's topics and such new ones.
@@ -111,7 +106,7 @@ class PLSIEstimator:
         natural = np.asarray(state.counts)[:, :n_topics].T.copy()
         estimate = Estimate(self.model, size, {"topic_word": natural}, 0.0, 0.0, passes)
         lower = float(self._likelihood(estimate).sum())
-        return estimate._replace(log_lower=lower, log_upper=lower + 1e-9 * max(1.0, abs(lower)))
+        return estimate._replace(log_lower=lower, log_upper=just_above(lower))
 
     def begin(self, n_topics: int, capacity: int, key: Array, start: Estimate | None = None) -> Aspects:
         """Where EM begins."""

@@ -7,7 +7,8 @@ import numpy as np
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.engine.estimator import Estimate, describe_units
+from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.likelihood.proportions import Corners, TrainingDocuments
 from lvsearch.inference.word_mixtures.mixture import mean_parameters
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams

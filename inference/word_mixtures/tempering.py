@@ -8,7 +8,7 @@ from jaxtyping import Array, Key
 from scipy.sparse import csr_array
 
 from lvsearch.inference.data.documents import documents
-from lvsearch.inference.engine.estimator import Estimate, capacity_of
+from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.likelihood.completion import document_completion, split_documents
 from lvsearch.inference.likelihood.proportions import FoldedIn
 from lvsearch.inference.word_mixtures.plsi import PLSIEstimator, PLSISettings, point_topics

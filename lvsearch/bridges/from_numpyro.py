@@ -17,7 +17,7 @@ from lvsearch.bridges.attempts import failed, told
 from lvsearch.bridges.numpyro_program import chain_of
 from lvsearch.inference.annealing.density import DensityChain
 from lvsearch.inference.annealing.tuning import tuned
-from lvsearch.inference.engine.estimator import capacity_of
+from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence import Profile, anneal, effort
 from lvsearch.searching.annealed import annealing_failure, brackets_of
 from lvsearch.sizing.evidence import Evidence

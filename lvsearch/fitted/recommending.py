@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.likelihood import expected_proportions, proportion_draws
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.topic_model import TopicModel

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from lvsearch.inference.engine.estimator import capacity_of
+from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.models.components.component import Component, log_likelihood
 from lvsearch.models.units import Row
 

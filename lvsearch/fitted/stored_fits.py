@@ -13,7 +13,7 @@ from lvsearch.files.declared import as_declared
 from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
 from lvsearch.files.versions import versions
 from lvsearch.fitted.stored_models import decode_model, encode_module
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.sizes import Size
 

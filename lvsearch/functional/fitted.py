@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from lvsearch.inference.data.dataset import Batch
-from lvsearch.inference.engine.estimator import point_of
+from lvsearch.inference.engine.estimate import point_of
 from lvsearch.inference.engine.meanfield import Beliefs, sweep_units, unit_bounds
 from lvsearch.inference.engine.meanfield_starts import blank_locals
 from lvsearch.inference.engine.representation import representing_value

@@ -12,7 +12,7 @@ from jaxtyping import Array, Key
 
 from lvsearch.data import Data
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.evidence import effort, evidence_chain
 from lvsearch.inference.evidence.simulation import Simulated, packed, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated

@@ -15,7 +15,7 @@ from lvsearch.files.versions import versions
 from lvsearch.fitted.stored_fits import decode_estimate, encode_estimate, encode_evidence, estimate_arrays
 from lvsearch.fitted.stored_models import decode_model, encode_module
 from lvsearch.inference.data.memory import Chunks
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import load_held_out
 from lvsearch.scrutiny.audit import Audit

@@ -13,7 +13,7 @@ from lvsearch.data.base import Data
 from lvsearch.fitted.alignment import ComponentMap, component_map
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
-from lvsearch.inference.engine.estimator import unit_ceilings
+from lvsearch.inference.engine.describing import unit_ceilings
 from lvsearch.scrutiny.audit import Audit
 from lvsearch.scrutiny.persistence import Persistence
 from lvsearch.scrutiny.robustness import Robustness

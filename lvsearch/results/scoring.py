@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key
 from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.inference.compiles import prepare_programs
-from lvsearch.inference.engine.estimator import capacity_of
+from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.engine.unit_scores import score_units
 from lvsearch.inference.topics.word_likelihood import log_word_likelihoods
 from lvsearch.interrupts import pressed

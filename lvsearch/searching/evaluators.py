@@ -13,7 +13,8 @@ from jaxtyping import Array
 from lvsearch.inference.chains import Chain
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import Chunks, MemoryPlan, out_of_memory
-from lvsearch.inference.engine.estimator import Estimate, Estimator, estimator
+from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.engine.estimator import Estimator, estimator
 from lvsearch.inference.evidence import Effort, Profile, anneal, effort, evidence_chain, pace, path_needs_fit
 from lvsearch.models.contract import Model
 from lvsearch.searching.annealed import annealing_failure, brackets_of

@@ -26,7 +26,7 @@ import pandas as pd
 from sklearn.mixture import BayesianGaussianMixture
 
 import lvsearch as lv
-from lvsearch.inference.engine.estimator import beliefs_of, capacity_of, pad_axes
+from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, pad_axes
 from lvsearch.inference.mixtures import MixtureEstimator, MixtureSettings
 from lvsearch.inference.mixtures.kernel import ascend_rows
 from lvsearch.inference.mixtures.rows import cast_tiles

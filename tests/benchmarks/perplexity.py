@@ -33,7 +33,8 @@ import numpy as np
 import pandas as pd
 
 import lvsearch as lv
-from lvsearch.inference.engine.estimator import Estimate, describe_units
+from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.likelihood import FoldedIn, document_completion, document_likelihood, split_documents
 from lvsearch.inference.word_mixtures import choose_tempering, document_proportions
 from lvsearch.models.families import PointSimplex

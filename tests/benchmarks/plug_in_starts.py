@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 import lvsearch as lv
-from lvsearch.inference.engine.estimator import Estimate
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.topics.estimator import TopicEstimator
 
 SHOWN = (1, 2, 3, 5, 10)
