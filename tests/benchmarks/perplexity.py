@@ -12,9 +12,11 @@ per token scored):
                that their perplexity is at most what is printed
 
 Unsmoothed models give probability 0 to a document with a word that their topics do not hold: their perplexity is ∞, and
-is printed under a floor of e^−100 a word too (what the LDA-C code puts for the logarithm of 0). Concentrations and
-smoothing of each model are chosen on a tenth of the *training* documents, by completion, with 50 topics; the tempering
-of pLSI by `choose_tempering`, which holds another tenth out. Seconds are of fitting, compiling included.
+is printed under a floor of e^−100 a word too (what the LDA-C code puts for the logarithm of 0). The pseudo-counts that
+smooth the topics of each model are chosen on a tenth of the *training* documents, by completion, at each size up to 50
+topics (beyond it as at 50); the tempering of pLSI by `choose_tempering`, which holds another tenth out; α of LDA, one
+for each topic, is estimated by empirical Bayes (§3.4.3) in its plug-in form. Seconds are of fitting, with compiling.
+`--causes` says what LDA owes to its α and to the rule by which it predicts.
 """
 
 import argparse
@@ -35,21 +37,29 @@ import pandas as pd
 import lvsearch as lv
 from lvsearch.inference.engine.describing import describe_units
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.likelihood import FoldedIn, document_completion, document_likelihood, split_documents
+from lvsearch.inference.likelihood import (
+    CollapsedDirichlet,
+    FoldedIn,
+    document_completion,
+    document_likelihood,
+    split_documents,
+)
 from lvsearch.inference.word_mixtures import choose_tempering, document_proportions
 from lvsearch.models.families import PointSimplex
+from lvsearch.models.hyperpriors import GammaPrior
 
 SIZES = (2, 5, 10, 20, 50, 100, 200)
 FLOOR = math.exp(-100.0)
 CHOICE_SIZE = 50
-"""Topics with which hyper-parameters are chosen."""
+"""Most topics with which hyper-parameters are chosen."""
 CHOICES: dict[str, tuple[float, ...]] = {
     "unigram": (0.05, 0.3, 1.0, 3.0),
     "mixture": (0.1, 0.3, 1.0),
-    "pLSI": (0.01, 0.03, 0.1, 0.3),
-    "LDA": (0.05, 0.1, 0.3),
+    "pLSI": (0.03, 0.1, 0.3),
+    "LDA": (0.03, 0.1, 0.3),
 }
-TOTAL_ALPHA = 10.0
+GIVEN_ALPHA = 10.0
+"""Σα of the LDA whose concentration is not estimated; 0.1 on topics."""
 HDP_TRUNCATION = 150
 
 
@@ -92,7 +102,20 @@ def read_corpus(name: str, documents: int | None = None) -> lv.Corpus:
 def fitted_lv(model: Any, train: lv.Corpus, size: int, seed: int, evidence: str = "marginal") -> Fitted:
     fit = lv.fit(model, train, size=size, seed=seed, evidence=evidence)
     drawing = document_proportions(fit.model, fit.estimate, train.dataset())
-    return Fitted(fit.table("topic_word").to_numpy(), drawing, drawing)
+    dirichlet = isinstance(drawing, np.ndarray) and len(drawing) > 1
+    return Fitted(fit.table("topic_word").to_numpy(), CollapsedDirichlet(drawing) if dirichlet else drawing, drawing)
+
+
+def lda(smoothing: float, train: lv.Corpus, size: int, seed: int) -> Fitted:
+    """Topics smoothed by pseudo-counts, as pLSI's are; α estimated, one for each topic."""
+    fit = fitted_lv(lv.models.LDA(1.0, smoothing), train, size, seed, "plug-in")
+    return replace(fit, note=f"Σα {fit.drawing.sum():.3g}")
+
+
+def lda_of_given_alpha(train: lv.Corpus, size: int, seed: int) -> Fitted:
+    """Numbers that nobody estimated, topics integrated out, mean field to the end."""
+    fit = fitted_lv(lv.models.LDA(GIVEN_ALPHA, 0.1), train, size, seed)
+    return replace(fit, completing=fit.drawing)
 
 
 def unsmoothed(model: Any, train: lv.Corpus, size: int, seed: int) -> Fitted:
@@ -125,7 +148,7 @@ def smoothed_models(chosen: dict[str, float]) -> dict[str, Fitter]:
         "mixture": partial(fitted_lv, m.MixtureOfUnigrams(1.0, chosen["mixture"])),
         "pLSI": partial(plsi, chosen["pLSI"], False),
         "pLSI, tempered": partial(plsi, chosen["pLSI"], True),
-        "LDA": partial(fitted_lv, m.LDA(TOTAL_ALPHA, chosen["LDA"])),
+        "LDA": partial(lda, chosen["LDA"]),
     }
 
 
@@ -135,7 +158,7 @@ UNSMOOTHED: dict[str, Fitter] = {
 }
 
 
-def choose(train: lv.Corpus, seed: int, size: int = CHOICE_SIZE) -> dict[str, float]:
+def choose(train: lv.Corpus, seed: int, size: int) -> dict[str, float]:
     """The concentration or smoothing of each model that completes a tenth of the training documents best."""
     kept, deciding = train.split(test_fraction=0.1, seed=seed)
     observed, rest = split_documents(deciding, 0.5, seed)
@@ -223,14 +246,18 @@ def measure(
     split = (train, test, *split_documents(test, 0.5, seed))
     kept = Store(store, f"perplexity-{name}-{documents}-{seed}")
 
-    chosen = kept.get("chosen", lambda: choose(train, seed, choice_size))
-    if progress:
-        print(f"{name}: chosen on training documents: {chosen}", flush=True)
-    jobs: list[tuple[str, int, Fitter]] = [("unigram", 1, partial(fitted_lv, lv.models.Unigram(chosen["unigram"])))]
+    chosen: dict[int, dict[str, float]] = {}
+    for size in sorted({min(size, choice_size) for size in sizes}):
+        chosen[size] = kept.get(f"chosen-{size}", lambda size=size: choose(train, seed, size))
+        if progress:
+            print(f"{name}: chosen on training documents at {size} topics: {chosen[size]}", flush=True)
+    largest = chosen[max(chosen)]
+    jobs: list[tuple[str, int, Fitter]] = [("unigram", 1, partial(fitted_lv, lv.models.Unigram(largest["unigram"])))]
     for size in sizes:
-        jobs += [(model, size, fitter) for model, fitter in (UNSMOOTHED | smoothed_models(chosen)).items()]
+        fitters = UNSMOOTHED | smoothed_models(chosen[min(size, choice_size)]) | {"LDA, α given": lda_of_given_alpha}
+        jobs += [(model, size, fitter) for model, fitter in fitters.items()]
     if hdp_truncation is not None:
-        jobs.append(("HDP", hdp_truncation, partial(fitted_lv, lv.models.HDP(chosen["LDA"]))))
+        jobs.append(("HDP", hdp_truncation, partial(fitted_lv, lv.models.HDP(largest["LDA"]))))
     records = []
     for model, size, fitter in jobs:
         made = kept.get(f"{model}-{size}", lambda job=(model, size, fitter): asdict(record(name, *job, split, seed)))
@@ -243,6 +270,57 @@ def measure(
                 flush=True,
             )
     return pd.DataFrame(records)
+
+
+def over_starts(
+    name: str,
+    size: int,
+    *,
+    starts: int = 5,
+    documents: int | None = None,
+    seed: int = 0,
+    choice_size: int = CHOICE_SIZE,
+    store: Path | None = None,
+) -> pd.DataFrame:
+    """Perplexity of completion from several random starts (rows) by model; split and choices are the same for all."""
+    train, test = read_corpus(name, documents).split(test_fraction=0.1, seed=seed)
+    halves = split_documents(test, 0.5, seed)
+    kept = Store(store, f"perplexity-{name}-{documents}-{seed}")
+    chosen = kept.get(f"chosen-{min(size, choice_size)}", lambda: choose(train, seed, min(size, choice_size)))
+    fitters = smoothed_models(chosen)
+
+    def perplexity(model: str, start: int) -> float:
+        fit = fitters[model](train, size, start)
+        return document_completion(fit.topics, fit.completing, *halves).perplexity
+
+    return pd.DataFrame(
+        {
+            model: [kept.get(f"{model}-{size}-start-{i}", partial(perplexity, model, seed + i)) for i in range(starts)]
+            for model in ("pLSI", "pLSI, tempered", "LDA")
+        }
+    )
+
+
+def causes(name: str, size: int, *, documents: int | None = None, seed: int = 0) -> pd.DataFrame:
+    """Perplexity of completion by where the topics are from (rows) and by the rule that finds proportions (columns)."""
+    train, test = read_corpus(name, documents).split(test_fraction=0.1, seed=seed)
+    halves = split_documents(test, 0.5, seed)
+    m, vague = lv.models, GammaPrior(1.0, 0.1)
+    fits = {
+        "LDA, Σα = 10 given": fitted_lv(m.LDA(GIVEN_ALPHA, 0.1), train, size, seed),
+        "LDA, Σα and η inferred": fitted_lv(m.LDA(vague, GammaPrior(1.0, 1.0)), train, size, seed),
+        "LDA, α estimated": lda(0.1, train, size, seed),
+        "pLSI": plsi(0.1, False, train, size, seed),
+    }
+    rows = {}
+    for label, fit in fits.items():
+        rules = {"folding in": FoldedIn()}
+        if label != "pLSI":
+            rules |= {"mean field": fit.drawing, "collapsed": CollapsedDirichlet(fit.drawing)}
+        rows[label] = {"Σα": fit.drawing.sum() if label != "pLSI" else math.nan} | {
+            rule: document_completion(fit.topics, given, *halves).perplexity for rule, given in rules.items()
+        }
+    return pd.DataFrame(rows).T
 
 
 def shown(value: float) -> str:
@@ -274,9 +352,20 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=None, help="only the first so many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", type=Path, default=None, help="a folder in which results are kept")
+    parser.add_argument("--starts", type=int, default=None, help="only LDA and pLSI, from so many random starts")
+    parser.add_argument("--causes", type=int, default=None, help="only what LDA owes to what, with so many topics")
     given = parser.parse_args()
     for name in given.corpus:
         began = time.perf_counter()
+        if given.causes is not None:
+            found = causes(name, given.causes, documents=given.documents, seed=given.seed)
+            print(f"{name}, {given.causes} topics\n{found.round(1).to_string()}\n")
+            continue
+        if given.starts is not None:
+            for size in given.sizes:
+                found = over_starts(name, size, starts=given.starts, seed=given.seed, store=given.store)
+                print(f"{name}, {size} topics\n{found.describe().round(1).to_string()}\n", flush=True)
+            continue
         table = measure(name, given.sizes, documents=given.documents, seed=given.seed, store=given.store)
         print(table.pivot(index="size", columns="model", values="completion_floored").round(1).to_string())
         print(f"{name}: {time.perf_counter() - began:.0f} s in all\n")
