@@ -65,7 +65,13 @@ REDUCED = {
         pictures=3,
         slow=True,
     ),
-    "recommendation": Reduced("FOLDS, LEAST, SIZES = 1, (100,), (2, 3)", pictures=2, slow=True),
+    "recommendation": Reduced("FOLDS, LEAST, SIZES, BLOCKS = 1, (100,), (2, 3), ((2, 3),)", pictures=2, slow=True),
+    "scores": Reduced(
+        "TOPICS, DOCUMENTS, TOKENS, WORDS, LARGEST, DRAWS, SAMPLES = (2, 3), 60, 15, 40, 4, 2, 1\n"
+        'HELD_OUT, EXAMPLE, CORPORA, REAL_LARGEST = (10, 30), 3, {"nematode": 60, "ap": 30}, 3',
+        pictures=5,
+        slow=True,
+    ),
     "hlda": Reduced(
         "SETS, DOCUMENTS, ORDERS, ABSTRACTS, SWEEPS, INFER_SWEEPS = 2, 15, 1, 60, 5, 2\n"
         "SMALL, MAX_BRANCHES, BRANCH_DRAWS = 6, (1, 1), 5",
