@@ -25,6 +25,7 @@ from lvsearch.results.checkpoint import encode_search, save_search
 from lvsearch.results.fewer_units import check_robust
 from lvsearch.results.heldout import comparable, require_comparable
 from lvsearch.results.result import SearchResult
+from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.own_models import check_own
@@ -274,10 +275,7 @@ def _run(
             state=state,
             seconds=result.seconds + time.monotonic() - began,
             compiles=dict(Counter(result.compiles) + Counter(compiles_since(compiled))),
-            audited=None,  # it is of the search as it was
-            persisted=None,
-            robust=None,
-            sensitive=None,
+            scrutiny=NOTHING_ASKED,  # what there was is of the search as it was
         )
 
     def save(state: SearchState) -> None:

@@ -274,12 +274,12 @@ def test_the_table_names_its_columns():
 def test_card_report_and_folder_show_an_audit_when_it_was_made(tmp_path: Path):
     plain, (audit, _) = searched(), audited()
     result = plain.with_audit(audit)
-    assert plain.audited is None
+    assert plain.scrutiny.audit is None
     assert "audit:" not in plain.summary()
     assert audit.describe() in result.summary()
     assert "audit" in result._repr_html_()
     result.save(tmp_path / "run")
-    assert lv.load(tmp_path / "run").audited == audit
+    assert lv.load(tmp_path / "run").scrutiny.audit == audit
     write_report(result, tmp_path / "report")
     assert "ranked" in (tmp_path / "report" / "audit.csv").read_text()
     assert "**audit**" in (tmp_path / "report" / "summary.md").read_text()

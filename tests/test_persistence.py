@@ -232,9 +232,9 @@ def test_it_goes_onto_the_card_into_the_report_and_into_the_folder(tmp_path: Pat
     assert kept.stable(0.5).equals(found().stable(0.5))
     kept.save(tmp_path / "run")
     loaded = lv.load(tmp_path / "run")
-    assert loaded.persisted == found()
+    assert loaded.scrutiny.persistence == found()
     assert loaded.stable().equals(found().stable())
-    assert kept.with_prior(lv.sizes.Poisson(2)).persisted is None
+    assert kept.with_prior(lv.sizes.Poisson(2)).scrutiny.persistence is None
     write_report(kept, tmp_path / "report")
     assert (tmp_path / "report" / "persistence.csv").read_text().count("\n") == 4
     parts = page_of(kept).parts

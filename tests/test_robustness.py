@@ -84,17 +84,17 @@ def test_a_search_asks_fewer_units_where_it_is_told_to_and_keeps_what_they_say(s
     folder = tmp_path / "run"
     model, rows = skewed.evaluator.base_model, skewed.training
     result = lv.search(model, rows, max_size=2, starts=1, seed=1, robustness=True, out=folder, progress=False)
-    assert result.robust is not None
-    assert result.robust.n_units == 60
-    assert f"fewer units: {result.robust.describe()}" in " ".join(result.summary().split())
-    assert result.robust.describe() in (folder / "report" / "index.html").read_text(encoding="utf-8")
-    loaded = lv.load(folder).robust
-    np.testing.assert_array_equal(loaded.log_evidence, result.robust.log_evidence)
-    assert str(loaded) == str(result.robust)
-    flat, steep = (result.with_prior(lv.sizes.Geometric(p)).robust for p in (0.01, 0.999))
+    assert result.scrutiny.robustness is not None
+    assert result.scrutiny.robustness.n_units == 60
+    assert f"fewer units: {result.scrutiny.robustness.describe()}" in " ".join(result.summary().split())
+    assert result.scrutiny.robustness.describe() in (folder / "report" / "index.html").read_text(encoding="utf-8")
+    loaded = lv.load(folder).scrutiny.robustness
+    np.testing.assert_array_equal(loaded.log_evidence, result.scrutiny.robustness.log_evidence)
+    assert str(loaded) == str(result.scrutiny.robustness)
+    flat, steep = (result.with_prior(lv.sizes.Geometric(p)).scrutiny.robustness for p in (0.01, 0.999))
     np.testing.assert_array_equal(flat.log_evidence, loaded.log_evidence)
     assert steep.probability[-1, 0] > flat.probability[-1, 0]
-    assert lv.resume(folder, report=False, progress=False).robust is None  # not asked again unless told to
+    assert lv.resume(folder, report=False, progress=False).scrutiny.robustness is None  # not asked again unless told to
 
 
 def test_an_interruption_keeps_the_search(skewed, monkeypatch, capsys):
@@ -104,7 +104,7 @@ def test_an_interruption_keeps_the_search(skewed, monkeypatch, capsys):
     monkeypatch.setattr("lvsearch.results.result.robust_search", interrupted)
     model, rows = skewed.evaluator.base_model, skewed.training
     result = lv.search(model, rows, max_size=2, starts=1, seed=1, robustness=True, progress=False)
-    assert (result.state.stopped, result.robust) == ("finished", None)
+    assert (result.state.stopped, result.scrutiny.robustness) == ("finished", None)
     assert "without what fewer units say" in capsys.readouterr().err
 
 

@@ -86,18 +86,18 @@ def test_it_is_kept_and_shown_with_the_search(tmp_path):
     assert f"other priors: {found().describe()}" in " ".join(kept.summary().split())
     kept.save(tmp_path / "run")
     again = lv.load(tmp_path / "run")
-    assert again.sensitive == found()
-    pd.testing.assert_frame_equal(again.sensitive.table(), found().table())
+    assert again.scrutiny.sensitivity == found()
+    pd.testing.assert_frame_equal(again.scrutiny.sensitivity.table(), found().table())
     write_report(kept, tmp_path / "report")
     assert "What other priors say" in (tmp_path / "report" / "index.html").read_text()
     assert (tmp_path / "report" / "other_priors.png").exists()
     assert len(pd.read_csv(tmp_path / "report" / "other_priors.csv")) == 3
     prior = lv.sizes.Table([0.9, 0.1])
-    anew = kept.with_prior(prior).sensitive.variants
+    anew = kept.with_prior(prior).scrutiny.sensitivity.variants
     for changed, concentration in zip(anew, (1.0, 0.25, 4.0), strict=True):
         posterior = lv.search(model(concentration), ROWS, **SETTINGS).with_prior(prior).posterior()
         assert changed.posterior.probability.tolist() == posterior["probability"].tolist()
-    assert lv.resume(tmp_path / "run", progress=False).sensitive is None
+    assert lv.resume(tmp_path / "run", progress=False).scrutiny.sensitivity is None
 
 
 # ── in words, of made-up posteriors ─────────────────────────────────────────────────────────────────────────────────

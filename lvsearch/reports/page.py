@@ -65,10 +65,11 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
         [] if held_out is None else [drawn(partial(draw_held_out, held_out), "heldout", "Held-out score of each size")]
     )
     lead.append(drawn(partial(draw_posterior, result), "posterior", "Probability of each size"))
-    if result.robust is not None:
-        lead.append(drawn(result.robust.draw, "robustness", "What fewer units say"))
-    if result.sensitive is not None and result.prior.dimension == 1:
-        lead.append(drawn(result.sensitive.draw, "sensitivity", "What other priors say"))
+    asked = result.scrutiny
+    if asked.robustness is not None:
+        lead.append(drawn(asked.robustness.draw, "robustness", "What fewer units say"))
+    if asked.sensitivity is not None and result.prior.dimension == 1:
+        lead.append(drawn(asked.sensitivity.draw, "sensitivity", "What other priors say"))
     if result.prior.dimension == 2:
         lead.append(drawn(partial(draw_lattice, result), "lattice", "Probability over both numbers", 4.6))
     evidence = (
@@ -138,11 +139,11 @@ def _settings(result: Findings, known: list[Entry]) -> tuple[Entry, ...]:
 
 def _parts(result: Findings, best: FittedModel) -> Parts | None:
     """What the best size is made of, and how surely, where that was looked at."""
-    parts, persisted = parts_of(best), result.persisted
-    if parts is None or persisted is None:
+    parts, persistence = parts_of(best), result.scrutiny.persistence
+    if parts is None or persistence is None:
         return parts
-    height = ROW_HEIGHT * min(len(persisted.names), MOST_ROWS) + 1.4
-    drawing = drawn(persisted.draw, "persistence", "How surely each component exists", height)
+    height = ROW_HEIGHT * min(len(persistence.names), MOST_ROWS) + 1.4
+    drawing = drawn(persistence.draw, "persistence", "How surely each component exists", height)
     return replace(parts, drawings=(*parts.drawings, drawing))
 
 

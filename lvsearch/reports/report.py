@@ -66,10 +66,10 @@ def write_report(
     _write_picture(folder / "bounds.png", lambda axes: plot_bounds(result, axes))
     if held_out is not None:
         _write_picture(folder / "held_out.png", lambda axes: plot_held_out(held_out, axes))
-    if result.robust is not None:
-        _write_picture(folder / "fewer_units.png", result.robust.plot)
-    if result.sensitive is not None and result.prior.dimension == 1:
-        _write_picture(folder / "other_priors.png", result.sensitive.plot)
+    if result.scrutiny.robustness is not None:
+        _write_picture(folder / "fewer_units.png", result.scrutiny.robustness.plot)
+    if result.scrutiny.sensitivity is not None and result.prior.dimension == 1:
+        _write_picture(folder / "other_priors.png", result.scrutiny.sensitivity.plot)
     write_page(result, folder, held_out=held_out)
     path = folder / "summary.md"
     write_text(path, _summary(result, held_out))
@@ -108,14 +108,14 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
         tables |= {name: table.reset_index() for name, table in best.tables().items()}
     if held_out is not None:
         tables["held_out"] = held_out
-    if result.audited is not None:
-        tables["audit"] = result.audited.table()
-    if result.persisted is not None:
-        tables["persistence"] = result.persisted.table().reset_index()
-    if result.robust is not None:
-        tables["fewer_units"] = result.robust.table()
-    if result.sensitive is not None:
-        tables["other_priors"] = result.sensitive.table()
+    if result.scrutiny.audit is not None:
+        tables["audit"] = result.scrutiny.audit.table()
+    if result.scrutiny.persistence is not None:
+        tables["persistence"] = result.scrutiny.persistence.table().reset_index()
+    if result.scrutiny.robustness is not None:
+        tables["fewer_units"] = result.scrutiny.robustness.table()
+    if result.scrutiny.sensitivity is not None:
+        tables["other_priors"] = result.scrutiny.sensitivity.table()
     return tables
 
 
@@ -145,9 +145,9 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
     if held_out is not None:  # what shares neither prior nor evidence with the search comes first
         lines += [f"![Held-out {held_out.attrs['nouns'].units}](held_out.png)", ""]
     lines += ["![Probability of each size](posterior.png)", ""]
-    if result.robust is not None:
+    if result.scrutiny.robustness is not None:
         lines += ["![What fewer units say](fewer_units.png)", ""]
-    if result.sensitive is not None and result.prior.dimension == 1:
+    if result.scrutiny.sensitivity is not None and result.prior.dimension == 1:
         lines += ["![What other priors say](other_priors.png)", ""]
     lines += [f"- **{fact.name}**: {markdown(fact.text)}" for fact in facts(result, held_out)]
     best = _best(result)

@@ -20,6 +20,7 @@ from lvsearch.inference.generators import generator
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings
 from lvsearch.scrutiny.audit import Audit, AuditRow
+from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.searching.controller import SearchState, Task, step, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.bracket import Bracket
@@ -72,7 +73,9 @@ def _searched(
     for size in dict.fromkeys((first, *sizes)):
         task = Task(size, 0, trials if size in sizes else 1, warm=not other.shrinks)
         state, search = step(other, prior, settings, state, search, task)
-    return replace(result, evaluator=other, prior=prior, settings=settings, state=state, training=None, audited=None)
+    return replace(
+        result, evaluator=other, prior=prior, settings=settings, state=state, training=None, scrutiny=NOTHING_ASKED
+    )
 
 
 def _bracket(

@@ -50,18 +50,18 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
     """Everything worth knowing about a search beside its answer, most important first."""
     if not has_answer(result):
         return (*_failures(result), *_search_facts(result))
-    found = _probability(result)
+    found, asked = _probability(result), result.scrutiny
     limit = limit_in_words(result)
     held_out_fact = Fact("held-out", _held_out(result, held_out))
     return (
         *([held_out_fact] if held_out is not None else []),
         *found,
-        *([Fact("fewer units", result.robust.describe())] if result.robust is not None else []),
-        *([Fact("other priors", result.sensitive.describe())] if result.sensitive is not None else []),
+        *([Fact("fewer units", asked.robustness.describe())] if asked.robustness is not None else []),
+        *([Fact("other priors", asked.sensitivity.describe())] if asked.sensitivity is not None else []),
         *([Fact("limit", limit)] if limit else []),
         *_evidence(result),
-        *([Fact("audit", result.audited.describe())] if result.audited is not None else []),
-        *([Fact("persistence", result.persisted.describe())] if result.persisted is not None else []),
+        *([Fact("audit", asked.audit.describe())] if asked.audit is not None else []),
+        *([Fact("persistence", asked.persistence.describe())] if asked.persistence is not None else []),
         *([held_out_fact] if held_out is None else []),
         Fact("prior", f"{result.prior.describe()}{_prior_influence(result)}"),
         *_failures(result),

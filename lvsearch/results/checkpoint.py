@@ -18,10 +18,7 @@ from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import load_held_out
-from lvsearch.scrutiny.audit import Audit
-from lvsearch.scrutiny.persistence import Persistence
-from lvsearch.scrutiny.robustness import Robustness
-from lvsearch.scrutiny.sensitivity import Sensitivity
+from lvsearch.scrutiny.scrutiny import Scrutiny
 from lvsearch.searching.controller import SearchSettings, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import sizes
@@ -54,6 +51,7 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
             "pickle). Leave out= away, and keep result.posterior(), result.bounds() and result.starts() as tables"
         )
     data, data_arrays = encode_data(result.training)
+    scrutiny, scrutiny_arrays = result.scrutiny.to_stored()
     body = {
         "model": encode_module(result.evaluator.base_model),
         "prior": result.prior.to_json(),
@@ -66,24 +64,18 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
         "chunks": result.evaluator.chunks._asdict(),
         "data": data,
         "versions": versions(),
-        "audit": None if result.audited is None else result.audited.to_json(),
-        "persistence": None if result.persisted is None else result.persisted.to_json(),
-        "robustness": None,
-        "sensitivity": None if result.sensitive is None else result.sensitive.to_json(),
+        **scrutiny,
         "held_out": None,
     }
     held_out_arrays = {}
     if result.held_out is not None:
         body["held_out"], held_out_arrays["held-out"] = encode_data(result.held_out)
-    robust_arrays = {}
-    if result.robust is not None:
-        body["robustness"], robust_arrays["robustness"] = result.robust.to_stored()
     arrays = {
         f"fit-{_name(size)}": estimate_arrays(fit.state)
         for size, fit in result.state.kept.items()
         if fit.state is not None
     }
-    return body, {"data": data_arrays, **held_out_arrays, **robust_arrays, **arrays}
+    return body, {"data": data_arrays, **held_out_arrays, **scrutiny_arrays, **arrays}
 
 
 def load_findings(folder: Path) -> Findings:
@@ -111,14 +103,7 @@ def load_findings(folder: Path) -> Findings:
             kept[fit.size] = fit
         state = as_declared(SearchState(visits, kept, body["stopped"]))
         prior, compiles = sizes.from_json(body["prior"]), body.get("compiles", {})
-        audit = body.get("audit")  # older folders know of none
-        audited = None if audit is None else Audit.from_json(audit)
-        persistence = body.get("persistence")
-        persisted = None if persistence is None else as_declared(Persistence.from_json(persistence))
-        stored = body.get("robustness")
-        robust = None if stored is None else as_declared(Robustness.from_stored(stored, arrays["robustness"]))
-        varied = body.get("sensitivity")
-        sensitive = None if varied is None else as_declared(Sensitivity.from_json(varied))
+        scrutiny = Scrutiny.from_stored(body, arrays)
         held_out = _held_out(body, arrays, training, folder)
         limit = set() if settings.max_size is None else {settings.max_size}
         named = limit | {*kept, *(visit.size for visit in visits)}
@@ -134,11 +119,8 @@ def load_findings(folder: Path) -> Findings:
             training,
             body["seconds"],
             compiles,
-            audited,
+            scrutiny,
             held_out,
-            persisted,
-            robust,
-            sensitive,
         )
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError, ArithmeticError) as error:
         raise CorruptFolderError(

@@ -14,10 +14,7 @@ from lvsearch.fitted.alignment import ComponentMap, component_map
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings
-from lvsearch.scrutiny.audit import Audit
-from lvsearch.scrutiny.persistence import Persistence
-from lvsearch.scrutiny.robustness import Robustness
-from lvsearch.scrutiny.sensitivity import Sensitivity
+from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
 from lvsearch.searching.controller import SearchSettings, SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of
@@ -49,10 +46,7 @@ class Findings:
     | `training` | the data, None where a plain function was searched |
     | `seconds` | time spent, all sessions together |
     | `compiles` | kernel -> how often the search compiled it, all sessions together |
-    | `audited` | what an audit found, where one was made (`with_audit`) |
-    | `persisted` | how surely each component exists, where that was looked at (`with_persistence`) |
-    | `robust` | what fewer units say, where they were asked (`with_robustness`) |
-    | `sensitive` | whether the answer hangs on the numbers in priors, where that was asked (`with_sensitivity`) |
+    | `scrutiny` | what was asked of the search once it had ended |
     | `held_out` | data that the search did not see, kept beside it to compare sizes on; None where there are none |
     """
 
@@ -63,11 +57,8 @@ class Findings:
     training: Data | None
     seconds: float
     compiles: Mapping[str, int] = field(default_factory=dict)
-    audited: Audit | None = None
+    scrutiny: Scrutiny = NOTHING_ASKED
     held_out: Data | None = None
-    persisted: Persistence | None = None
-    robust: Robustness | None = None
-    sensitive: Sensitivity | None = None
 
     # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -235,10 +226,7 @@ class Findings:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
         visits = tuple(_rebound(self.evaluator, prior, self.settings, self.visits))
         state = replace(self.state, visits=visits)
-        robust = None if self.robust is None else self.robust.under(prior)
-        # persistence drew its sizes under the old one
-        sensitive = None if self.sensitive is None else self.sensitive.under(prior)
-        return replace(self, prior=prior, state=state, persisted=None, robust=robust, sensitive=sensitive)
+        return replace(self, prior=prior, state=state, scrutiny=self.scrutiny.under(prior))
 
     def predict(self, test: Any) -> Prediction:
         """log p(test | train), averaging over sizes (nats).

@@ -61,7 +61,7 @@ class SearchResult(Findings):
     def with_audit(self, audit: Audit) -> "SearchResult":
         """The same result with an audit on its card, in its report and in its folder. A search that goes on begins
         without one."""
-        return replace(self, audited=audit)
+        return replace(self, scrutiny=replace(self.scrutiny, audit=audit))
 
     # ── where the model is not true ─────────────────────────────────────────────────────────────────────────────────
 
@@ -92,7 +92,7 @@ class SearchResult(Findings):
     def with_robustness(self, robustness: Robustness) -> "SearchResult":
         """The same result with what fewer units say on its card and page and in its folder. A search that goes on
         begins without it."""
-        return replace(self, robust=robustness)
+        return replace(self, scrutiny=replace(self.scrutiny, robustness=robustness))
 
     def sensitivity(
         self, names: Sequence[str] | str | None = None, *, factor: float | int = 3.0, progress: bool = True
@@ -114,7 +114,7 @@ class SearchResult(Findings):
     def with_sensitivity(self, sensitivity: Sensitivity) -> "SearchResult":
         """The same result with what other priors say on its card and page, in its report and in its folder. A search
         that goes on begins without it."""
-        return replace(self, sensitive=sensitivity)
+        return replace(self, scrutiny=replace(self.scrutiny, sensitivity=sensitivity))
 
     # ── which components exist ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,7 +150,7 @@ class SearchResult(Findings):
     def with_persistence(self, persistence: Persistence) -> "SearchResult":
         """The same result with the persistence of its components on its card, in its report and in its folder. A search
         that goes on begins without it."""
-        return replace(self, persisted=persistence)
+        return replace(self, scrutiny=replace(self.scrutiny, persistence=persistence))
 
     def stable(self, probability: float | int = PROBABILITY) -> pd.DataFrame:
         """The components that exist with at least this probability: rows of `Persistence.table`.
@@ -160,7 +160,7 @@ class SearchResult(Findings):
         """
         if not 0 <= probability <= 1:
             raise ValueError(f"got probability={probability}, expected a number from 0 to 1")
-        return (self.persisted or self.persistence()).stable(probability)
+        return (self.scrutiny.persistence or self.persistence()).stable(probability)
 
     # ── other data ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -12,6 +12,7 @@ from lvsearch.progress import progress_bar
 from lvsearch.results.auditing import audited_search
 from lvsearch.results.card import has_answer
 from lvsearch.results.findings import Findings
+from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
 from lvsearch.searching.controller import SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -65,7 +66,7 @@ def _searched(result: Findings, evaluator: ModelEvaluator, model: Model) -> Find
     state = run(other, result.prior, result.settings, SearchState(), progress=False)
     if state.stopped != "finished":
         raise KeyboardInterrupt
-    return replace(result, evaluator=other, state=state, audited=None, persisted=None, robust=None, sensitive=None)
+    return replace(result, evaluator=other, state=state, scrutiny=NOTHING_ASKED)
 
 
 def _variant(found: Findings, name: str, factor: float, value: float | None) -> Variant:
