@@ -108,12 +108,29 @@ def test_a_pass_of_plsi_is_the_em_step(tempering):
     start = fitting.begin(2, 8, jax.random.key(0))
     topics = np.asarray(start.counts, np.float64)[:, :2].T
     topics /= topics.sum(1, keepdims=True)
-    theta = oracles.em_step(counts, np.full((4, 2), 0.5), topics, tempering)[0]
+    theta, expected = oracles.em_step(counts, np.full((4, 2), 0.5), topics, tempering)
     state, _ = fitting.climb(start, 2)
     np.testing.assert_allclose(fitting.packed.gather(state.proportions)[:, :2], theta, atol=1e-5)
-    expected = oracles.em_step(counts, theta, topics, tempering)[1]
     found = np.asarray(state.counts)[:, :2].T
     np.testing.assert_allclose(found / found.sum(1, keepdims=True), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_momentum_saves_passes_and_ends_where_em_stands_still(smoothing):
+    counts = planted()
+    after = {}
+    for momentum in (0.0, 0.9):
+        settings = PLSISettings(passes=2000, tolerance=1e-7, momentum=momentum)
+        fitting = PLSIEstimator(PLSI(smoothing), documents(csr_array(counts)), settings)
+        state, passes = fitting.climb(fitting.begin(4, 8, jax.random.key(1)), 4)
+        topics = np.asarray(state.counts, np.float64)[:, :4].T + smoothing
+        topics /= topics.sum(1, keepdims=True)
+        theta = fitting.packed.gather(state.proportions)[:, :4].astype(np.float64)
+        for _ in range(200):
+            theta, _ = oracles.em_step(counts, theta, topics, 1.0)
+        after[momentum] = passes, (counts * np.log(np.maximum(theta @ topics, 1e-30))).sum()
+    assert after[0.9][0] < after[0.0][0]
+    assert after[0.9][1] == pytest.approx(after[0.0][1], rel=1e-3)
 
 
 def test_plsi_reports_the_likelihood_of_its_estimates():

@@ -1,4 +1,4 @@
-"""The estimator of pLSI: EM and tempered EM on packed documents.
+"""The estimator of pLSI: EM and tempered EM on packed documents, over-relaxed.
 
     E   p(z = k | d, w) ∝ (θ_dk β_kw)^b                          b = 1: EM; b < 1: tempered (Hofmann 1999)
     M   θ_dk ∝ Σ_w n_dw p(k | d, w),    β_kw ∝ Σ_d n_dw p(k | d, w) + smoothing
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Float64
+from jaxtyping import Array, Float, Float64, Int
 from scipy.sparse import csr_array
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
@@ -46,6 +46,7 @@ class PLSISettings:
     |---|---|
     | `passes` | over the data, at most |
     | `tolerance` | a pass that gains less than this share of the log-likelihood is the last one; §3.6.1 has 1e-5 |
+    | `momentum` | the exponent by which topics are moved on between passes, see `aspect_passes`; 0: EM as published |
     | `document_sweeps` | updates of θ_d in a pass |
     | `fewest_passes` | made in any case: near even topics EM begins slowly |
     | `start_tokens` | tokens of the documents that a topic begins with, beside one spread over the vocabulary (§3.6) |
@@ -56,6 +57,7 @@ class PLSISettings:
     document_sweeps: int = 2
     fewest_passes: int = 10
     start_tokens: float = 2.0
+    momentum: float = 0.9
 
 
 class Aspects(NamedTuple):
@@ -63,6 +65,16 @@ class Aspects(NamedTuple):
 
     counts: Float[Array | np.ndarray, "word topic"]
     proportions: Float[Array | np.ndarray, "batch tile document topic"]
+
+
+class Climb(NamedTuple):
+    """A state of EM, the topics that its last pass began near, the objective one and two passes ago, passes made."""
+
+    state: Aspects
+    topics: Float[Array, "word topic"]
+    before: Float[Array, ""]
+    after: Float[Array, ""]
+    passes: Int[Array, ""]
 
 
 class PLSIEstimator(BaseEstimator):
@@ -97,9 +109,8 @@ class PLSIEstimator(BaseEstimator):
         """
         (n_topics,), (capacity,) = size, capacity_of(size)
         state, before = self.begin(n_topics, capacity, key, start), 0
-        if (
-            start is None and self.model.tempering < 1
-        ):  # Hofmann's order; from scratch a low exponent leaves topics alike
+        if start is None and self.model.tempering < 1:
+            # Hofmann's order; from scratch a low exponent leaves topics alike
             state, before = self.climb(state, n_topics, 1.0)
         state, passes = self.climb(state, n_topics)
         passes += before
@@ -136,6 +147,7 @@ class PLSIEstimator(BaseEstimator):
             np.int32(self.settings.fewest_passes),
             np.int32(self.settings.passes),
             np.float32(self.settings.tolerance),
+            np.float32(self.settings.momentum),
         )
         return state, int(passes)
 
@@ -157,39 +169,51 @@ def aspect_passes(
     fewest: int | Array | np.ndarray,
     passes: int | Array | np.ndarray,
     tolerance: float | Array | np.ndarray,
+    momentum: float | Array | np.ndarray,
 ) -> tuple[Aspects, Array]:
-    """Up to `passes` passes, until after `fewest` one gains less than `tolerance` of the objective. The first
-    `n_topics` columns exist.
+    """Up to `passes` passes, until after `fewest` one changes the objective by less than the share `tolerance`. The
+    first `n_topics` columns exist.
 
-    The objective is Σ n_dw log Σ_k (θ_dk β_kw)^b / b, which for b = 1 is the log-likelihood.
+    The objective is Σ n_dw log Σ_k (θ_dk β_kw)^b / b, which for b = 1 is the log-likelihood. A pass begins at topics
+    moved on from the last ones β by the factor (β / β before)^momentum, and normalised (over-relaxed EM, Salakhutdinov
+    and Roweis 2003: a factor, since a zero that a step too long leaves would stay zero); at β itself where the pass
+    before lowered the objective.
     """
     tiles = jax.tree.map(jnp.asarray, tiles)
     exists = jnp.arange(state.counts.shape[1]) < n_topics
 
-    def one_pass(carry: tuple[Aspects, Array, Array, Array]) -> tuple[Aspects, Array, Array, Array]:
-        state, _, before, n = carry
-        topics = jnp.where(exists, jnp.asarray(state.counts) + smoothing, 0.0)
-        topics = (topics / jnp.maximum(topics.sum(0), TINY)) ** tempering
+    def normalised(topics: Array) -> Array:
         topics = jnp.where(exists, topics, 0.0)
+        return topics / jnp.maximum(topics.sum(0), TINY)
+
+    def one_pass(carry: Climb) -> Climb:
+        topics = normalised(jnp.asarray(carry.state.counts) + smoothing)
+        share = jnp.where(carry.after > carry.before, momentum, 0.0)
+        moved = (topics / jnp.maximum(carry.topics, TINY)) ** share
+        power = normalised(topics * jnp.where(carry.topics > 0, moved, 1.0)) ** tempering
+        power = jnp.where(exists, power, 0.0)
 
         def one_tile(total: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, tuple[Array, Array]]:
             tile, theta = x
-            theta, expected, fit = _update_tile(topics[tile.words], tile, theta, tempering, sweeps)
+            theta, expected, fit = _update_tile(power[tile.words], tile, theta, tempering, sweeps)
             return total.at[tile.words].add(expected), (theta, fit)
 
         def one_batch(total: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, tuple[Array, Array]]:
             return jax.lax.scan(one_tile, total, x)
 
-        total, (theta, fits) = jax.lax.scan(one_batch, jnp.zeros_like(topics), (tiles, jnp.asarray(state.proportions)))
-        return Aspects(total, theta), before, fits.sum() / tempering, n + 1
+        proportions = jnp.asarray(carry.state.proportions)
+        total, (theta, fits) = jax.lax.scan(one_batch, jnp.zeros_like(topics), (tiles, proportions))
+        return Climb(Aspects(total, theta), topics, carry.after, fits.sum() / tempering, carry.passes + 1)
 
-    def unfinished(carry: tuple[Aspects, Array, Array, Array]) -> Array:
-        _, before, after, n = carry
-        return (n < passes) & ((n < fewest) | (after - before > tolerance * jnp.abs(after)))
+    def unfinished(carry: Climb) -> Array:
+        gain = carry.after - carry.before
+        moving = (gain < 0) | (gain > tolerance * jnp.abs(carry.after))
+        return (carry.passes < passes) & ((carry.passes < fewest) | moving)
 
     low = jnp.asarray(-jnp.inf, jnp.float32)
-    state, _, _, n = jax.lax.while_loop(unfinished, one_pass, (state, low, low, jnp.asarray(0)))
-    return state, n
+    start = Climb(state, jnp.zeros_like(jnp.asarray(state.counts)), low, low, jnp.asarray(0))
+    climbed = jax.lax.while_loop(unfinished, one_pass, start)
+    return climbed.state, climbed.passes
 
 
 def _update_tile(
@@ -199,24 +223,30 @@ def _update_tile(
     tempering: float | Array | np.ndarray,
     sweeps: int | Array | np.ndarray,
 ) -> tuple[Array, Array, Array]:
-    """(θ, expected counts (block, slot, topic), the tile's Σ n log Σ_k …). rows: β^b at the words."""
+    """(θ, expected counts (block, slot, topic), the tile's Σ n log Σ_k …). rows: β^b at the words.
+
+    The last of the sweeps gives both, as one E-step does.
+    """
     counts, slots = jnp.asarray(tile.counts), jnp.asarray(tile.slots)
 
-    def mass(power: Array) -> Array:
-        return jnp.maximum((rows * power[slots][:, None]).sum(-1), TINY)
-
-    def update(_: Array | int, theta: Array) -> Array:
+    def responsible(theta: Array) -> tuple[Array, Array]:
         power = theta**tempering
-        per_block = (rows * (counts / mass(power))[..., None]).sum(1)
+        return power, jnp.maximum((rows * power[slots][:, None]).sum(-1), TINY)
+
+    def moved(theta: Array, power: Array, per_block: Array) -> Array:
         new = power * jnp.zeros_like(theta).at[slots].add(per_block)
         total = new.sum(-1, keepdims=True)
         return jnp.where(total > 0, new / jnp.where(total > 0, total, 1.0), theta)
 
-    theta = jax.lax.fori_loop(0, sweeps, update, theta)
-    power = theta**tempering
-    p = mass(power)
-    expected = rows * power[slots][:, None] * (counts / p)[..., None]
-    return theta, expected, (counts * jnp.log(p)).sum()
+    def update(_: Array | int, theta: Array) -> Array:
+        power, mass = responsible(theta)
+        return moved(theta, power, (rows * (counts / mass)[..., None]).sum(1))
+
+    theta = jax.lax.fori_loop(0, sweeps - 1, update, theta)
+    power, mass = responsible(theta)
+    shares = rows * (counts / mass)[..., None]
+    expected = shares * power[slots][:, None]
+    return moved(theta, power, shares.sum(1)), expected, (counts * jnp.log(mass)).sum()
 
 
 @estimator.register
