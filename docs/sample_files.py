@@ -11,6 +11,8 @@ captions.csv    image, word          a word an image
 survey.csv      three questions      answers of two kinds of people, some missing
 skewed.csv      two columns          two clusters that lean to one side
 errors.csv      twelve kinds         how often each occurred, in forty files; a few never counted
+mutations.tsv   kinds of mutations   how often each occurred, a column for each of sixty tumours
+signatures.tsv  the same             three signatures: how often each kind is in each
 clubs.csv       fourteen clubs       who is in which: two kinds of people, three of clubs
 """
 
@@ -49,6 +51,7 @@ def write(folder: Path) -> None:
     clubs(folder)
     errors(folder)
     skewed(folder)
+    mutations(folder)
 
 
 def skewed(folder: Path) -> None:
@@ -91,6 +94,18 @@ def machines(folder: Path) -> None:
     frame = pd.DataFrame(readings, columns=["machine", "load", "heat"])
     frame.loc[4, ["load", "heat"]] = np.nan
     frame.to_csv(folder / "machines.csv", index=False)
+
+
+def mutations(folder: Path) -> None:
+    """Tumours with three signatures, most of them with one or two, in the form of mutation matrices: kinds are rows."""
+    rng = np.random.default_rng(0)
+    kinds = [f"{b}[{change}]{b}" for change in ("C>A", "C>G", "C>T", "T>A", "T>C", "T>G") for b in "ACGT"]
+    signatures = rng.dirichlet(np.full(len(kinds), 0.2), 3).T
+    counts = rng.poisson(signatures @ (1000 * rng.dirichlet(np.full(3, 0.3), 60)).T)
+    index = pd.Index(kinds, name="MutationType")
+    tumours = [f"tumour{i}" for i in range(counts.shape[1])]
+    pd.DataFrame(counts, index, tumours).to_csv(folder / "mutations.tsv", sep="\t")
+    pd.DataFrame(signatures.round(6), index, ["ageing", "smoking", "light"]).to_csv(folder / "signatures.tsv", sep="\t")
 
 
 def reviews(folder: Path) -> None:

@@ -163,8 +163,10 @@ def memoized_passes(
     """Up to `passes` passes over all batches, until a pass improves the fit by less than `tolerance` nats per token.
 
     momentum: a pass begins at topics moved on by this share of the last pass's step (over-relaxation: below 1 it keeps
-    the fixed points and their stability, and near them needs up to half the passes); the last pass begins without. With
-    0, MEAN_FIELD never lowers the bound.
+    the fixed points and their stability, and near them needs up to half the passes); the last pass begins without, and
+    so does one after a pass that lowered the fit: where a word has many tokens in a document steps are long, and
+    without this fits ended at topics that share words (12 topics of 96 words, 3,000 tokens a document: up to 60,000 of
+    3,600,000 nats lower). With 0, MEAN_FIELD never lowers the bound.
     The topics of an inactive size are columns of zeros and stay so, with alpha 0 there. The state's buffers are reused.
     Returns the new state, the fit Σ_w c_w log (Σ_k p_wk / Σγ) of the last pass (nats; p as the rule has it, before it
     is normalised) and the number of passes made.
@@ -191,9 +193,10 @@ def memoized_passes(
         return Counts(total, per_batch.at[index].set(new), proportions.at[index].set(gamma)), fits.sum()
 
     def one_pass(carry: tuple[Counts, Array, Array, Array, Array]) -> tuple[Counts, Array, Array, Array, Array]:
-        state, step, _, fit, n = carry
+        state, step, last, fit, n = carry
         before = state.total
-        ahead = jnp.maximum(before + jnp.where(n < passes - 1, momentum, 0.0) * step, 0.0)
+        share = jnp.where((n < passes - 1) & (fit > last), momentum, 0.0)
+        ahead = jnp.maximum(before + share * step, 0.0)
         state, fits = jax.lax.scan(one_batch, state._replace(total=ahead), (jnp.arange(len(state.per_batch)), tiles))
         # summed afresh: no drift, and the pseudo-counts of a start are forgotten after the first pass
         total = state.per_batch.sum(0)
@@ -203,7 +206,8 @@ def memoized_passes(
 
     def unfinished(carry: tuple[Counts, Array, Array, Array, Array]) -> Array:
         _, _, before, after, n = carry
-        return (n < passes) & ((n < 2) | (after - before > tolerance * n_tokens))
+        # a pass that lowered the fit began too far ahead: the next one does not
+        return (n < passes) & ((n < 2) | (after < before) | (after - before > tolerance * n_tokens))
 
     low = jnp.asarray(-jnp.inf, state.total.dtype)
     start = (state, jnp.zeros_like(state.total), low, low, jnp.asarray(0))

@@ -32,6 +32,7 @@ from lvsearch.topics.distinctive_words import (
 )
 from lvsearch.topics.prevalence import LEVEL, plot_prevalence, prevalence
 from lvsearch.topics.pyldavis_inputs import PyLDAvisInputs, pyldavis_inputs
+from lvsearch.topics.references import match_references
 from lvsearch.topics.topic_map import draw_topic_map, topic_places
 
 if TYPE_CHECKING:
@@ -179,6 +180,15 @@ class FittedTopics(FittedModel):
             draws=draws,
             seed=seed,
         )
+
+    def match(self, references: pd.DataFrame) -> pd.DataFrame:
+        """Which known distribution over words each topic is, by cosine: `reference`, `cosine`, `nearest`,
+        `nearest_cosine`, a row for each topic.
+
+        references: a row for each word, words as the index, and a column for each reference, as signatures of mutations
+        are published. See `lvsearch.topics.references.match_references`; its ValueErrors.
+        """
+        return match_references(self.table(self.model.topic_site), references)
 
     def coloured(self, text: str, n_topics: int = 4, threshold: float = 0.9) -> ColouredText:
         """A text with its words coloured by topic (Blei 2004, Figure 3.7): those whose most probable topic has at least
