@@ -27,6 +27,9 @@ from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 
 TINY = 1e-30
+OVERSHOT = 1e-5
+"""Nats per token, beside one nat in all, by which a pass lowers the fit if it began too far ahead. Less is no sign of
+it: on few tokens the fit, which is not the bound, wavers as the bound rises."""
 
 
 class Rule(NamedTuple):
@@ -164,9 +167,9 @@ def memoized_passes(
 
     momentum: a pass begins at topics moved on by this share of the last pass's step (over-relaxation: below 1 it keeps
     the fixed points and their stability, and near them needs up to half the passes); the last pass begins without, and
-    so does one after a pass that lowered the fit: where a word has many tokens in a document steps are long, and
-    without this fits ended at topics that share words (12 topics of 96 words, 3,000 tokens a document: up to 60,000 of
-    3,600,000 nats lower). With 0, MEAN_FIELD never lowers the bound.
+    so does one after a pass that lowered the fit (`OVERSHOT`): where a word has many tokens in a document steps are
+    long, and without this fits ended at topics that share words (12 topics of 96 words, 3,000 tokens a document: up to
+    40,000 of 3,600,000 nats lower). With 0, MEAN_FIELD never lowers the bound.
     The topics of an inactive size are columns of zeros and stay so, with alpha 0 there. The state's buffers are reused.
     Returns the new state, the fit Σ_w c_w log (Σ_k p_wk / Σγ) of the last pass (nats; p as the rule has it, before it
     is normalised) and the number of passes made.
@@ -174,6 +177,9 @@ def memoized_passes(
     tiles = jax.tree.map(jnp.asarray, tiles)
     exists = alpha > 0
     n_tokens = tiles.counts.sum()
+
+    def overshot(before: Array, after: Array) -> Array:
+        return after < before - (1.0 + OVERSHOT * n_tokens)
 
     def one_batch(state: Counts, x: tuple[Array, DocumentTiles]) -> tuple[Counts, Array]:
         index, batch = x
@@ -195,7 +201,7 @@ def memoized_passes(
     def one_pass(carry: tuple[Counts, Array, Array, Array, Array]) -> tuple[Counts, Array, Array, Array, Array]:
         state, step, last, fit, n = carry
         before = state.total
-        share = jnp.where((n < passes - 1) & (fit > last), momentum, 0.0)
+        share = jnp.where((n < passes - 1) & ~overshot(last, fit), momentum, 0.0)
         ahead = jnp.maximum(before + share * step, 0.0)
         state, fits = jax.lax.scan(one_batch, state._replace(total=ahead), (jnp.arange(len(state.per_batch)), tiles))
         # summed afresh: no drift, and the pseudo-counts of a start are forgotten after the first pass
@@ -206,8 +212,7 @@ def memoized_passes(
 
     def unfinished(carry: tuple[Counts, Array, Array, Array, Array]) -> Array:
         _, _, before, after, n = carry
-        # a pass that lowered the fit began too far ahead: the next one does not
-        return (n < passes) & ((n < 2) | (after < before) | (after - before > tolerance * n_tokens))
+        return (n < passes) & ((n < 2) | overshot(before, after) | (after - before > tolerance * n_tokens))
 
     low = jnp.asarray(-jnp.inf, state.total.dtype)
     start = (state, jnp.zeros_like(state.total), low, low, jnp.asarray(0))
