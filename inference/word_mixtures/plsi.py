@@ -135,8 +135,11 @@ class PLSIEstimator(BaseEstimator):
         even = np.broadcast_to(exists / n_topics, (*self.packed.documents.shape, capacity))
         return Aspects(counts, even.copy())
 
-    def climb(self, state: Aspects, n_topics: int, tempering: float | None = None) -> tuple[Aspects, int]:
-        """EM from a state until it converges, and the passes made. tempering: the model's unless given."""
+    def climb(
+        self, state: Aspects, n_topics: int, tempering: float | None = None, most: int | None = None
+    ) -> tuple[Aspects, int]:
+        """EM from a state until it converges, and the passes made. tempering, most passes: the model's and the
+        settings' unless given."""
         state, passes = aspect_passes(
             self.packed.tiles,
             state,
@@ -145,7 +148,7 @@ class PLSIEstimator(BaseEstimator):
             np.float32(self.model.tempering if tempering is None else tempering),
             np.int32(self.settings.document_sweeps),
             np.int32(self.settings.fewest_passes),
-            np.int32(self.settings.passes),
+            np.int32(self.settings.passes if most is None else most),
             np.float32(self.settings.tolerance),
             np.float32(self.settings.momentum),
         )

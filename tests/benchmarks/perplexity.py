@@ -44,7 +44,8 @@ from lvsearch.inference.likelihood import (
     document_likelihood,
     split_documents,
 )
-from lvsearch.inference.word_mixtures import choose_tempering, document_proportions
+from lvsearch.inference.word_mixtures import PLSIEstimator, choose_tempering, document_proportions
+from lvsearch.inference.word_mixtures.plsi import point_topics
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior
 
@@ -130,12 +131,15 @@ def unsmoothed(model: Any, train: lv.Corpus, size: int, seed: int) -> Fitted:
 
 
 def plsi(smoothing: float, tempered: bool, train: lv.Corpus, size: int, seed: int) -> Fitted:
-    key, note, tempering = jax.random.key(seed), "", 1.0
-    if tempered:
-        chosen = choose_tempering(train.counts, size, key=key, smoothing=smoothing)
-        tempering, note = chosen.best, f"tempering {chosen.best:.3g}"
-    fit = fitted_lv(lv.models.PLSI(smoothing, tempering), train, size, seed, "plug-in")
-    return replace(fit, completing=FoldedIn(tempering), note=note)
+    if not tempered:
+        fit = fitted_lv(lv.models.PLSI(smoothing), train, size, seed, "plug-in")
+        return replace(fit, completing=FoldedIn())
+    key = jax.random.key(seed)
+    chosen = choose_tempering(train.counts, size, key=key, smoothing=smoothing)
+    model, data = lv.models.PLSI(smoothing, chosen.best), train.dataset()
+    estimate = PLSIEstimator(model, data).fit((size,), key, chosen.start)
+    drawing = document_proportions(model, estimate, data)
+    return Fitted(point_topics(estimate), FoldedIn(chosen.best), drawing, f"tempering {chosen.best:.3g}")
 
 
 Fitter = Callable[[lv.Corpus, int, int], Fitted]
