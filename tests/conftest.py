@@ -6,6 +6,7 @@ in `lvsearch` are checked (`--jaxtyping-packages` in pyproject.toml; `test_struc
 
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ if "xla_backend_optimization_level" not in XLA_FLAGS:
     if jaxlib_version.startswith("0.10."):
         XLA_FLAGS += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ["XLA_FLAGS"] = XLA_FLAGS.strip()
+# Cases, oracles, benchmarks and tables are imported by name from wherever they lie; no two files have the same.
+sys.path.extend(sorted({str(file.parent) for file in Path(__file__).parent.rglob("*.py")}))
 os.environ.setdefault("MPLBACKEND", "Agg")  # no test opens a window
 # What one worker has compiled, the other and the processes that tests start (commands, notebooks) need not. The folder
 # begins empty and goes with the session; a folder that is already given stays.

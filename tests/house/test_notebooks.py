@@ -1,13 +1,13 @@
 """The notebooks run from top to bottom, on a reduced grid: the first cell tagged "parameters" is overridden."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from test_structure import ROOT
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NOTEBOOKS = ROOT / "notebooks"
 
 
 class Reduced(NamedTuple):

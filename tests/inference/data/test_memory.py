@@ -15,6 +15,7 @@ import pytest
 from jax.errors import JaxRuntimeError
 from scipy.sparse import csr_array
 from small_searches import assert_same_search
+from test_structure import ROOT
 from toy_models import Point, PointMixture
 
 import lvsearch as lv
@@ -32,7 +33,6 @@ from lvsearch.inference.topics.memoized import Layout, Packing, layout_within, t
 from lvsearch.searching.controller import SearchSettings
 from lvsearch.searching.evaluators import ModelEvaluator
 
-ROOT = Path(__file__).parent.parent
 PLENTY = Chunks(2**60)
 AP = Packing(Layout(16, 93, 93), 10_473, 38_000, 6_600_000)
 """About 16 × AP."""

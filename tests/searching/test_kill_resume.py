@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_searches import KINDS, assert_same_search, searched
+from test_structure import ROOT
 
 import lvsearch as lv
 from lvsearch.files.storage import MANIFEST
 
-CHILD = Path(__file__).with_name("kill_child.py")
+CHILD = ROOT / "tests" / "cases" / "kill_child.py"
 
 
 def child(folder: Path, evidence: str, counted: str, last: int, rest: float = 0.0) -> subprocess.Popen[bytes]:
-    root = str(CHILD.parent.parent)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     arguments = [str(folder), evidence, counted, str(last), str(rest)]
     return subprocess.Popen([sys.executable, str(CHILD), *arguments], env=environment, stderr=subprocess.PIPE)
 

@@ -1,13 +1,8 @@
 """The reduced calibration campaign: sizes from the prior, data from the model, and how often the answers are right."""
 
-import sys
-from pathlib import Path
-
+import calibration
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).parent / "benchmarks"))
-import calibration
 
 SETS = 60
 

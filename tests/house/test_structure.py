@@ -21,7 +21,7 @@ from jaxtyping import TypeCheckError
 
 import lvsearch
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {"models": ROOT / "models", "inference": ROOT / "inference", "lvsearch": ROOT / "lvsearch"}
 MAY_IMPORT = {
     "models": {"lvsearch.models"},
@@ -177,6 +177,22 @@ def test_top_level_holds_exactly_the_rooms():
         pytest.skip("not a git checkout")
     entries = {line.split("/")[0] for line in git.stdout.splitlines()}
     assert {entry for entry in entries if not entry.startswith(".")} <= TOP_LEVEL
+
+
+SHARED_BY_TESTS = {"house", "cases", "oracles", "benchmarks", "scikit_learn"}
+"""Folders of tests that are no rooms: the rules, what tests share, scripts; `sklearn` would be the library's name."""
+
+
+def test_tests_lie_in_the_rooms_of_what_they_test():
+    """tests/inference/topics/ holds what is asked of inference/topics/, tests/sizing/ of lvsearch/sizing/."""
+    tests = ROOT / "tests"
+    files = sorted(tests.rglob("*.py"))
+    assert [file.name for file in files if file.parent == tests] == ["conftest.py"]
+    rooms = {str(path.parent.relative_to(ROOMS[room] if room == "lvsearch" else ROOT)) for room, path in FILES}
+    folders = {str(file.parent.relative_to(tests)) for file in files if file.parent != tests}
+    assert folders <= rooms | SHARED_BY_TESTS, "name the folder after the room"
+    names = Counter(file.name for file in files)
+    assert not {name: times for name, times in names.items() if times > 1}, "files are imported by name"
 
 
 # --- What an import costs ---------------------------------------------------------------------------------------------

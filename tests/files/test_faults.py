@@ -5,17 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-import pytest
-
-sys.path.append(str(Path(__file__).parent / "benchmarks"))
 import fault_folders
 import fault_inputs
+import numpy as np
+import pytest
 from fault_trials import Ended, Row, TooLongError, refusal, state_of, table
+from test_structure import ROOT
 
 from lvsearch.files.storage import write_folder
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.slow

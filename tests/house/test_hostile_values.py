@@ -5,20 +5,18 @@ import os
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hostile_values import ENTRIES, VALUES, BegunError, verdict
+from test_structure import ROOT
 
-SCRIPT = Path(__file__).with_name("hostile_values.py")
+SCRIPT = ROOT / "tests" / "cases" / "hostile_values.py"
 
 
 @cache
 def verdicts() -> dict[str, dict[str, str]]:
     """Of all entries, from one process without the checks of types that tests have."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(SCRIPT.parents[1]), os.environ.get("PYTHONPATH", "")])
-    }
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run([sys.executable, SCRIPT], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))

@@ -10,12 +10,10 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import pytest
-
-sys.path.append(str(Path(__file__).parent / "benchmarks"))
 import dependencies
+import pytest
+from test_structure import ROOT
 
-ROOT = Path(__file__).parent.parent
 FREE = re.compile(r"Apache|MIT|BSD|MPL|Python Software Foundation|ISC")
 EPOCH = "1700000000"
 

@@ -1,10 +1,9 @@
 """notebooks/likelihoods.ipynb runs from top to bottom, on a grid reduced to a minute or two."""
 
-from pathlib import Path
-
 import pytest
+from test_structure import ROOT
 
-NOTEBOOK = Path(__file__).resolve().parents[1] / "notebooks" / "likelihoods.ipynb"
+NOTEBOOK = ROOT / "notebooks" / "likelihoods.ipynb"
 REDUCED = """
 PAIRS = 4
 CURVE_SAMPLES = (20, 200)
