@@ -123,9 +123,10 @@ class Trace:
         return f"{self.describe()}\n  {recorded or 'the log density alone'}; {pace} after {self.warmup} of warm-up"
 
     def to_arviz(self) -> Any:
-        """The draws as ArviZ has them: a `DataTree` with groups `posterior` and `sample_stats` (`lp`: the log density).
+        """The draws as ArviZ has them: a `DataTree` (of ArviZ 0.x an `InferenceData`) with groups `posterior` and
+        `sample_stats` (`lp`: the log density).
 
-        Raises ImportError where ArviZ (1.0 or newer) is not installed.
+        Raises ImportError where ArviZ is not installed.
         """
         try:
             import arviz  # pyright: ignore[reportMissingImports] — an extra
@@ -134,7 +135,10 @@ class Trace:
         posterior = dict(zip(self.names, self.values, strict=True))
         # a dimension and a variable of one name cannot stand in one data set
         dims = {q.name: [f"{axis}_index" if axis in posterior else axis for axis in q.axes] for q in self.quantities}
-        return arviz.from_dict({"posterior": posterior, "sample_stats": {"lp": self.log_density}}, dims=dims)
+        groups = {"posterior": posterior, "sample_stats": {"lp": self.log_density}}
+        if arviz.__version__.startswith("0."):  # the last for Python 3.11
+            return arviz.from_dict(**groups, dims=dims)
+        return arviz.from_dict(groups, dims=dims)
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
         """Everything: settings for JSON, and arrays in groups."""

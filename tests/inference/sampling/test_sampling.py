@@ -357,10 +357,21 @@ def test_arviz_is_asked_for_by_its_extra(monkeypatch):
         small_run().to_arviz()
 
 
-def test_arviz_gets_groups_and_names_of_axes(monkeypatch):
+def from_dict_of_0(*, posterior, sample_stats, dims):
+    """As ArviZ 0.x takes groups."""
+    return {"posterior": posterior, "sample_stats": sample_stats}, dims
+
+
+def from_dict_of_1(data, *, dims):
+    """As ArviZ 1.x takes groups."""
+    return data, dims
+
+
+@pytest.mark.parametrize(("version", "from_dict"), [("0.23.4", from_dict_of_0), ("1.2.0", from_dict_of_1)])
+def test_arviz_gets_groups_and_names_of_axes(version, from_dict, monkeypatch):
     """A variable and an axis of one name are told apart."""
     module = ModuleType("arviz")
-    vars(module)["from_dict"] = lambda data, *, dims: (data, dims)
+    vars(module).update(__version__=version, from_dict=from_dict)
     monkeypatch.setitem(sys.modules, "arviz", module)
     trace = lv.sample(MIXTURE, ROWS, size=3, draws=5, warmup=0, seed=0, units=True, progress=False)
     data, dims = trace.to_arviz()
