@@ -1,10 +1,10 @@
 """Random numbers on the host, from the keys that the device uses."""
 
-from functools import partial
-
 import jax
 import numpy as np
 from jaxtyping import Array
+
+from lvsearch.models.kernels import kernel
 
 
 def generator(key: Array) -> np.random.Generator:
@@ -17,6 +17,6 @@ def generators(key: Array, number: int) -> list[np.random.Generator]:
     return [np.random.default_rng(data.ravel().tolist()) for data in np.asarray(_split_data(key, number=number))]
 
 
-@partial(jax.jit, static_argnames=("number",))
+@kernel(static_argnames=("number",))
 def _split_data(key: Array, *, number: int) -> Array:
     return jax.random.key_data(jax.random.split(key, number))

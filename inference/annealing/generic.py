@@ -29,6 +29,7 @@ from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.exponential.family import inner
 from lvsearch.models.families import IndicatorFamily
+from lvsearch.models.kernels import full_precision
 
 PRIOR_SWEEPS = 5
 
@@ -257,6 +258,7 @@ def _check(model: Model) -> None:
 
 
 @eqx.filter_jit
+@full_precision
 def _flat_globals(
     model: Model, extents: Mapping[str, int], size: tuple[Any, ...], capacity: tuple[int, ...], dtype: Any
 ) -> tuple[dict[str, Statistics], dict[str, Statistics]]:
@@ -273,6 +275,7 @@ def _flat_globals(
 
 
 @eqx.filter_jit
+@full_precision
 def _flat_locals(
     model: Model,
     g: Mapping[str, Statistics],

@@ -32,6 +32,7 @@ from lvsearch.inference.annealing.relabelling import draw_orders, log_labelling
 from lvsearch.inference.chains import Chain, Curved, Selectable, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.generators import generator
+from lvsearch.models.kernels import kernel
 
 CHUNK = 16
 """Temperatures in one call of the compiled program."""
@@ -209,7 +210,7 @@ def _along(
     return population, Profile(np.asarray(temperatures, np.float64), mean, deviation), bool(moved.any())
 
 
-@partial(jax.jit, static_argnames=("islands", "backward"))
+@kernel(static_argnames=("islands", "backward"))
 @counted
 def _advance(
     chain: Chain,
@@ -279,7 +280,7 @@ def resampled(chain: Selectable, key: Array, population: Population, islands: in
     )
 
 
-_resample_all = partial(jax.jit, static_argnames=("islands",))(
+_resample_all = kernel(static_argnames=("islands",))(
     lambda chain, key, population, *, islands: resampled(chain, key, population, islands, jnp.inf)
 )
 
@@ -291,16 +292,16 @@ def _ended(
     return sign * np.asarray(population.log_total, np.float64), population.state
 
 
-@partial(jax.jit, static_argnames=("particles",))
+@kernel(static_argnames=("particles",))
 def drawn(chain: Chain, key: Array, *, particles: int) -> State:
     """Draws of q, compiled."""
     return chain.init(key, particles)
 
 
-_log_ratio = jax.jit(lambda chain, state: chain.log_ratio(state))
-_log_gain = jax.jit(lambda chain, state, before, after: chain.log_gain(state, before, after))
-_label_scores = jax.jit(lambda chain, state: chain.label_scores(state))
-_relabel = jax.jit(lambda chain, state, order: chain.relabel(state, order))
+_log_ratio = kernel()(lambda chain, state: chain.log_ratio(state))
+_log_gain = kernel()(lambda chain, state, before, after: chain.log_gain(state, before, after))
+_label_scores = kernel()(lambda chain, state: chain.label_scores(state))
+_relabel = kernel()(lambda chain, state, order: chain.relabel(state, order))
 
 
 def _n_particles(chain: Chain, state: State) -> int:

@@ -13,7 +13,7 @@ No unit is ever half there, so that clusters form as their rows come: where rows
 tempered paths hold all of them in one for long and part them late.
 """
 
-from functools import partial, singledispatch
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +25,7 @@ from lvsearch.inference.annealing.particles import CONSTANT, Population, resampl
 from lvsearch.inference.chains import Chain, Sequential, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.generators import generator
+from lvsearch.models.kernels import kernel
 
 
 @singledispatch
@@ -92,7 +93,7 @@ def _padded_revisits(sampler: Sequential, sweeps: int) -> Bool[np.ndarray, " pla
     return np.pad(revisits(units, sweeps), (0, sampler.places - units))
 
 
-@partial(jax.jit, static_argnames=("islands", "particles"))
+@kernel(static_argnames=("islands", "particles"))
 @counted
 def _grow(
     sampler: Sequential, key: Key[Array, ""], due: Bool[Array, " place"], *, islands: int, particles: int
@@ -121,7 +122,7 @@ def _grow(
     return ended, found, moved | alike
 
 
-@partial(jax.jit, static_argnames=("islands",))
+@kernel(static_argnames=("islands",))
 @counted
 def _shrink(
     sampler: Sequential, key: Key[Array, ""], state: State, due: Bool[Array, " place"], *, islands: int

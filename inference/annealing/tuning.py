@@ -17,6 +17,7 @@ from lvsearch.inference.annealing.density import DensityChain, DensityState, Pla
 from lvsearch.inference.annealing.particles import MOST_PILOT_STEPS, Profile, drawn, next_temperature
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.generators import generator
+from lvsearch.models.kernels import kernel
 
 ACCEPTED = 0.8
 """The probability that a trajectory is accepted, averaged over particles and their drawn lengths."""
@@ -70,7 +71,7 @@ def _table(temperature: np.ndarray, log_length: np.ndarray) -> StepLengths:
     return StepLengths(np.interp(places, known, temperature), np.stack(columns, axis=1))
 
 
-@jax.jit
+@kernel()
 @counted
 def _settled(
     chain: DensityChain, key: Array, state: DensityState, temperature: Any, factor: Any

@@ -11,7 +11,6 @@ few regions: fits that start with such passes end at higher bounds.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +22,7 @@ from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.engine.meanfield import Beliefs, batch_log_joint, expected_statistics, sweep_site, within
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.kernels import kernel
 from lvsearch.models.units import AnnotatedImage
 
 
@@ -74,7 +74,7 @@ def _copies(site: Site, unit: AnnotatedImage, mean: Array) -> Array:
     return jnp.asarray(unit.counts)[:, None] if site.copies is not None else jnp.ones((len(mean), 1), mean.dtype)
 
 
-@partial(jax.jit, static_argnames=("capacity", "sweeps"))
+@kernel(static_argnames=("capacity", "sweeps"))
 @counted
 def collapsed_step(
     model: AnnotatedModel,

@@ -15,6 +15,7 @@ from lvsearch.inference.engine.meanfield import Beliefs, cast, update_globals
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Statistics
+from lvsearch.models.kernels import kernel
 
 
 def clustered(
@@ -80,7 +81,7 @@ class _Shares(NamedTuple):
     words: Array
 
 
-@jax.jit
+@kernel()
 @counted
 def _start_statistics(
     model: AnnotatedModel, g: dict[str, Statistics], units: Any, weight: Any, share: Any

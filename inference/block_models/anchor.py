@@ -16,6 +16,7 @@ from jaxtyping import Array, Key
 
 from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patience
 from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState
+from lvsearch.models.kernels import kernel
 
 SETTLING, AVERAGED = 10, 20
 """Sweeps before the averages, and those averaged over."""
@@ -51,8 +52,8 @@ def settled(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]
         return BlockStart(*(np.asarray(leaf[..., best]) for leaf in known))
 
 
-_of_labels = jax.jit(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
-_log_density = jax.jit(lambda chain, state: chain.log_density(state))
+_of_labels = kernel()(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
+_log_density = kernel()(lambda chain, state: chain.log_density(state))
 
 
 @patience.register
@@ -63,7 +64,7 @@ def _(chain: BlockChain) -> float:
     return 0.0
 
 
-@jax.jit
+@kernel()
 def _averaged(chain: BlockChain, key: Key[Array, ""], state: BlockState) -> tuple[BlockStart, Array]:
     """Averages for each particle, its axis last, of what a `BlockStart` holds, labels as probabilities; and of the
     joint, nats."""

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -12,8 +11,9 @@ from lvsearch.inference.block_models.packing import layout_of
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.evidence.truth import true_state
 from lvsearch.models.block_model import COLUMN, ROW
+from lvsearch.models.kernels import kernel
 
-_completed = jax.jit(lambda chain, *latents: chain.completed(*latents))
+_completed = kernel()(lambda chain, *latents: chain.completed(*latents))
 
 
 @true_state.register

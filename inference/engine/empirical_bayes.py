@@ -5,7 +5,6 @@ because a few hundred numbers decide; anything else by gradient ascent on the bo
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -16,6 +15,7 @@ from jaxtyping import Array, Float64
 from scipy.special import digamma, polygamma
 
 from lvsearch.models.contract import Model
+from lvsearch.models.kernels import kernel
 
 NEWTON_STEPS = 100
 
@@ -68,7 +68,7 @@ def newton_symmetric(total: float, entries: int, mean_log_sum: float) -> float:
     return float(np.exp(log_total))
 
 
-@partial(jax.jit, static_argnames=("bound", "steps"))
+@kernel(static_argnames=("bound", "steps"))
 def _ascend(
     logs: Any, rest: Any, args: Any, learning_rate: float | int | Array, bound: Callable[[Any, Any], Array], steps: int
 ) -> Any:

@@ -4,7 +4,6 @@ Arrays of a fit hold existing components only; compiled programs see them padded
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +13,7 @@ from jaxtyping import Array
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, mask_elements
 from lvsearch.models.contract import Model, Statistics
+from lvsearch.models.kernels import kernel
 
 CAPACITIES = (8, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 LARGE_STEP = 64
@@ -87,7 +87,7 @@ def pad_axes(
     return out
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def beliefs_of(
     model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
@@ -97,7 +97,7 @@ def beliefs_of(
     return Beliefs(natural, {n: expected_statistics(s, natural[n], on) for n, s in model.globals().items()})
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def point_of(
     model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]

@@ -10,7 +10,6 @@ Along a path π_t ∝ q^(1−t) p(·, data)^t (`Tilt`) a conditional has natural
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -23,6 +22,7 @@ from lvsearch.inference.engine.gates import pseudo_prior, with_gated_entropy
 from lvsearch.inference.engine.meanfield import complete_conditional, mask_elements, within
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
+from lvsearch.models.kernels import kernel
 
 
 class GibbsState(NamedTuple):
@@ -85,7 +85,7 @@ def _sample_site(
     return jax.lax.fori_loop(0, length, one_slice, state)
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 def gibbs_sweep(
     model: Model,
     key: Array,

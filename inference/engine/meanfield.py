@@ -15,7 +15,6 @@ counts c times. Elements with a gate have factors given that they exist (`gates`
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +26,7 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gates import gate_of, given_chosen, site_entropy, with_gated_entropy
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
+from lvsearch.models.kernels import kernel
 
 
 class Beliefs(NamedTuple):
@@ -177,7 +177,7 @@ def unit_bounds(
     return jnp.where(batch.weight > 0, per_unit, 0)
 
 
-@partial(jax.jit, static_argnames=("capacity", "sweeps"))
+@kernel(static_argnames=("capacity", "sweeps"))
 @counted
 def fit_locals(
     model: Model,
@@ -202,7 +202,7 @@ def batch_log_joint(
     return jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def batch_statistics(
     model: Model,
@@ -218,7 +218,7 @@ def batch_statistics(
     return jax.grad(lambda m: batch_log_joint(model, m, batch, l, on))(dict(g))
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def batch_bound(
     model: Model,
@@ -236,7 +236,7 @@ def batch_bound(
 # ── globals ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def update_globals(
     model: Model,
@@ -263,7 +263,7 @@ def update_globals(
     return beliefs
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def resident_sweep(
     model: Model,
@@ -286,7 +286,7 @@ def resident_sweep(
     return beliefs
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def globals_bound(model: Model, beliefs: Beliefs, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Array:
     """log_prior at the expected statistics plus the entropy of the globals, in nats: ()."""

@@ -24,6 +24,7 @@ from lvsearch.inference.engine.meanfield import (
 )
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
+from lvsearch.models.kernels import kernel
 
 
 def scattered_start(
@@ -54,7 +55,7 @@ def _blank(sites: Mapping[str, Site], lengths: Mapping[str, int], dtype: Any) ->
     return Beliefs(dict(zeros), dict(zeros))
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def blank_locals(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Beliefs:
     """Zero statistics for every unit of a batch: where `fit_locals` starts when nothing better is known."""
@@ -68,7 +69,7 @@ def blank_unit(model: Model, unit: Unit, on: Masks, dtype: Any) -> Beliefs:
     return _blank(model.locals(), local_lengths(model, unit, on), dtype)
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def scattered_locals(
     model: Model,

@@ -19,6 +19,7 @@ from lvsearch.inference.engine.meanfield import local_lengths
 from lvsearch.inference.engine.summed_out import log_unit_summed
 from lvsearch.models.contract import Model, Site, Statistics
 from lvsearch.models.families import IndicatorFamily
+from lvsearch.models.kernels import full_precision
 
 
 def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Callable[[], None]:
@@ -32,6 +33,7 @@ def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Calla
     local_sites = given.locals()
     summed = tuple(name for name, site in local_sites.items() if isinstance(site.family, IndicatorFamily))
 
+    @full_precision
     def numpyro_model() -> None:
         model, batches = jax.tree.map(_copied, (given, data.batches))
         g = {

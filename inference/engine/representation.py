@@ -11,6 +11,7 @@ from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.meanfield import Beliefs, within
 from lvsearch.models.contract import Masks, Model, Unit
 from lvsearch.models.families import IndicatorFamily
+from lvsearch.models.kernels import kernel
 
 
 def differs_in_length(model: Model, units: Unit) -> bool:
@@ -39,7 +40,7 @@ def existing(model: Model, batch: Batch, values: np.ndarray, on: Masks) -> list[
     return [value[np.ix_(*(mask[row] for mask in per_axis))] for row, value in enumerate(values)]
 
 
-@jax.jit
+@kernel()
 def representing_value(model: Model, local: Beliefs, on: Masks) -> Array:
     """The expected value of the representing site under q of each unit, (units, …), padding included."""
     site = model.locals()[model.representation]

@@ -9,7 +9,6 @@ All tiles of units of one shape have one shape themselves, whatever the data set
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +21,7 @@ from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.meanfield import Beliefs, batch_log_joint, settle_units, sweep_units, unit_bounds
 from lvsearch.inference.engine.meanfield_starts import blank_unit
 from lvsearch.models.contract import Model, Statistics
+from lvsearch.models.kernels import kernel
 
 TILE_NUMBERS = 1 << 18
 """Numbers that the largest local site of one tile holds, at most: 1 MiB in float32."""
@@ -70,7 +70,7 @@ def gather(tiles: Sequence[UnitTile], per_tile: Sequence[Any], n_units: int) -> 
     return out
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def blank_tile(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Any:
     """Zero statistics of the locals of every unit."""
@@ -88,7 +88,7 @@ class TileStep(NamedTuple):
     bounds: Float[Array, " unit"]
 
 
-@partial(jax.jit, static_argnames=("capacity", "sweeps"))
+@kernel(static_argnames=("capacity", "sweeps"))
 @counted
 def tile_step(
     model: Model,
@@ -113,7 +113,7 @@ Summary = Callable[[Model, dict[str, Statistics], Any, Beliefs, Any], Any]
 """(model, globals' statistics, unit, its settled locals, masks) -> what is wanted of the unit: a pytree of arrays."""
 
 
-@partial(jax.jit, static_argnames=("capacity", "summary"))
+@kernel(static_argnames=("capacity", "summary"))
 @counted
 def settled_tile(
     model: Model,

@@ -30,6 +30,7 @@ from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics, GaussianStatistics
 from lvsearch.models.independent_normal import IndependentNormalMixture
+from lvsearch.models.kernels import kernel
 from lvsearch.models.units import Row
 
 ROWS_AT_ONCE = 8
@@ -55,7 +56,7 @@ class NormalState(NamedTuple):
     rate: Float[Array, "dim particle"]
 
 
-@jax.jit
+@kernel()
 def _seen_by(model: IndependentNormalMixture, rows: Row) -> tuple[Array, Array]:
     """(Rows in the unit of the prior, log h of each in nats)."""
     return jax.vmap(model.coordinates)(rows), jax.vmap(model.log_carrier)(rows)

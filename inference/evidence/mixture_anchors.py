@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Key
 
 from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patience
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
+from lvsearch.models.kernels import kernel
 
 SETTLING, AVERAGED, SETTLED = 10, 20, 16
 """Sweeps before the averages, those averaged over, and the particles that settle."""
@@ -45,10 +46,10 @@ def settled(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tuple[Flo
     return np.log(np.where(exists, mixed, 1.0)) + np.where(exists, 0.0, -np.inf), state
 
 
-_log_density = jax.jit(lambda chain, state: chain.log_density(state))
+_log_density = kernel()(lambda chain, state: chain.log_density(state))
 
 
-@jax.jit
+@kernel()
 def _averaged(chain: Any, key: Array, state: Any) -> tuple[Any, Array, Array]:
     """(Where the particles end, how often each row was in each component (row, particle, component), the average joint
     in nats)."""

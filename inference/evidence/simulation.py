@@ -24,6 +24,7 @@ from lvsearch.inference.data.documents import counts_of, documents
 from lvsearch.inference.data.images import annotated_images, has_tokens
 from lvsearch.inference.data.rows import rows
 from lvsearch.models.contract import Model, Statistics, Unit
+from lvsearch.models.kernels import full_precision
 from lvsearch.models.units import AnnotatedImage, BagOfWords, Row
 
 
@@ -62,6 +63,7 @@ def simulated_like(data: Dataset, model: Model, size: tuple[int, ...], key: Key[
 
 
 @eqx.filter_jit
+@full_precision
 def _drawn(
     model: Model, key: Key[Array, ""], size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
 ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from lvsearch.models.kernels import kernel
+
 
 class GaussianTerms(NamedTuple):
     """A row seen from a node: C; over the columns of each pattern μμᵀ, μx and xᵀx; and how many this row knows."""
@@ -31,7 +33,7 @@ def pattern_scores(xp: Any, terms: Any, z, new, sigma_x, sigma_a):
     return -0.5 * (terms.columns[:, None, None] * xp.log(2 * np.pi * variance) + squares[..., None] / variance)
 
 
-@jax.jit
+@kernel()
 def _scores(terms, bits, new, sigma_x, sigma_a):
     z = bits.astype(terms.gram.dtype)
     by_pattern = jax.tree.map(lambda term: jnp.moveaxis(term, 1, 0), terms)

@@ -4,7 +4,6 @@ Units by the coordinate steps of `lvsearch.inference.hdp.kernel`, from E[log p(x
 global site by the gradient of the log-joint, from how much of every member each part has (Blei 2004, Eq. 2.18).
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,7 @@ from lvsearch.inference.hdp.kernel import Collected, TablePosterior, collect_doc
 from lvsearch.inference.hdp.units import globals_of
 from lvsearch.models.contract import Masks
 from lvsearch.models.hierarchical_process import HierarchicalProcess
+from lvsearch.models.kernels import kernel
 
 
 class Units(NamedTuple):
@@ -29,7 +29,7 @@ class Units(NamedTuple):
     members: Any
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def ascend_units(
     model: HierarchicalProcess,
@@ -83,7 +83,7 @@ def follow_units(
     return beliefs
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def parts_from(
     model: HierarchicalProcess,
@@ -128,7 +128,7 @@ class SharedSurvey(NamedTuple):
         return {units: float(self.units), "log prior": float(self.log_prior), **entropies}
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def survey_units(
     model: HierarchicalProcess,

@@ -17,6 +17,7 @@ from lvsearch.inference.data.groups import rows_of_groups
 from lvsearch.models.hdp import HDP
 from lvsearch.models.hdp_mixture import HDPMixture
 from lvsearch.models.hierarchical_process import HierarchicalProcess
+from lvsearch.models.kernels import kernel
 
 
 class Contents(NamedTuple):
@@ -39,7 +40,7 @@ def _(model: HDP, data: Dataset) -> Contents:
     return Contents(counts, np.arange(counts.shape[1]))
 
 
-_members = jax.jit(lambda model, rows: model.members(rows))
+_members = kernel()(lambda model, rows: model.members(rows))
 
 
 @contents_of.register

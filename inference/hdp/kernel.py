@@ -11,7 +11,6 @@ coordinate steps on (z, π', c) of `lvsearch.models.hdp` are
 documents after every batch, whose old statistics are subtracted and new ones added.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +26,7 @@ from lvsearch.models.exponential.digamma import digamma_positive, log_gamma_posi
 from lvsearch.models.families import BetaStatistics, GammaStatistics
 from lvsearch.models.hdp import HDP
 from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.kernels import kernel
 
 
 class TablePosterior(NamedTuple):
@@ -161,7 +161,7 @@ def _collect(rows: Array, tile: DocumentTiles, seats: _Seats, real: Array) -> tu
     return expected, pointed, jnp.where(real[:, None], log_left, 0.0).sum(), n_sticks
 
 
-@partial(jax.jit, donate_argnames=("state",))
+@kernel(donate_argnames=("state",))
 @counted
 def memoized_passes(
     model: HDP,
@@ -211,7 +211,7 @@ def memoized_passes(
     return jax.lax.fori_loop(0, passes, one_pass, state)
 
 
-@jax.jit
+@kernel()
 @counted
 def settle_documents(
     tiles: DocumentTiles, seating: TablePosterior, seen: Globals, *, sweeps: int | Array
@@ -252,7 +252,7 @@ def settle_documents(
     return TablePosterior(*seats), bounds
 
 
-@jax.jit
+@kernel()
 @counted
 def collect_documents(
     tiles: DocumentTiles, seating: TablePosterior, seen: Globals, real: Bool[Array, "batch tile document"]

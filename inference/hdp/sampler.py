@@ -19,6 +19,7 @@ from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.inference.sampling import Quantity, Recorder, Trace, run
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.kernels import kernel
 
 
 class Members(NamedTuple):
@@ -194,7 +195,7 @@ def added(model: HierarchicalProcess, members: Members, key: Array) -> Franchise
             places *= 2
 
 
-@partial(jax.jit, static_argnames=("n_units", "places"))
+@kernel(static_argnames=("n_units", "places"))
 @counted
 def _added(
     model: HierarchicalProcess,

@@ -1,7 +1,6 @@
 """Units under a two-level process' globals: their tables, their bound, their shares of the parts."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +19,7 @@ from lvsearch.inference.hdp.kernel import Globals, TablePosterior, settle_docume
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.models.contract import Statistics
 from lvsearch.models.hierarchical_process import HierarchicalProcess
+from lvsearch.models.kernels import kernel
 
 DESCRIBE_SWEEPS, DESCRIBE_TOLERANCE = 100, 1e-3
 NOTHING = 700.0
@@ -88,7 +88,7 @@ def bound_at(
     return total, jax.tree.map(np.asarray, settled)
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def globals_of(
     model: HierarchicalProcess,

@@ -43,6 +43,7 @@ from lvsearch.inference.likelihood.documents import (
     tiles,
 )
 from lvsearch.inference.likelihood.rising import log_rising
+from lvsearch.models.kernels import kernel
 
 ROUNDING_SLACK = 1e-9
 """Both ends move outwards by this × (1 + |end|): over a thousand times the float64 error of sums this long."""
@@ -203,21 +204,21 @@ def prove(points: ExpansionPoints, alpha, beta, counts) -> tuple[Float[Array, " 
     return lower, fit - n_tokens + jnp.fmin(jnp.max(slope), log_mass)
 
 
-@jax.jit
+@kernel()
 @counted
 def gamma_tile(word_topic, alpha, words, counts) -> Float[Array, "document topic"]:
     """`fit_gamma` for a tile of documents."""
     return jax.vmap(lambda w, n: fit_gamma(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
 
 
-@jax.jit
+@kernel()
 @counted
 def find_tile(word_topic, alpha, words, counts) -> ExpansionPoints:
     """`find_points` for a tile of documents."""
     return jax.vmap(lambda w, n: find_points(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
 
 
-@jax.jit
+@kernel()
 @counted
 def prove_tile(word_topic, alpha, words, counts, points):
     """`prove` for a tile of documents."""

@@ -8,7 +8,6 @@ E log p̂ ≥ log p for samples of the posterior.
 
 import warnings
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +21,13 @@ from lvsearch.inference.likelihood.gibbs_sweep import Assignment, lane_keys, one
 from lvsearch.inference.likelihood.per_tile import estimate_tiles
 from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
 from lvsearch.inference.likelihood.weights import average_of_weights
+from lvsearch.models.kernels import kernel
 
 LANES = 512  # documents per call
 BURN_IN = 20  # sweeps before the first sample
 
 
-@partial(jax.jit, static_argnames=("samples",))
+@kernel(static_argnames=("samples",))
 def _log_inverses(word_topic, alpha, words, counts, rows, key, samples: int):
     """−log p(j | k) after each sweep (sample, document)."""
     beta, real = token_tile(word_topic, words, counts)

@@ -34,7 +34,6 @@ j_l, for p(j_l | ·), which is biased. The order of a bag of words is by word in
 """
 
 from dataclasses import dataclass
-from functools import partial
 from math import ceil, sqrt
 
 import jax
@@ -59,6 +58,7 @@ from lvsearch.inference.likelihood.per_tile import estimate_tiles
 from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
 from lvsearch.inference.likelihood.rising import log_rising
 from lvsearch.inference.likelihood.weights import average_of_weights
+from lvsearch.models.kernels import kernel
 
 WARM_ALPHA = 1.0
 """α_0 of (A), at least: half of it, or a quarter, leaves more spread at every α below .1."""
@@ -72,7 +72,7 @@ SLOW_FALL = 10.0  # of log α in steps that small: from 1 to 5e-5; below, no swe
 LANES = 512  # documents × chains per call: enough to hide the loop's overhead, few enough to stay in cache
 
 
-@partial(jax.jit, static_argnames=("chains", "sweeps"))
+@kernel(static_argnames=("chains", "sweeps"))
 def _log_weights(
     word_topic, warm, alpha, steps, slow_part, words, counts, lengths, rows, key, chains: int, sweeps: int
 ):

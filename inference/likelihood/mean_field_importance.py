@@ -25,7 +25,6 @@ All tokens are updated together, in ten cycles (tokens of one word share one q).
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import jax
@@ -41,6 +40,7 @@ from lvsearch.inference.likelihood.per_tile import estimate_tiles
 from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
 from lvsearch.inference.likelihood.rising import log_rising
 from lvsearch.inference.likelihood.weights import average_of_weights
+from lvsearch.models.kernels import kernel
 
 TILE_CELLS = 1 << 18  # distinct words × samples × documents per call: a megabyte in float32
 MOST_SUPPORTS_ONE_BY_ONE = 16  # above, supports are halved: a document of more topics is rare, and a fit costs as much
@@ -138,7 +138,7 @@ def _log_weights_of_one(key, alpha, beta, counts, cycles: int, order: int, sampl
     return fit - logsumexp(log_ratio, axis=1)
 
 
-@partial(jax.jit, static_argnames=("cycles", "order", "samples"))
+@kernel(static_argnames=("cycles", "order", "samples"))
 def _log_weights(word_topic, alpha, words, counts, rows, key, cycles: int, order: int, samples: int):
     """`_log_weights_of_one` for a tile of documents (document, sample); a key per document, by its row."""
 

@@ -26,6 +26,7 @@ from scipy.special import logsumexp, softmax
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.likelihood.bounds import distinct_word_tiles
 from lvsearch.inference.likelihood.documents import DocumentTile, map_tiles
+from lvsearch.models.kernels import kernel
 
 SUM_TOLERANCE = 1e-4
 TINY = 1e-30
@@ -268,7 +269,7 @@ def fold_in(
     return theta / theta.sum(1, keepdims=True)
 
 
-@jax.jit
+@kernel()
 @counted
 def _fold_tile(
     word_topic: Float[Array, "word topic"],

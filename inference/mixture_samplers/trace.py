@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +19,7 @@ from lvsearch.inference.mixtures.predictive import weighted_predictive
 from lvsearch.inference.sampling import run
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 
 Weights = Callable[[Float[np.ndarray, " place"], float], tuple[np.ndarray, float]]
@@ -130,4 +130,4 @@ def run_chain(
     )
 
 
-_natural_of_labels = partial(jax.jit, static_argnames=("capacity",))(natural_of_labels)
+_natural_of_labels = kernel(static_argnames=("capacity",))(natural_of_labels)

@@ -1,6 +1,5 @@
 """Each component cut in two: where, and whether two components would explain its rows better than one."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.mixtures.packing import PackedColumns, pack_increment, unpack_sums
 from lvsearch.inference.mixtures.rows import RowTiles
 from lvsearch.models.components import Component, log_normalisers
+from lvsearch.models.kernels import kernel
 
 POWER_STEPS, TWO_MEANS_STEPS = 10, 4
 
@@ -34,7 +34,7 @@ class Cuts(NamedTuple):
         return coordinates @ np.asarray(self.directions[component]) > float(self.middles[component])
 
 
-@partial(jax.jit, static_argnames=("layout",))
+@kernel(static_argnames=("layout",))
 @counted
 def find_cuts(
     component: Component, shares: Float[Array, "tile row component"], tiles: RowTiles, *, layout: PackedColumns

@@ -6,7 +6,6 @@ here once: in which precision, what is proposed, when to stop, and how the fit i
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -23,6 +22,7 @@ from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, idea
 from lvsearch.inference.mixtures.rows import PreparedRows, RowTiles, cast_tiles
 from lvsearch.models.components import Component
 from lvsearch.models.contract import Statistics
+from lvsearch.models.kernels import kernel
 
 GAIN = 10
 """A proposal must gain so many times what a sweep must."""
@@ -193,7 +193,7 @@ class RowsRun(ABC, Generic[Owner]):
         return np.asarray(_gains(component, natural, n_dims=n_dims), np.float64)[:n, :n]
 
 
-@partial(jax.jit, static_argnames=("n_dims",))
+@kernel(static_argnames=("n_dims",))
 @counted
 def _gains(component: Component, natural: Any, *, n_dims: int) -> Float[Array, "component component"]:
     return gains_together(component, natural, n_dims)

@@ -8,7 +8,6 @@ and the globals take the sums Σ_n r_nk s(x_n) and Σ_n r_nk (Blei 2004, Eq. 5.2
 there are the kernel does not know: their statistics are the gradient of Σ_k n_k log π_k.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +23,7 @@ from lvsearch.inference.mixtures.packing import PackedColumns, pack_increment, p
 from lvsearch.inference.mixtures.rows import RowTiles
 from lvsearch.models.components import Component, log_hyper_prior, log_normalisers
 from lvsearch.models.contract import Masks, Statistics
+from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 
 HYPER_ROUNDS = 3
@@ -140,7 +140,7 @@ def exists_dtype(tree: Any) -> Any:
     return jax.tree.leaves(tree)[0].dtype
 
 
-@partial(jax.jit, static_argnames=("layout", "capacity"))
+@kernel(static_argnames=("layout", "capacity"))
 @counted
 def ascend_rows(
     model: MixtureModel,
@@ -187,7 +187,7 @@ class MixtureSurvey(NamedTuple):
     together: Float[Array, "component component"]
 
 
-@partial(jax.jit, static_argnames=("layout", "capacity"))
+@kernel(static_argnames=("layout", "capacity"))
 @counted
 def survey(
     model: MixtureModel,
@@ -224,7 +224,7 @@ def gains_together(component: Component, natural: Any, n_dims: int) -> Float[Arr
     return jax.lax.map(with_all, own) - alone[:, None] - alone
 
 
-@partial(jax.jit, static_argnames=("layout", "capacity"))
+@kernel(static_argnames=("layout", "capacity"))
 @counted
 def beliefs_from(
     model: MixtureModel,

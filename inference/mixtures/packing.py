@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.models.components import Component
+from lvsearch.models.kernels import kernel
 
 
 class PackedColumns(NamedTuple):
@@ -46,7 +47,7 @@ def pack_increment(component: Component, coordinates: Any, observed: Any) -> Flo
     return jnp.concatenate(parts)
 
 
-@jax.jit
+@kernel()
 def pack_increments(component: Component, coordinates: Any, observed: Any) -> Float[Array, "row packed"]:
     """`pack_increment` of each row."""
     return jax.vmap(partial(pack_increment, component))(coordinates, observed)

@@ -4,7 +4,6 @@
 with the mass of the sticks beyond the truncation, which the thesis leaves out: this integrates to 1).
 """
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -18,6 +17,7 @@ from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.components import Component, log_predictive
+from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
 
@@ -50,7 +50,7 @@ def weighted_predictive(
         return np.asarray(_each(component, wide, log_weights, Row(np.asarray(units.value), np.asarray(units.observed))))
 
 
-@partial(jax.jit)
+@kernel()
 @counted
 def _each(component: Component, natural: Any, log_weights: Any, units: Row) -> Array:
     n_dims = units.value.shape[-1]

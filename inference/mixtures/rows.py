@@ -11,6 +11,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.mixtures.packing import PackedColumns, layout_of
 from lvsearch.models.components import Component
+from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
 
@@ -42,14 +43,14 @@ class PreparedRows(NamedTuple):
     n_rows: int
 
 
-@jax.jit
+@kernel()
 def seen_by(component: Component, rows: Row) -> tuple[Float[Array, "row dim"], Float[Array, " row"]]:
     """(Coordinates of the rows, log h(x) of each in nats) as a kind of components sees them."""
     coordinates = jax.vmap(component.coordinates)(rows)
     return coordinates, jax.vmap(component.log_carrier)(coordinates, jnp.asarray(rows.observed))
 
 
-@jax.jit
+@kernel()
 def increments(component: Component, coordinates: Any, observed: Any) -> Any:
     """s(x) of each row, shaped as the component's statistics are."""
     return jax.vmap(component.increment)(coordinates, observed)

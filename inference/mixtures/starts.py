@@ -1,7 +1,6 @@
 """Where mixtures start: one pass over the rows in random order (Blei 2004, §5.4.1), splitting of components, and rows
 with the nearest of a few."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.compiles import counted
 from lvsearch.models.components import log_normalisers
+from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 
 FEWEST_MANY, MOST_MANY = 14, 30
@@ -18,7 +18,7 @@ FEWEST_MANY, MOST_MANY = 14, 30
 longer and stay for the whole chain."""
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def sequential_pass(
     model: MixtureModel,

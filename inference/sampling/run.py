@@ -19,6 +19,7 @@ from lvsearch.inference.chains import Growing, Hosted, Sampler, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.sampling.recording import Nothing, Recorder
 from lvsearch.inference.sampling.trace import Trace
+from lvsearch.models.kernels import kernel
 
 BLOCK = 64
 """Sweeps of one compiled call, at most; fewer where sweeps are slow, so that a run can be watched and stopped."""
@@ -132,13 +133,13 @@ def _observed(chain: Sampler, record: Recorder, state: State) -> tuple[Array | n
     return (chain.log_density(state).astype(jnp.float64), *cut)
 
 
-@partial(jax.jit, static_argnames=("chains",))
+@kernel(static_argnames=("chains",))
 @counted
 def _init(chain: Sampler, key: Array, *, chains: int) -> State:
     return chain.init(key, chains)
 
 
-@jax.jit
+@kernel()
 @counted
 def _advance(
     chain: Sampler, record: Recorder, key: Array, state: State, sweep: Any, n: Any, warmup: Any, thin: Any
@@ -188,9 +189,9 @@ def _end_to_end(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([wide(part) for part in parts])
 
 
-_fold_in = jax.jit(jax.random.fold_in)
-_compiled_observed = jax.jit(_observed)
-_log_density = jax.jit(lambda chain, state: chain.log_density(state))
+_fold_in = kernel()(jax.random.fold_in)
+_compiled_observed = kernel()(_observed)
+_log_density = kernel()(lambda chain, state: chain.log_density(state))
 
 
 ANOTHER = (

@@ -30,6 +30,7 @@ from lvsearch.models.components import Component
 from lvsearch.models.contract import Statistics
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.hidden_markov import HiddenMarkov
+from lvsearch.models.kernels import kernel
 from lvsearch.models.units import Row
 
 TRIMMED_ROWS = 64
@@ -222,7 +223,7 @@ def sequences_of(component: Component, data: Dataset) -> tuple[tuple[Sequences, 
     return tuple(batches), total
 
 
-@jax.jit
+@kernel()
 @counted
 def _prepared(component: Component, units: Row) -> tuple[Array, Array]:
     """(packed increments, log h) of rows with two leading axes."""

@@ -7,7 +7,6 @@ family's are sums of exponentials. Potentials are kept above `floor` of the larg
 precision; recorded bounds are computed by the family, which needs no floor.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -22,6 +21,7 @@ from lvsearch.inference.mixtures.packing import pack_statistics, unpack_sums
 from lvsearch.models.contract import Masks, Statistics
 from lvsearch.models.families import MarkovChain, MarkovChainStatistics
 from lvsearch.models.hidden_markov import HiddenMarkov
+from lvsearch.models.kernels import kernel
 
 UNROLL = 4
 """Rows in one turn of a compiled loop: turning costs more than a row of few sequences."""
@@ -117,7 +117,7 @@ def updated(model: HiddenMarkov, beliefs: Beliefs, sums: PathSums, on: Masks) ->
     return Beliefs(natural, {name: expected_statistics(site, natural[name], on) for name, site in sites.items()})
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def ascend_paths(
     model: HiddenMarkov,
@@ -143,7 +143,7 @@ def ascend_paths(
     return sweep_until_settled(sweep, beliefs, None, tolerance, sweeps, batches[0].increments.dtype)
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def beliefs_from(
     model: HiddenMarkov,
@@ -173,7 +173,7 @@ class PathSurvey(NamedTuple):
     of_globals: Array
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def survey_paths(
     model: HiddenMarkov,
@@ -202,7 +202,7 @@ def path_potentials(
     return MarkovChainStatistics(state, step), present & exists[:, None] & exists
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def exact_log_totals(
     model: HiddenMarkov,

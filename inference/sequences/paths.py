@@ -1,6 +1,5 @@
 """The most probable path of every sequence at a fit's parameters."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -16,6 +15,7 @@ from lvsearch.inference.engine.representation import gathered
 from lvsearch.models.contract import Statistics
 from lvsearch.models.families import MarkovChain
 from lvsearch.models.hidden_markov import HiddenMarkov
+from lvsearch.models.kernels import kernel
 from lvsearch.models.units import GroupOfRows
 
 
@@ -39,7 +39,7 @@ def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarra
     return gathered(data, per_batch)
 
 
-@partial(jax.jit, static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",))
 @counted
 def _states(
     model: HiddenMarkov,

@@ -22,6 +22,7 @@ from lvsearch.inference.topics.chain import SETTLING, CollapsedTopics, collapsed
 from lvsearch.inference.topics.chain_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.topics.independent_documents import log_independent
 from lvsearch.inference.topics.topic_state import TopicState
+from lvsearch.models.kernels import kernel
 
 AVERAGED = 30
 """Sweeps after the first `SETTLING` over which topics are averaged."""
@@ -42,8 +43,8 @@ with 0.2, 0.5 and 1."""
 
 State = TypeVar("State", TopicState, HyperTopicState)
 
-_log_density = jax.jit(lambda chain, state: chain.log_density(state))
-_init = jax.jit(lambda chain, key, *, particles: chain.init(key, particles), static_argnames="particles")
+_log_density = kernel()(lambda chain, state: chain.log_density(state))
+_init = kernel(static_argnames="particles")(lambda chain, key, *, particles: chain.init(key, particles))
 
 
 @runtime_checkable
@@ -63,7 +64,7 @@ class _Settled(NamedTuple):
     log_eta: float | None
 
 
-@jax.jit
+@kernel()
 def _averaged(chain: _TopicChain[State], key: Key[Array, ""], state: State) -> tuple[Array, Array, Any]:
     """Means of the topics, of the joint and of log A and log η over `AVERAGED` sweeps, after `SETTLING` others."""
 

@@ -19,7 +19,6 @@ conditional probability is off by at most about 1e-6.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -30,6 +29,7 @@ from scipy.special import gammaln
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
+from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 
 
@@ -248,7 +248,7 @@ def sweep(
     return IndicatorState(new, *counts)
 
 
-@partial(jax.jit, static_argnames=("adding",), donate_argnames=("state",))
+@kernel(static_argnames=("adding",), donate_argnames=("state",))
 def _sweep(
     state: IndicatorState,
     tokens: Tokens,

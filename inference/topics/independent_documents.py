@@ -9,20 +9,19 @@ has weights that hardly vary. The prior is one more component of q, so they are 
 whatever the draws are (importance sampling; for a mean-field q see `lvsearch.inference.likelihood`).
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.models.exponential.digamma import log_gamma_positive
+from lvsearch.models.kernels import kernel
 
 BROAD = (1.0, 0.5, 0.0)
 """Shares of the mean counts that are components too: few draws of z leave out much of what is probable."""
 
 
-@partial(jax.jit, static_argnames=("samples",))
+@kernel(static_argnames=("samples",))
 def log_independent(
     key: Key[Array, ""],
     word: Int[Array, "document token"],

@@ -14,7 +14,6 @@ coordinate ascent on the evidence bound.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +24,7 @@ from jaxtyping import Array, Float
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
+from lvsearch.models.kernels import kernel
 
 TINY = 1e-30
 OVERSHOT = 1e-5
@@ -149,7 +149,7 @@ MEAN_FIELD = Rule(_mean_field_topics, _mean_field_document)
 # ── passes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@partial(jax.jit, donate_argnames=("state",), static_argnames=("rule",))
+@kernel(donate_argnames=("state",), static_argnames=("rule",))
 @counted
 def memoized_passes(
     tiles: DocumentTiles,
@@ -228,7 +228,7 @@ def start_state(packed: PackedDocuments, pseudo_counts: np.ndarray, alpha: np.nd
     return Counts(pseudo_counts.astype(np.float32), no_memory, even.astype(np.float32))
 
 
-@jax.jit
+@kernel()
 @counted
 def exp_log_topics(
     total: Float[Array, "word topic"], eta: float | Array, alpha: Float[Array, " topic"]
@@ -238,7 +238,7 @@ def exp_log_topics(
     return weights * scale
 
 
-@jax.jit
+@kernel()
 @counted
 def document_pass(
     tiles: DocumentTiles,
@@ -269,7 +269,7 @@ def document_pass(
     return gamma, total
 
 
-@jax.jit
+@kernel()
 @counted
 def document_bounds(
     tiles: DocumentTiles,
@@ -303,7 +303,7 @@ def document_bounds(
     return jax.lax.map(lambda batch: jax.lax.map(one_tile, batch), (tiles, gamma))
 
 
-@jax.jit
+@kernel()
 @counted
 def topic_bound(
     concentration: Float[Array, "word topic"], eta: float | Array, exists: Array

@@ -16,7 +16,6 @@ sums over the document's words that are at this level, eight words × all places
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +28,7 @@ from scipy.special import gammaln
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.trees.hyper import DirichletLevels, TreeHyper
 from lvsearch.inference.trees.state import Layout, TreeState, TreeTokens
+from lvsearch.models.kernels import kernel
 
 WORDS = 8
 """Words whose scores are summed at a time."""
@@ -282,7 +282,7 @@ class _Sweep:
         return z, _put(paths, d, path), node_word, node_tokens, documents, parent, d + 1, full
 
 
-@partial(jax.jit, static_argnames=("layout", "longest", "most_tokens", "sticks", "tempered", "paths_fixed"))
+@kernel(static_argnames=("layout", "longest", "most_tokens", "sticks", "tempered", "paths_fixed"))
 @counted
 def tree_sweep(
     key: Array,

@@ -9,7 +9,6 @@ likelihood that is reported is summed in float64.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -31,6 +30,7 @@ from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.engine.unit_scores import UnitScores, score_units
 from lvsearch.inference.likelihood.proportions import fold_in
 from lvsearch.inference.word_mixtures.starts import seeded_counts
+from lvsearch.models.kernels import kernel
 from lvsearch.models.plsi import PLSI
 
 TINY, FLOOR = 1e-30, 1e-30
@@ -160,7 +160,7 @@ class PLSIEstimator(BaseEstimator):
         return log_likelihood(theta, topics, self.counts)
 
 
-@partial(jax.jit, donate_argnames=("state",))
+@kernel(donate_argnames=("state",))
 @counted
 def aspect_passes(
     tiles: DocumentTiles,

@@ -19,6 +19,7 @@ from lvsearch.inference.annealing.density import DensityChain
 from lvsearch.inference.annealing.tuning import tuned
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence import Profile, anneal, effort
+from lvsearch.models.kernels import kernel
 from lvsearch.searching.annealed import annealing_failure, brackets_of
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.fit import Fit, FitInfo
@@ -228,4 +229,4 @@ def _as_float64(leaf: Any) -> Any:
 
 def _prior_worth(chain: DensityChain, key: Array) -> np.ndarray:
     """log p(data | latents) at draws of the prior (draw,), nats."""
-    return np.asarray(jax.jit(lambda c, k: c.log_ratio(c.init(k, MASK_DRAWS)))(chain, key))
+    return np.asarray(kernel()(lambda c, k: c.log_ratio(c.init(k, MASK_DRAWS)))(chain, key))

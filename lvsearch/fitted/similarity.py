@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.models.components.component import Component, log_likelihood
+from lvsearch.models.kernels import full_precision
 from lvsearch.models.units import Row
 
 LEVELS = 128
@@ -141,6 +142,7 @@ def row_affinity(
 
 
 @eqx.filter_jit
+@full_precision
 def _log_densities(component: Component, every: Any, like: Row, key: Key[Array, ""]) -> Array:
     """log p of DRAWS rows of each component under each: (drawn from, draw, component), nats."""
 

@@ -14,6 +14,7 @@ from lvsearch.inference.annealing.generic import chain_from_priors
 from lvsearch.inference.annealing.particles import traced_both_ways
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.models.contract import Model
+from lvsearch.models.kernels import full_precision
 
 
 class EvidenceEnds(NamedTuple):
@@ -24,6 +25,7 @@ class EvidenceEnds(NamedTuple):
     backward: Float[Array, " island"]
 
 
+@full_precision
 def annealed_evidence(
     model: Model,
     key: Key[Array, ""],

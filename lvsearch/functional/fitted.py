@@ -15,6 +15,7 @@ from lvsearch.inference.engine.representation import representing_value
 from lvsearch.inference.engine.summed_out import log_unit_summed
 from lvsearch.models.contract import Model, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
+from lvsearch.models.kernels import full_precision
 
 SWEEPS = 100
 
@@ -37,11 +38,13 @@ class FittedFunctions(eqx.Module):
         sites = self.model.locals().values()
         return all(isinstance(s.family, IndicatorFamily) and not s.slices and not s.gate for s in sites)
 
+    @full_precision
     def transform(self, batch: Batch) -> Float[Array, "units ..."]:
         """The expected value of what describes each unit, padding included: topic proportions, shares of components."""
         on = self.model.active(self.size, self.size)
         return representing_value(self.model, self._locals(batch), on)
 
+    @full_precision
     def log_likelihood(self, batch: Batch) -> Float[Array, " units"]:
         """log p(unit | parameters at their posterior means), nats; exact or a lower bound (`exact`)."""
         on, point = self.model.active(self.size, self.size), self._point()

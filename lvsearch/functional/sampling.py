@@ -17,6 +17,7 @@ from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.engine.gibbs import GibbsState, swept
 from lvsearch.inference.engine.meanfield import batch_log_joint
 from lvsearch.models.contract import Model
+from lvsearch.models.kernels import full_precision
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class GibbsFunctions:
 
     places: Places
 
+    @full_precision
     def init(self, model: Model, key: Key[Array, ""], batch: Batch) -> GibbsState:
         """A draw of independent sites about what the priors alone say. Raises ValueError for axes without a length, and
         for models with elements that exist only on a chosen path, or point estimates."""
@@ -34,12 +36,14 @@ class GibbsFunctions:
         chain = chain_from_priors(model, (batch,), (jnp.arange(len(batch.weight)),), extents, size, capacity)
         return jax.tree.map(lambda leaf: leaf[0], chain.init(key, 1))
 
+    @full_precision
     def step(self, model: Model, key: Key[Array, ""], state: GibbsState, batch: Batch) -> GibbsState:
         """One sweep over all locals, then all globals: the posterior stays as it is."""
         on = model.active(self.places.size, self.places.capacity)
         new = swept(model, key, state, (batch,), (jnp.arange(len(batch.weight)),), on)
         return jax.tree.map(lambda a, b: a.astype(b.dtype), new, state)
 
+    @full_precision
     def log_joint(self, model: Model, state: GibbsState, batch: Batch) -> Float[Array, ""]:
         """log p(state, data | size), in nats."""
         on = model.active(self.places.size, self.places.capacity)

@@ -19,6 +19,7 @@ from lvsearch.inference.engine.meanfield import Beliefs, globals_bound, resident
 from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_locals, scattered_locals
 from lvsearch.inference.engine.representation import representing_value
 from lvsearch.models.contract import Model
+from lvsearch.models.kernels import full_precision
 
 
 class MeanFieldState(NamedTuple):
@@ -41,6 +42,7 @@ class MeanFieldFunctions:
     places: Places
     local_sweeps: int
 
+    @full_precision
     def init(self, model: Model, key: Key[Array, ""], batch: Batch) -> MeanFieldState:
         """A start that tells components apart: scattered locals, and the globals that follow from them.
 
@@ -53,6 +55,7 @@ class MeanFieldFunctions:
         start = scattered_locals(model, key, blank.mean, batch, jnp.arange(len(weight)), size, capacity=capacity)
         return MeanFieldState(self._globals(model, blank, batch, start), start)
 
+    @full_precision
     def update(self, model: Model, state: MeanFieldState, batch: Batch) -> MeanFieldState:
         """Coordinate steps of every unit's locals, then of the globals: `elbo` does not fall."""
         on = model.active(self.places.size, self.places.capacity)
@@ -81,6 +84,7 @@ class MeanFieldFunctions:
         given = jax.tree.map(jnp.asarray, (model, batch))
         return _settled(given, self, state, steps, steps if adjoint_steps is None else adjoint_steps)
 
+    @full_precision
     def elbo(self, model: Model, state: MeanFieldState, batch: Batch) -> Float[Array, ""]:
         """The evidence lower bound of exactly this q, in nats; units count by their weight."""
         size, capacity = self.places.size, self.places.capacity
@@ -88,6 +92,7 @@ class MeanFieldFunctions:
         of_units = unit_bounds(model, state.globals.mean, batch, state.locals, on)
         return globals_bound(model, state.globals, size, capacity=capacity) + (batch.weight * of_units).sum()
 
+    @full_precision
     def transform(
         self, model: Model, state: MeanFieldState, batch: Batch, sweeps: int = 30
     ) -> Float[Array, "units ..."]:

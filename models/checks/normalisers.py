@@ -9,6 +9,7 @@ from lvsearch.models import families
 from lvsearch.models.checks.probe import Probe, fields_of
 from lvsearch.models.contract import Site
 from lvsearch.models.families import Family
+from lvsearch.models.kernels import kernel
 
 OURS = frozenset(getattr(families, name) for name in families.__all__)
 """Tested on their own, and compiling all of them again takes as long as the rest of the check."""
@@ -16,7 +17,7 @@ TOLERANCE = 1e-6
 """Relative. Families compute a digamma, or a gradient of log Γ, in more than one way."""
 
 
-@jax.jit
+@kernel()
 def _both(family: Family, natural: Any) -> tuple[Any, Any]:
     return jax.grad(lambda eta: family.log_normaliser(eta).sum())(natural), family.mean(natural)
 

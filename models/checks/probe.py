@@ -14,6 +14,7 @@ import numpy as np
 
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
+from lvsearch.models.kernels import kernel
 
 T = TypeVar("T")
 SHARPNESS = 1.0
@@ -48,13 +49,13 @@ class Probe(NamedTuple):
 # ── the two halves of the log-joint ─────────────────────────────────────────────────────────────────────────────────
 
 
-@jax.jit
+@kernel()
 def prior_gradient(model: Model, g: dict[str, Statistics], on: Masks) -> tuple[Any, dict[str, Statistics]]:
     """(log_prior in nats, its gradient by each global site)."""
     return jax.value_and_grad(lambda m: model.log_prior(m, on))(g)
 
 
-@jax.jit
+@kernel()
 def unit_gradients(
     model: Model, g: dict[str, Statistics], l: dict[str, Statistics], units: Unit, on: Masks
 ) -> tuple[Any, tuple[dict[str, Statistics], dict[str, Statistics]]]:
@@ -155,7 +156,7 @@ def random_indicators(model: Model, units: Unit, lengths: Mapping[str, int], see
     return natural
 
 
-@jax.jit
+@kernel()
 def local_statistics(model: Model, natural: dict[str, Statistics], units: Unit, on: Masks) -> dict[str, Statistics]:
     """E[t] of the locals of each unit at these natural parameters; 0 where elements do not exist."""
     sites = model.locals()
@@ -177,13 +178,13 @@ def expected(site: Site, natural: Statistics, on: Masks) -> Statistics:
     return jax.tree.map(kept, site.family.mean(natural, site.event_mask(on)))
 
 
-@jax.jit
+@kernel()
 def global_statistics(model: Model, natural: dict[str, Statistics], on: Masks) -> dict[str, Statistics]:
     """E[t] of the globals at these natural parameters."""
     return {name: expected(site, natural[name], on) for name, site in model.globals().items()}
 
 
-@jax.jit
+@kernel()
 def per_copy(model: Model, gradients: dict[str, Statistics], units: Unit) -> dict[str, Statistics]:
     """The natural parameters of the locals: gradients divided by copies, 0 where there are none. Units leading."""
 

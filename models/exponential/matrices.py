@@ -5,14 +5,14 @@ holds as many such calls as there are threads (two, on two cores) and nothing or
 thread is left to do, and the program never ends (jaxlib up to 0.10; gone in 0.11). A loop over the columns cannot.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from lvsearch.models.kernels import kernel
 
-@jax.jit
+
+@kernel()
 def cholesky(matrix: Float[Array, "*element dim dim"]) -> Float[Array, "*element dim dim"]:
     """The lower L with LLᵀ = matrix, symmetric; NaN where the matrix is not positive definite."""
     matrix = 0.5 * (matrix + jnp.swapaxes(matrix, -1, -2))  # so that gradients are symmetric too
@@ -26,7 +26,7 @@ def cholesky(matrix: Float[Array, "*element dim dim"]) -> Float[Array, "*element
     return jax.lax.fori_loop(0, len(rows), column, (matrix, jnp.zeros_like(matrix)))[1]
 
 
-@partial(jax.jit, static_argnames="transposed")
+@kernel(static_argnames="transposed")
 def solve_lower(
     factor: Float[Array, "*element dim dim"], right: Float[Array, "*element dim column"], transposed: bool = False
 ) -> Float[Array, "*element dim column"]:
