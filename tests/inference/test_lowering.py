@@ -29,7 +29,7 @@ from lvsearch.models.checks import check
 from lvsearch.models.contract import Model
 from lvsearch.models.kernels import full_precision, kernel
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PLATFORMS = ("cuda", "tpu")
 m = lv.models
 
