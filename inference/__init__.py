@@ -18,8 +18,9 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import Estimator, estimator
 from lvsearch.inference.features import map_features
 from lvsearch.inference.likelihood import document_likelihood
-from lvsearch.inference.topics import estimator as _topic_estimator  # noqa: F401 — registers LDA's kernel
+from lvsearch.inference.topics import describing as _topic_describing  # noqa: F401 — registers what topics say
 from lvsearch.inference.topics import scores as _topic_scores  # noqa: F401 — registers how topics score documents
+from lvsearch.inference.topics import streamed as _topic_estimators  # noqa: F401 — registers LDA's kernels
 
 __all__ = [
     "Batch",

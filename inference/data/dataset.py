@@ -1,6 +1,6 @@
 """Data as the engines see it: the units as they came, and batches of padded units with a weight each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -47,6 +47,15 @@ class Original(Protocol):
 
     def cut(self) -> Cut:
         """Batches of few distinct shapes."""
+        ...
+
+
+@runtime_checkable
+class InParts(Original, Protocol):
+    """Units too many for memory, which can be had a part at a time."""
+
+    def parts(self) -> Iterator[Original]:
+        """All units, in their order."""
         ...
 
 
@@ -104,6 +113,13 @@ class Dataset:
     def n_units(self) -> int:
         """Units, padding not counted."""
         return self.original.n_units
+
+    def in_turn(self) -> Iterator["Dataset"]:
+        """The data set part by part, for what passes over it once: itself, unless its units are `InParts`."""
+        if not isinstance(self.original, InParts):
+            yield self
+        else:
+            yield from map(Dataset, self.original.parts())
 
     @property
     def shapes(self) -> tuple[tuple[tuple[int, ...], ...], ...]:

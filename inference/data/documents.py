@@ -1,6 +1,6 @@
 """Bag-of-words documents: their counts, and batches of them padded, bucketed by length and dealt."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from lvsearch.inference.data.dataset import Batch, Cut, Dataset
+from lvsearch.inference.data.mapped import CountFiles, files_of
 from lvsearch.models.units import BagOfWords
 
 SHORTEST = 16
@@ -61,8 +62,27 @@ class RaggedDocuments:
         return Cut(tuple(batches), tuple(unit_ids))
 
 
+@dataclass(frozen=True)
+class StoredDocuments(RaggedDocuments):
+    """The same in files: `counts` are memory maps of them, and `parts` are read a run at a time."""
+
+    @property
+    def files(self) -> CountFiles:
+        """Where the counts lie."""
+        files = files_of(self.counts)
+        assert files is not None
+        return files
+
+    def parts(self) -> Iterator[RaggedDocuments]:
+        """The documents in runs of about a million (document, word) pairs."""
+        for first, last in self.files.runs():
+            yield RaggedDocuments(self.files.rows(first, last), self.tokens_per_batch)
+
+
 def documents(counts: scipy.sparse.csr_array, *, tokens_per_batch: int = TOKENS_PER_BATCH) -> Dataset:
     """The documents of bag-of-words counts (D, V)."""
+    if files_of(counts) is not None:
+        return Dataset(StoredDocuments(counts, tokens_per_batch))
     counts = scipy.sparse.csr_array(counts)
     if not counts.has_canonical_format or not np.all(counts.data):
         counts = counts.copy()

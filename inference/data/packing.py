@@ -74,11 +74,16 @@ class PackedDocuments:
         return out
 
 
-def batches_for(counts: csr_array) -> int:
+def device_tile_blocks() -> int:
+    """Blocks in a tile on this device, if the longest document does not need more."""
+    return TILE_BLOCKS_CPU if jax.default_backend() == "cpu" else TILE_BLOCKS_ACCELERATOR
+
+
+def batches_for(n_pairs: int, n_words: int) -> int:
     """How many batches: a batch costs as much as its words plus a few times the vocabulary, and the more there are, the
     fewer passes are needed. Measured on AP and Cora, with 26 and 40 (document, word) pairs to each word of the
     vocabulary: two or three batches reach a score soonest."""
-    return int(np.clip(counts.nnz // (12 * counts.shape[1]), 1, MOST_BATCHES))
+    return int(np.clip(n_pairs // (12 * n_words), 1, MOST_BATCHES))
 
 
 def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | None = None) -> PackedDocuments:
@@ -89,12 +94,11 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
     slot too.
     """
     if n_batches is None:
-        n_batches = batches_for(counts)
+        n_batches = batches_for(counts.nnz, counts.shape[1])
     if tile_blocks is None:
-        tile_blocks = TILE_BLOCKS_CPU if jax.default_backend() == "cpu" else TILE_BLOCKS_ACCELERATOR
-    lengths = np.diff(counts.indptr)
-    blocks = -(-lengths // BLOCK)
-    tile = _deal(blocks, max(tile_blocks, int(blocks.max(initial=1))))
+        tile_blocks = device_tile_blocks()
+    blocks = -(-np.diff(counts.indptr) // BLOCK)
+    tile = deal(blocks, max(tile_blocks, int(blocks.max(initial=1))))
     n_tiles = int(tile.max(initial=0)) + 1
     n_batches = min(n_batches, n_tiles)
     tiles_per_batch = -(-n_tiles // n_batches)
@@ -103,21 +107,65 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
         place % n_batches * tiles_per_batch + place // n_batches
     )  # the tile of each document, batches one after another
 
+    places = place_documents(at, blocks)
+    shape = (n_batches * tiles_per_batch, places.tile_blocks, places.slots)
+    tiles, documents = fill_tiles(counts, at, places, shape)
+    batched = DocumentTiles(*(leaf.reshape(n_batches, tiles_per_batch, *leaf.shape[2:]) for leaf in tiles))
+    return PackedDocuments(batched, documents.reshape(n_batches, tiles_per_batch, -1), *counts.shape)
+
+
+class Places(NamedTuple):
+    """Where documents stand in their tiles.
+
+    `order`: documents tile by tile, longest first; of each of these the `slot` that it has and its `first` block.
+    `blocks`: of each document, in the order of the corpus.
+    """
+
+    order: Int[np.ndarray, " document"]
+    slot: Int[np.ndarray, " document"]
+    first: Int[np.ndarray, " document"]
+    blocks: Int[np.ndarray, " document"]
+
+    @property
+    def tile_blocks(self) -> int:
+        """Blocks of the fullest tile."""
+        return max(1, int((self.first + self.blocks[self.order]).max(initial=1)))
+
+    @property
+    def slots(self) -> int:
+        """Documents of the tile that has most."""
+        return int(self.slot.max(initial=0)) + 1
+
+
+def place_documents(at: Int[np.ndarray, " document"], blocks: Int[np.ndarray, " document"]) -> Places:
+    """Documents of so many blocks one after another in the tiles (D,) that they were dealt to."""
     order = np.lexsort((np.arange(blocks.size), -blocks, at))  # tile by tile, longest first
     starts_tile = np.diff(at[order], prepend=-1) > 0
     slot, first = _within(starts_tile, np.ones_like(blocks)), _within(starts_tile, blocks[order])
-    shape = (n_batches, tiles_per_batch, max(1, int((first + blocks[order]).max(initial=1))))
-    words, values = np.zeros((*shape, BLOCK), np.int32), np.zeros((*shape, BLOCK), np.float32)
-    slots = np.zeros(shape, np.int32)
-    documents = np.full((*shape[:2], int(slot.max(initial=0)) + 1), -1, np.int64)
-    documents.reshape(-1, documents.shape[2])[at[order], slot] = order
+    return Places(order, slot, first, blocks)
+
+
+def fill_tiles(
+    counts: csr_array, at: Int[np.ndarray, " document"], places: Places, shape: tuple[int, int, int]
+) -> tuple[DocumentTiles, Int[np.ndarray, "tile slot"]]:
+    """The documents of counts (D, V) in tiles, as yet of one batch, and which document each slot has, −1 for none.
+
+    shape: tiles, blocks and slots of each.
+    """
+    n_tiles, tile_blocks, n_slots = shape
+    words = np.zeros((n_tiles, tile_blocks, BLOCK), np.int32)
+    values = np.zeros(words.shape, np.float32)
+    slots = np.zeros((n_tiles, tile_blocks), np.int32)
+    documents = np.full((n_tiles, n_slots), -1, np.int64)
+    order, blocks = places.order, places.blocks
+    documents[at[order], places.slot] = order
 
     begins = np.empty_like(blocks)  # the first block of each document among all
-    begins[order] = at[order] * shape[2] + first
-    slots.ravel()[_ranges(begins[order], blocks[order])] = np.repeat(slot, blocks[order])
-    cells = _ranges(begins * BLOCK, lengths)
+    begins[order] = at[order] * tile_blocks + places.first
+    slots.ravel()[_ranges(begins[order], blocks[order])] = np.repeat(places.slot, blocks[order])
+    cells = _ranges(begins * BLOCK, np.diff(counts.indptr))
     words.ravel()[cells], values.ravel()[cells] = counts.indices, counts.data
-    return PackedDocuments(DocumentTiles(words, values, slots), documents, counts.shape[0], counts.shape[1])
+    return DocumentTiles(words[None], values[None], slots[None]), documents
 
 
 def _within(starts: np.ndarray, amounts: np.ndarray) -> np.ndarray:
@@ -132,7 +180,7 @@ def _ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.repeat(begins - before, lengths) + np.arange(int(lengths.sum()))
 
 
-def _deal(blocks: np.ndarray, tile_blocks: int) -> np.ndarray:
+def deal(blocks: np.ndarray, tile_blocks: int) -> np.ndarray:
     """The tile (D,) of each document: at most `tile_blocks` blocks in a tile, all of them nearly equally full.
 
     Where the tiles turn out too few, what was left over says how many to add. One more each time would deal all

@@ -1,4 +1,4 @@
-"""LDA's estimator: collapsed passes find good topics fast, then what the evidence needs; on the kernels of `topics.py`.
+"""LDA's estimator: collapsed passes find good topics fast, then what the evidence needs; on the kernels of `kernel.py`.
 
 Marginal (topics a Dirichlet): zeroth-order collapsed passes, then memoized mean-field passes (Eq. 3.9–3.13) that climb
 the evidence bound from there; the bound is computed in float64 at the result. Hyper-parameters with priors have a q of
@@ -10,32 +10,30 @@ likelihood at the estimated (α, β).
 """
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from scipy.special import digamma as scipy_digamma
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.data.memory import MemoryPlan
-from lvsearch.inference.data.packing import PackedDocuments, pack
-from lvsearch.inference.engine.describing import Described, bound_units, describe_units
+from lvsearch.inference.data.packing import pack
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.engine.estimator import BaseEstimator, estimator
+from lvsearch.inference.engine.estimator import BaseEstimator
 from lvsearch.inference.likelihood.bounds import document_bounds
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
-from lvsearch.inference.topics.memoized import Layout, layout_within, packing_of, topic_plan
+from lvsearch.inference.topics.memoized import layout_within, packing_of, topic_plan
 from lvsearch.inference.topics.merging import merge_topics
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.lda import LDA
 
 FLOOR = 1e-30
-DESCRIBE_SWEEPS, DESCRIBE_TOLERANCE = 100, 1e-3
 
 
 @dataclass(frozen=True)
@@ -76,22 +74,18 @@ class TopicEstimator(BaseEstimator):
     ):
         super().__init__(model)
         self.settings, self.empirical_bayes = settings, empirical_bayes
-        self.counts = counts_of(data)
-        self.n_words = data.extents["word"]
-        self.n_tokens = float(self.counts.sum())
+        self.n_words, self.n_documents = data.extents["word"], data.n_units
         self.plug_in = isinstance(model.topics, PointSimplex)
         # marginal fits begin with a larger one's topics, merged: measured to end higher than with new ones added.
         # Plug-in fits grow, so that each is at least as likely as its witness
         self.shrinks = not self.plug_in
-        self.packed = pack(self.counts)
-        self._packing = packing_of(self.packed, self.counts)
-        self._packed = {self._packing.layout: self.packed}
+        self._prepare(data)
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """One fit with `size[0]` topics: from documents, merged from a larger fit, or grown from a smaller one, extra
         topics from documents."""
         (capacity,) = capacity_of(size)
-        self.packed = self._packed_in(layout_within(self._packing, capacity, self.chunks))
+        self._lay_out(capacity)
         if self.plug_in:
             return self._fit_plug_in(size, key, start)
         return self._fit_marginal(size, key, start)
@@ -100,11 +94,6 @@ class TopicEstimator(BaseEstimator):
         """What one fit holds at most, in bytes; the formula is in `topic_plan`."""
         (capacity,) = capacity_of(size)
         return topic_plan(self._packing, capacity, layout_within(self._packing, capacity, self.chunks))
-
-    def _packed_in(self, layout: Layout) -> PackedDocuments:
-        if layout not in self._packed:
-            self._packed[layout] = pack(self.counts, layout.n_batches, layout.tile_blocks)
-        return self._packed[layout]
 
     # ── marginal ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -122,30 +111,17 @@ class TopicEstimator(BaseEstimator):
         if self.model.inferred:
             blocks = [wanted - wanted // 2, wanted // 2]  # few: momentum begins anew with each
         for each in blocks:
-            state, _, _ = kernels.memoized_passes(
-                self.packed.tiles,
-                state,
-                alpha,
-                np.float32(eta),
-                rule=kernels.MEAN_FIELD,
-                sweeps=self.settings.mean_field_sweeps,
-                passes=each,
-                tolerance=np.float32(-np.inf),
-                momentum=np.float32(self.settings.momentum),
-            )
+            sweeps = self.settings.mean_field_sweeps
+            state, _ = self._passes(state, alpha, eta, kernels.MEAN_FIELD, sweeps, each, -np.inf)
             if refits:
                 model = self._refitted(model, state, n_topics)
                 alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         natural = np.asarray(state.total)[:, :n_topics].T + np.float32(eta - 1)
-        gamma, _ = kernels.document_pass(
-            self.packed.tiles,
-            kernels.exp_log_topics(state.total, np.float32(eta), alpha),
-            state.proportions,
-            alpha,
-            sweeps=self.settings.final_sweeps,
-            tolerance=np.float32(self.settings.final_tolerance),
+        topics = kernels.exp_log_topics(state.total, np.float32(eta), alpha)
+        gamma, _ = self._document_pass(
+            topics, state.proportions, alpha, self.settings.final_sweeps, self.settings.final_tolerance
         )
-        lower = self._marginal_bound(model, natural, np.asarray(gamma), capacity)
+        lower = self._marginal_bound(model, natural, gamma, capacity)
         if self.model.inferred:
             expected_log = scipy_digamma(natural.astype(np.float64).T + 1)
             expected_log -= scipy_digamma((natural.astype(np.float64).T + 1).sum(0))
@@ -154,16 +130,15 @@ class TopicEstimator(BaseEstimator):
             lower += sum(each.log_integral() - each.log_density(float(given[name])) for name, each in inferred.items())
         return Estimate(model, size, {"topic_word": natural}, lower, np.inf, passes + wanted)
 
-    def _marginal_bound(self, model: LDA, natural: np.ndarray, gamma: np.ndarray, capacity: int) -> float:
+    def _marginal_bound(self, model: LDA, natural: np.ndarray, gamma: Any, capacity: int) -> float:
         """The evidence bound in float64 at exactly `natural` (K, V) and γ, in nats."""
         n_topics = len(natural)
         concentration = np.ones((self.n_words, capacity))
         concentration[:, :n_topics] = natural.astype(np.float64).T + 1
-        alpha = _alpha64(model, n_topics, capacity)
+        alpha = exact_alpha(model, n_topics, capacity)
         with jax.enable_x64(True):
             topics, log_topics = kernels.topic_bound(concentration, np.float64(_eta(model)), alpha > 0)
-            per_slot = kernels.document_bounds(self.packed.tiles, log_topics, gamma.astype(np.float64), alpha)
-            return float(topics) + float(self.packed.gather(per_slot).sum())
+            return float(topics) + self._document_bound(log_topics, gamma, alpha)
 
     def _first_model(self, start: Estimate | None) -> LDA:
         """The model with the numbers that a fit begins with: a start's, where they are not given."""
@@ -185,14 +160,12 @@ class TopicEstimator(BaseEstimator):
         eta_total = newton_symmetric(_eta(model) * self.n_words, self.n_words, float(expected_log.sum(0).mean()))
         return LDA(alpha_total, eta_total / self.n_words, model.topics)
 
-    def _inferred(
-        self, gamma: Array | np.ndarray, expected_log: Float[np.ndarray, "word topic"]
-    ) -> dict[str, Concentration]:
+    def _inferred(self, gamma: Any, expected_log: Float[np.ndarray, "word topic"]) -> dict[str, Concentration]:
         """The hyper-parameters that have priors, with what the fit says of them. expected_log: E[log β]."""
         n_topics = expected_log.shape[1]
         found = {}
         if isinstance(self.model.concentration, GammaPrior):
-            documents = int((self.packed.lengths > 0).sum())  # an empty one says nothing
+            documents = self._documents_with_words()  # an empty one says nothing
             log_sum = documents * float(self._mean_log_proportions(gamma, n_topics).sum())
             found["concentration"] = Concentration(self.model.concentration, documents, n_topics, log_sum, n_topics)
         if isinstance(self.model.topic_concentration, GammaPrior):
@@ -212,20 +185,15 @@ class TopicEstimator(BaseEstimator):
         if start is None:
             state, passes = self._collapsed(pseudo_counts, alpha, smoothing, False)
         else:
-            state, passes = kernels.start_state(self.packed, pseudo_counts, alpha), 0
+            state, passes = self._start_state(pseudo_counts, alpha), 0
         gamma, total = state.proportions, np.asarray(state.total, np.float64)
         found, settings = total, self.settings
         little = self.n_tokens <= settings.little_data
         em_passes = settings.little_data_passes if little else settings.expectation_maximisation_passes
         for em_pass in range(em_passes):
-            gamma, counts = kernels.document_pass(
-                self.packed.tiles,
-                _point_topics(total, smoothing, n_topics, capacity).astype(np.float32),
-                gamma,
-                alpha,
-                sweeps=settings.final_sweeps if em_pass == 0 else settings.mean_field_sweeps,
-                tolerance=np.float32(0),
-            )
+            topics = _point_topics(total, smoothing, n_topics, capacity).astype(np.float32)
+            sweeps = settings.final_sweeps if em_pass == 0 else settings.mean_field_sweeps
+            gamma, counts = self._document_pass(topics, gamma, alpha, sweeps, 0.0)
             before, found = found, np.asarray(counts, np.float64)
             # moved ahead as in `memoized_passes`; the first step may be from pseudo-counts, the last ones settle
             moving = 0 < em_pass < em_passes - 2
@@ -237,8 +205,8 @@ class TopicEstimator(BaseEstimator):
         natural = total[:, :n_topics].T.astype(np.float32)
         topics = _point_topics(natural.T.astype(np.float64), smoothing, n_topics, n_topics).T
         model = LDA(alpha[:n_topics], self.model.topic_concentration, self.model.topics)
-        ends = document_bounds(*_padded(topics, np.asarray(alpha[:n_topics], np.float64)), self.counts)
-        return Estimate(model, size, {"topic_word": natural}, float(ends.lower.sum()), float(ends.upper.sum()), passes)
+        lower, upper = self._certified(*padded_topics(topics, np.asarray(alpha[:n_topics], np.float64)))
+        return Estimate(model, size, {"topic_word": natural}, lower, upper, passes)
 
     # ── shared ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -251,18 +219,11 @@ class TopicEstimator(BaseEstimator):
         passes at 0.1 ended with better held-out likelihood than at 0.02 or 0.05, also where the model's own 0.01 was
         what the topics were then read with. Expected counts are soft already.
         """
-        settled, _, made = kernels.memoized_passes(
-            self.packed.tiles,
-            kernels.start_state(self.packed, pseudo_counts, alpha),
-            alpha,
-            np.float32(max(eta, self.settings.collapsed_topic_concentration)),
-            rule=kernels.COLLAPSED,
-            sweeps=self.settings.collapsed_sweeps,
-            passes=self.settings.warm_collapsed_passes if warm else self.settings.collapsed_passes,
-            tolerance=np.float32(self.settings.tolerance),
-            momentum=np.float32(self.settings.momentum),
-        )
-        return settled, int(made)
+        settings = self.settings
+        most = settings.warm_collapsed_passes if warm else settings.collapsed_passes
+        wide, start = max(eta, settings.collapsed_topic_concentration), self._start_state(pseudo_counts, alpha)
+        sweeps, tolerance = settings.collapsed_sweeps, settings.tolerance
+        return self._passes(start, alpha, wide, kernels.COLLAPSED, sweeps, most, tolerance)
 
     def _start_counts(
         self, n_topics: int, capacity: int, key: Array, start: Estimate | None, smoothing: float
@@ -279,59 +240,86 @@ class TopicEstimator(BaseEstimator):
         settings, new = self.settings, n_topics - kept
         most = settings.documents_per_added_topic if kept else settings.documents_per_topic
         weight = (settings.added_weight if kept else settings.start_weight) * self.n_tokens / n_topics
-        few = int(np.clip(self.counts.shape[0] // max(new, 1), 1, most))
-        deals = -(-new * few // self.counts.shape[0])  # where topics are more than documents, some share one
-        dealt = np.concatenate([random.permutation(self.counts.shape[0]) for _ in range(deals)] or [np.zeros(0, int)])
+        few = int(np.clip(self.n_documents // max(new, 1), 1, most))
+        deals = -(-new * few // self.n_documents)  # where topics are more than documents, some share one
+        dealt = np.concatenate([random.permutation(self.n_documents) for _ in range(deals)] or [np.zeros(0, int)])
         for topic in range(kept, n_topics):
             chosen = dealt[(topic - kept) * few : (topic - kept + 1) * few]
-            words = np.asarray(self.counts[chosen].sum(0), np.float64) + smoothing
+            words = self._words_in(chosen) + smoothing
             words *= random.uniform(0.5, 1.5, self.n_words)  # no two topics alike: equal ones would stay equal
             pseudo_counts[:, topic] = weight * words / words.sum()
         return pseudo_counts
 
-    def _mean_log_proportions(self, gamma: Array | np.ndarray, n_topics: int) -> Float[np.ndarray, " topic"]:
+    # ── documents at hand: `streamed` has the same for those on disk ────────────────────────────────────────────────
+
+    def _prepare(self, data: Dataset) -> None:
+        self.counts = counts_of(data)
+        self.n_tokens = float(self.counts.sum())
+        self.packed = pack(self.counts)
+        self._packing = packing_of(self.packed, self.counts)
+        self._packed = {self._packing.layout: self.packed}
+
+    def _lay_out(self, capacity: int) -> None:
+        """Pack the documents so that a fit of this capacity keeps to its chunks."""
+        layout = layout_within(self._packing, capacity, self.chunks)
+        if layout not in self._packed:
+            self._packed[layout] = pack(self.counts, layout.n_batches, layout.tile_blocks)
+        self.packed = self._packed[layout]
+
+    def _words_in(self, chosen: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, " word"]:
+        """How often each word stands in these documents, float64."""
+        return np.asarray(self.counts[chosen].sum(0), np.float64)
+
+    def _start_state(self, pseudo_counts: np.ndarray, alpha: np.ndarray) -> kernels.Counts:
+        return kernels.start_state(self.packed, pseudo_counts, alpha)
+
+    def _passes(
+        self,
+        state: kernels.Counts,
+        alpha: np.ndarray,
+        eta: float,
+        rule: kernels.Rule,
+        sweeps: int,
+        passes: int,
+        tolerance: float,
+    ) -> tuple[kernels.Counts, int]:
+        """`memoized_passes`: the new state, and how many were made."""
+        state, _, made = kernels.memoized_passes(
+            self.packed.tiles,
+            state,
+            alpha,
+            np.float32(eta),
+            rule=rule,
+            sweeps=sweeps,
+            passes=passes,
+            tolerance=np.float32(tolerance),
+            momentum=np.float32(self.settings.momentum),
+        )
+        return state, int(made)
+
+    def _document_pass(self, topics: Any, gamma: Any, alpha: np.ndarray, sweeps: int, tolerance: float) -> Any:
+        """`kernels.document_pass`: γ and expected counts."""
+        small = np.float32(tolerance)
+        return kernels.document_pass(self.packed.tiles, topics, gamma, alpha, sweeps=sweeps, tolerance=small)
+
+    def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
+        """The bounds of all documents together, nats; under `enable_x64`."""
+        wide = np.asarray(gamma).astype(np.float64)
+        return float(self.packed.gather(kernels.document_bounds(self.packed.tiles, log_topics, wide, alpha)).sum())
+
+    def _certified(self, topics: np.ndarray, alpha: np.ndarray) -> tuple[float, float]:
+        """Proved ends of the likelihood of all documents, nats."""
+        ends = document_bounds(topics, alpha, self.counts)
+        return float(ends.lower.sum()), float(ends.upper.sum())
+
+    def _documents_with_words(self) -> int:
+        return int((self.packed.lengths > 0).sum())
+
+    def _mean_log_proportions(self, gamma: Any, n_topics: int) -> Float[np.ndarray, " topic"]:
         """The average over documents that have words of E[log θ], float64."""
         real = (self.packed.documents >= 0) & (self.packed.lengths > 0)
         g = np.asarray(gamma, np.float64)[real][:, :n_topics]
         return (scipy_digamma(g) - scipy_digamma(g.sum(-1, keepdims=True))).mean(0)
-
-
-@estimator.register
-def _(model: LDA, data: Dataset) -> TopicEstimator:
-    return TopicEstimator(model, data)
-
-
-@describe_units.register
-def _(model: LDA, estimate: Estimate, data: Dataset) -> Described:
-    """Proportions (docs, K) and the bound of each document at the posterior-mean topics, by the kernels."""
-    (n_topics,), (capacity,) = estimate.size, capacity_of(estimate.size)
-    alpha = _alpha(model, n_topics, capacity)
-    exact = np.zeros((data.extents["word"], capacity))
-    exact[:, :n_topics] = point_topics(estimate).T
-    packed = pack(counts_of(data), n_batches=1)
-    start = kernels.start_state(packed, exact, alpha).proportions
-    gamma, _ = kernels.document_pass(
-        packed.tiles,
-        exact.astype(np.float32),
-        start,
-        alpha,
-        sweeps=DESCRIBE_SWEEPS,
-        tolerance=np.float32(DESCRIBE_TOLERANCE),
-    )
-    with jax.enable_x64(True):
-        log_topics = np.log(np.where(exact > 0, exact, 1e-300))
-        wide = np.asarray(gamma, np.float64)
-        lower = kernels.document_bounds(packed.tiles, log_topics, wide, _alpha64(model, n_topics, capacity))
-    proportions = wide[..., :n_topics] / wide[..., :n_topics].sum(-1, keepdims=True)
-    return Described(packed.gather(proportions), packed.gather(lower))
-
-
-@bound_units.register
-def _(model: LDA, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """The certified interval of each document's likelihood at the posterior-mean topics."""
-    (n_topics,) = estimate.size
-    ends = document_bounds(*_padded(point_topics(estimate), _alpha64(model, n_topics, n_topics)), counts_of(data))
-    return ends.lower, ends.upper
 
 
 def point_topics(estimate: Estimate) -> Float[np.ndarray, "topic word"]:
@@ -354,10 +342,11 @@ def _eta(model: LDA) -> float:
 
 
 def _alpha(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:
-    return _alpha64(model, n_topics, capacity).astype(np.float32)
+    return exact_alpha(model, n_topics, capacity).astype(np.float32)
 
 
-def _alpha64(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:
+def exact_alpha(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:
+    """α in float64, 0 for topics that do not exist."""
     alpha, concentration = np.zeros(capacity), model.numbers()[0]
     alpha[:n_topics] = concentration / n_topics if concentration.ndim == 0 else concentration
     return alpha
@@ -379,7 +368,9 @@ def _point_topics(total: np.ndarray, smoothing: float, n_topics: int, capacity: 
     return np.pad(topics / topics.sum(0), ((0, 0), (0, capacity - n_topics)))
 
 
-def _padded(topics: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def padded_topics(
+    topics: Float[np.ndarray, "topic word"], alpha: Float[np.ndarray, " topic"]
+) -> tuple[Float[np.ndarray, "capacity word"], Float[np.ndarray, " capacity"]]:
     """To the next power of two, at least 8, or beyond 64 to the next multiple of 32: proofs are compiled for every
     length of document, and a search of many sizes waits longer for ten capacities than it gains by narrower ones."""
     n_topics = len(alpha)

@@ -146,6 +146,29 @@ COLLAPSED = Rule(_collapsed_topics, _collapsed_document)
 MEAN_FIELD = Rule(_mean_field_topics, _mean_field_document)
 
 
+def visit(
+    rule: Rule,
+    weights: Array,
+    scale: Array,
+    tiles: DocumentTiles,
+    gamma: Array,
+    counts: Array,
+    alpha: Array,
+    eta: float | Array,
+    sweeps: int | Array,
+) -> tuple[Array, Array, Array]:
+    """Tiles (tile, …) one after another at fixed topics: their expected counts (word, topic) added to `counts`, their γ
+    (tile, document, topic), and their fit, nats."""
+
+    def one_tile(counts: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, tuple[Array, Array]]:
+        tile, g = x
+        expected, g, fit = rule.document(weights[tile.words], scale, tile.counts, tile.slots, g, alpha, eta, sweeps)
+        return counts.at[tile.words].add(expected), (g, fit)
+
+    counts, (gamma, fits) = jax.lax.scan(one_tile, counts, (tiles, gamma))
+    return counts, gamma, fits.sum()
+
+
 # ── passes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -186,17 +209,13 @@ def memoized_passes(
         total, per_batch, proportions = state
         weights, scale = rule.topics(total, eta, exists)
 
-        def one_tile(new: Array, y: tuple[DocumentTiles, Array]) -> tuple[Array, tuple[Array, Array]]:
-            tile, g = y
-            expected, g, fit = rule.document(weights[tile.words], scale, tile.counts, tile.slots, g, alpha, eta, sweeps)
-            return new.at[tile.words].add(expected), (g, fit)
-
-        new, (gamma, fits) = jax.lax.scan(one_tile, jnp.zeros_like(total), (batch, proportions[index]))
+        gamma = proportions[index]
+        new, gamma, fit = visit(rule, weights, scale, batch, gamma, jnp.zeros_like(total), alpha, eta, sweeps)
         total = jnp.maximum(total + new - per_batch[index], 0.0)  # rounding, and topics that were moved ahead
         # Written in place, where the read above provably comes first: the sum is never negative, but XLA cannot know.
         # Without it two copies of all batches' counts are made for every batch, half the time of a pass.
         index = index + (total.min() < 0)
-        return Counts(total, per_batch.at[index].set(new), proportions.at[index].set(gamma)), fits.sum()
+        return Counts(total, per_batch.at[index].set(new), proportions.at[index].set(gamma)), fit
 
     def one_pass(carry: tuple[Counts, Array, Array, Array, Array]) -> tuple[Counts, Array, Array, Array, Array]:
         state, step, last, fit, n = carry

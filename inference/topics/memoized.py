@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part
 from lvsearch.inference.data.packing import BLOCK, TILE_BLOCKS_CPU, PackedDocuments
+from lvsearch.inference.data.streaming import RUN_PAIRS, StreamedLayout
 
 FLOAT32, FLOAT64 = 4, 8
 PROGRAMS = 80 * MIB
@@ -25,6 +26,10 @@ PASS_PROPORTIONS, BOUND_PROPORTIONS = 3, 3
 """Arrays (document, topic) at once: start, state and a pass's own; in the bound one of float32 is as half of one."""
 TILE_COPIES = 4
 """(token, topic) blocks of the tile being worked on: weights at the words, p, φ and the expected counts."""
+RUN_BYTES = 120
+"""Of a (document, word) pair while documents are dealt to tiles: counts, tiles, records, their order; measured."""
+PIECE_COPIES = 3
+"""Of a piece: as read, as arrays of their own, on the device; of its γ: as read, visited, being written."""
 
 
 class Layout(NamedTuple):
@@ -103,3 +108,38 @@ def layout_within(packing: Packing, capacity: int, chunks: Chunks) -> Layout:
     for _ in range(chunks.halvings):
         layout = layout.halved()
     return layout
+
+
+def streamed_plan(layout: StreamedLayout, n_words: int, capacity: int, n_batches: int) -> MemoryPlan:
+    """The plan of one fit of documents on disk, in bytes; the larger of two moments. With the letters of `topic_plan`,
+    and of a piece N' places for words and D' for documents:
+
+        passes   (B + 1)·4·V·K + 8·4·V·K + 3·9·N' + 3·4·D'·K + 4·4·T·K + run + programs
+        bound    B·4·V·K + 15·8·V·K + 3·9·N' + 3·8·D'·K + 4·8·T·K + programs
+
+    Beside it documents take some tens of bytes each; on disk 9·N + 4·D·K.
+    """
+    counts = FLOAT32 * n_words * capacity
+    tile = layout.tile_blocks * BLOCK * capacity
+    cells, slots = layout.piece_tiles * layout.tile_blocks * BLOCK, layout.piece_tiles * layout.tile_slots
+    piece = Part("piece of a batch", PIECE_COPIES * (cells * 2 * FLOAT32 + cells // BLOCK * FLOAT32))
+    programs = Part("compiled programs", PROGRAMS)
+    passes = (
+        Part("counts kept per batch", (n_batches + 1) * counts),
+        Part("topics", PASS_TOPICS * counts),
+        Part("proportions", PIECE_COPIES * FLOAT32 * slots * capacity),
+        Part("tile at work", TILE_COPIES * FLOAT32 * tile),
+        Part("documents being packed", RUN_BYTES * min(RUN_PAIRS, layout.cells)),
+        piece,
+        programs,
+    )
+    bound = (
+        Part("counts kept per batch", n_batches * counts),
+        Part("topics", BOUND_TOPICS * counts * (FLOAT64 // FLOAT32)),
+        Part("proportions", BOUND_PROPORTIONS * FLOAT64 * slots * capacity),
+        Part("tile at work", TILE_COPIES * FLOAT64 * tile),
+        piece,
+        programs,
+    )
+    worst = max(passes, bound, key=lambda parts: sum(part.n_bytes for part in parts))
+    return MemoryPlan(worst, n_batches, counts)

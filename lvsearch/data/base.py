@@ -6,7 +6,7 @@ A kind of data is a class here for what it is in `lvsearch.models.units` to a mo
 
 import html
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -80,7 +80,7 @@ class Data(ABC):
 
     @property
     @abstractmethod
-    def unit_labels(self) -> tuple[str, ...] | None:
+    def unit_labels(self) -> Sequence[str] | None:
         """A class for each unit, shown and never used in fitting; None where there are none."""
 
     @property

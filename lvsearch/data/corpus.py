@@ -7,6 +7,7 @@ is made: from texts, tables, matrices, files, and what other libraries hold.
 import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,10 +15,12 @@ from scipy.sparse import csr_array
 
 from lvsearch.data.base import Data
 from lvsearch.data.document_counts import DocumentCounts
+from lvsearch.files.array_folders import is_array_folder
 from lvsearch.reading.document_table import DocumentTable
 from lvsearch.reading.opening import counts_in, is_counts, texts_in
 from lvsearch.reading.other_libraries import anndata_counts, bag_counts, is_anndata, is_bags
 from lvsearch.reading.readers import canonical_counts, count_texts, encode_texts, read_ldac
+from lvsearch.reading.stored_corpus import open_stored
 from lvsearch.reading.tables import (
     Documents,
     as_frame,
@@ -137,27 +140,34 @@ class Corpus(DocumentCounts):
         keep: Iterable[Any] | None = None,
         vocabulary: str | os.PathLike[str] | Collection[Any] | None = None,
         encoding: str = "utf-8",
+        verify: bool = False,
     ) -> "Corpus":
-        """A file, read as its ending says; all but .parquet may also end in .gz.
+        """A file, read as its ending says (.gz behind it is looked through), or a folder.
 
         | ending | what it holds |
         |---|---|
         | .txt | a document per line |
         | .csv, .tsv, .jsonl, .ndjson, .parquet | a table: `text` (and `id`, `label`, `keep`) as for `from_frame` |
-        | none, a folder | a document per .txt file below it, named by its path; folders in it are classes |
+        | none, a folder that `save` or `lv.convert` wrote | a corpus, which stays there: its arrays are memory maps |
+        | none, another folder | a document per .txt file below it, named by its path; folders in it are classes |
         | .ldac | counts, LDA-C; as all counts with a `vocabulary`, a file with a word per line or the words |
         | .mtx | counts, Matrix Market, a row per document |
         | .svmlight, .libsvm, .svm | counts, a class first on every line |
         | a name that begins with docword, or .uci | counts, as UCI's bags of words |
 
         encoding: of texts and of the vocabulary. Texts are cut into words with the defaults of `from_texts`: for others
-        read the table yourself and use `from_frame`.
+        read the table yourself and use `from_frame`. verify: of a corpus in a folder read everything and compare its
+        checksums, not only the lengths of its files.
 
         Raises:
             FileNotFoundError: no such file.
             ValueError: an unknown ending; bytes of another encoding, with file and line; a table without `text=`, with
                 the names of its columns; what is wrong in the file, with the line; see also `from_texts`, `Corpus`.
         """
+        if is_array_folder(Path(path)):
+            if any(option is not None for option in (text, id, label, keep, vocabulary)):
+                raise ValueError(f"{path} holds a corpus; expected no text=, id=, label=, keep= or vocabulary=")
+            return cls.of_stored(open_stored(Path(path), verify))
         if is_counts(path):
             if any(option is not None for option in (text, id, label, keep)):
                 raise ValueError(f"{path} holds counts; expected no text=, id=, label= or keep=: they are of tables")

@@ -4,11 +4,10 @@ Nothing in it is ever dropped in silence: empty documents and unused terms stay 
 document 17, and `notes` tells what was done to the texts on the way in.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -17,12 +16,16 @@ from jaxtyping import Int
 from scipy.sparse import csr_array
 
 from lvsearch.data.base import Data, Nouns
-from lvsearch.files.string_arrays import holds, packed, unpacked
+from lvsearch.files.array_folders import new_array_folder
+from lvsearch.files.string_arrays import StoredStrings, holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
+from lvsearch.inference.data.mapped import files_of
 from lvsearch.models.units import BagOfWords
 from lvsearch.reading.document_table import DocumentTable
+from lvsearch.reading.fingerprints import corpus_fingerprint
 from lvsearch.reading.readers import canonical_counts
+from lvsearch.reading.stored_corpus import StoredParts, open_stored, write_stored
 from lvsearch.reading.vocabulary import Analyzer, UnknownWords, as_strings, checked_vocabulary, one_per_document
 
 C = TypeVar("C", bound="DocumentCounts")
@@ -36,7 +39,7 @@ class DocumentCounts(Data):
     go by `fingerprint`.
 
     Attributes:
-        counts: (docs, terms) int32, sorted ids, no stored zeros, read-only.
+        counts: (docs, terms) int32, sorted ids, no stored zeros, read-only; memory maps of a folder that was opened.
         vocabulary: the terms, one per column, distinct.
         document_names: what a person calls each document (a title, a path), or None.
         document_labels: a class for each document, shown beside topics and never used in fitting, or None.
@@ -56,8 +59,8 @@ class DocumentCounts(Data):
 
     counts: csr_array
     vocabulary: tuple[str, ...]
-    document_names: tuple[str, ...] | None = None
-    document_labels: tuple[str, ...] | None = None
+    document_names: tuple[str, ...] | StoredStrings | None = None
+    document_labels: tuple[str, ...] | StoredStrings | None = None
     notes: tuple[str, ...] = ()
     analyzer: Analyzer | None = None
     unknown: UnknownWords | None = None
@@ -112,6 +115,42 @@ class DocumentCounts(Data):
         labels = as_strings("document_labels", document_labels)
         return cls(counts, vocabulary, names, labels, tuple(notes), analyzer, document_table=document_table)
 
+    @classmethod
+    def of_stored(cls: type[C], stored: StoredParts) -> C:
+        """What lies in a folder."""
+        documents = cls(
+            stored.counts,
+            stored.vocabulary,
+            stored.names,
+            stored.labels,
+            stored.notes,
+            stored.analyzer,
+            document_table=stored.table,
+        )
+        object.__setattr__(documents, "fingerprint", stored.fingerprint)  # known: nothing has to be read for it
+        return documents
+
+    def save(self, folder: str | Path) -> None:
+        """Write them to a new folder, from which `Corpus.open` maps them into memory.
+
+        Atomically and with checksums; see `lvsearch.reading.stored_corpus` for what is in it. `unknown` is not kept.
+        Raises FileExistsError where something is there already.
+        """
+        with new_array_folder(Path(folder)) as writer:
+            write_stored(
+                writer,
+                StoredParts(
+                    self.counts,
+                    self.vocabulary,
+                    self.document_names,
+                    self.document_labels,
+                    self.notes,
+                    self.analyzer,
+                    self.document_table,
+                    self.fingerprint,
+                ),
+            )
+
     # -- sizes --------------------------------------------------------------------------------------------------
 
     @property
@@ -142,19 +181,21 @@ class DocumentCounts(Data):
         return {"word": self.vocabulary}
 
     @property
-    def unit_labels(self) -> tuple[str, ...] | None:
+    def unit_labels(self) -> Sequence[str] | None:
         """`document_labels`."""
         return self.document_labels
 
     @cached_property
     def document_lengths(self) -> Int[np.ndarray, " docs"]:
         """Tokens in each document, int64."""
-        return np.asarray(self.counts.astype(np.int64).sum(axis=1))
+        files = files_of(self.counts)
+        return np.asarray(self.counts.astype(np.int64).sum(axis=1)) if files is None else files.row_totals()
 
     @cached_property
     def term_totals(self) -> Int[np.ndarray, " terms"]:
         """Tokens of each term, int64."""
-        return np.asarray(self.counts.astype(np.int64).sum(axis=0))
+        files = files_of(self.counts)
+        return np.asarray(self.counts.astype(np.int64).sum(axis=0)) if files is None else files.word_totals()
 
     @property
     def metadata(self) -> pd.DataFrame | None:
@@ -181,7 +222,7 @@ class DocumentCounts(Data):
     def part(self: C, rows: Int[np.ndarray, " chosen"], note: str) -> C:
         """The documents with these numbers, in this order, and a note saying so."""
 
-        def chosen(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        def chosen(values: Sequence[str] | None) -> tuple[str, ...] | None:
             return None if values is None else tuple(values[row] for row in rows)
 
         return replace(
@@ -200,14 +241,8 @@ class DocumentCounts(Data):
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of the content: counts, vocabulary, names, labels and metadata (not notes or
         analyzer)."""
-        digest = hashlib.sha256(b"lvsearch corpus 1")
-        for array in (self.counts.indptr, self.counts.indices, self.counts.data):
-            digest.update(np.asarray(array, dtype="<i8").tobytes())
-        words = (self.counts.shape, self.vocabulary, self.document_names, self.document_labels)
-        digest.update(json.dumps(words).encode())
-        if self.document_table is not None:
-            digest.update(self.document_table.digest())
-        return digest.hexdigest()
+        names, labels = self.document_names, self.document_labels
+        return corpus_fingerprint(self.counts, self.vocabulary, names, labels, self.document_table)
 
     def to_frame(self) -> pd.DataFrame:
         """The counts as a wide sparse table: a row per document (named where it has a name), a column per term."""
@@ -215,7 +250,10 @@ class DocumentCounts(Data):
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The analyzer and the columns of the metadata as settings; counts, vocabulary, notes, names, labels and values
-        as arrays."""
+        as arrays. Of a corpus in a folder only where that is."""
+        files = files_of(self.counts)
+        if files is not None:
+            return {"folder": str(files.folder.absolute())}, {}
         counts = csr_array(self.counts)
         numbers = {"data": counts.data, "indices": counts.indices, "indptr": counts.indptr}
         some = {"names": self.document_names, "labels": self.document_labels}
@@ -231,6 +269,8 @@ class DocumentCounts(Data):
     @classmethod
     def from_storage(cls: type[C], settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> C:
         """The inverse of `to_storage`."""
+        if "folder" in settings:
+            return cls.of_stored(open_stored(Path(settings["folder"]), verify=False))
         known = [name for name in ("vocabulary", "notes", "names", "labels") if holds(name, arrays)]
         texts = {name: unpacked(name, arrays) for name in known}
         table = settings.get("metadata")  # older folders know of none

@@ -3,11 +3,17 @@
 NumPy's own arrays of strings give every entry the width of the longest, and lose NULs at its end.
 """
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
-TEXT, ENDS = ".text", ".ends"
+from lvsearch.inference.data.mapped import FileArray
+
+TEXT, ENDS, KNOWN = ".text", ".ends", ".known"
+AT_ONCE = 1 << 14
 
 
 def packed(name: str, strings: Iterable[str]) -> dict[str, np.ndarray]:
@@ -37,3 +43,64 @@ def unpacked(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
 def holds(name: str, arrays: Mapping[str, np.ndarray]) -> bool:
     """Whether `unpacked` finds strings of this name."""
     return name in arrays or name + TEXT in arrays
+
+
+def json_list(values: Iterable[Any]) -> Iterator[str]:
+    """`json.dumps(list(values))` in pieces: what fingerprints are made of."""
+    yield "["
+    between, waiting = "", iter(values)
+    while chosen := list(islice(waiting, AT_ONCE)):
+        yield between + json.dumps(chosen)[1:-1]
+        between = ", "
+    yield "]"
+
+
+class StoredStrings(Sequence):
+    """Strings in files, of which those that are asked for are read; None where `known` says that there is none."""
+
+    def __init__(self, text: FileArray, ends: FileArray, known: FileArray | None = None):
+        self.text, self.ends, self.known = text, ends, known
+
+    def __len__(self) -> int:
+        return self.ends.length
+
+    def __getitem__(self, index: Any) -> Any:
+        """One string; for an array of numbers (chosen,) an array of them; for a slice a tuple."""
+        if isinstance(index, np.ndarray):
+            return np.array([self[int(each)] for each in index], dtype=object)
+        if isinstance(index, slice):
+            first, last, step = index.indices(len(self))
+            together = step == 1 and first < last
+            return tuple(self._read(first, last) if together else (self[each] for each in range(first, last, step)))
+        number = int(index) + len(self) * int(index < 0)
+        if not 0 <= number < len(self):
+            raise IndexError(f"got string {index} of {len(self):,}")
+        return self._read(number, number + 1)[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        for first in range(0, len(self), AT_ONCE):
+            yield from self._read(first, min(first + AT_ONCE, len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, tuple | StoredStrings):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == its for mine, its in zip(self, other, strict=True))
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def tolist(self) -> list[Any]:
+        """All of them."""
+        return list(self)
+
+    def _read(self, first: int, last: int) -> list[Any]:
+        ends = self.ends.read(max(first - 1, 0), last).tolist()
+        begin = ends.pop(0) if first else 0
+        text = self.text.read(begin, ends[-1]).tobytes()
+        starts = [begin, *ends[:-1]]
+        found = [
+            text[s - begin : e - begin].decode("utf-8", "surrogatepass") for s, e in zip(starts, ends, strict=True)
+        ]
+        if self.known is None:
+            return found
+        known = self.known.read(first, last).tolist()
+        return [string if there else None for string, there in zip(found, known, strict=True)]

@@ -330,7 +330,7 @@ class FittedTopics(FittedModel):
     @property
     def _document_names(self) -> tuple[str, ...]:
         names = self._corpus.document_names
-        return tuple(f"document {number}" for number in range(len(self._corpus))) if names is None else names
+        return tuple(f"document {number}" for number in range(len(self._corpus))) if names is None else tuple(names)
 
     @property
     def _metadata(self) -> pd.DataFrame | None:

@@ -6,7 +6,7 @@ folder as they went in.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from lvsearch.files.string_arrays import packed, unpacked
+from lvsearch.files.string_arrays import StoredStrings, json_list, packed, unpacked
 from lvsearch.reading.vocabulary import first_repeated
 
 KINDS = ("flag", "whole", "number", "time", "text")
@@ -24,23 +24,25 @@ PREFIX = "metadata"
 
 @dataclass(frozen=True, eq=False)
 class TableColumn:
-    """One column: its name, one of `KINDS`, and a value for each document, shape (documents,), read-only."""
+    """One column: its name, one of `KINDS`, and a value for each document, shape (documents,), read-only; of a corpus
+    in a folder as memory maps and, texts, as they are read."""
 
     name: str
     kind: str
-    values: np.ndarray
+    values: np.ndarray | StoredStrings
 
     def series(self) -> pd.Series:
         """As pandas has it; text by pandas' own choice of type."""
-        return pd.Series(self.values.tolist() if self.kind == "text" else self.values.copy(), name=self.name)
+        return pd.Series(self.values.tolist() if self.kind == "text" else np.array(self.values), name=self.name)
 
     def digest(self) -> bytes:
         """SHA-256 of name, kind and content, the same on every machine."""
         digest = hashlib.sha256(json.dumps((self.name, self.kind)).encode())
         if self.kind == "text":
-            digest.update(json.dumps(self.values.tolist()).encode())
+            for piece in json_list(self.values):
+                digest.update(piece.encode())
         else:
-            plain = self.values.astype("<f8" if self.kind == "number" else "<i8")
+            plain = np.asarray(self.values).astype("<f8" if self.kind == "number" else "<i8")
             digest.update(np.where(plain == plain, plain, np.nan).tobytes())  # one NaN for all
         return digest.digest()
 
@@ -87,7 +89,7 @@ class DocumentTable:
         index = None if default else _column(label, pd.Series(frame.index))
         return cls(tuple(columns), index, len(frame)), left_out
 
-    def to_frame(self, names: tuple[str, ...] | None) -> pd.DataFrame:
+    def to_frame(self, names: Sequence[str] | None) -> pd.DataFrame:
         """A new data frame, a row per document; the rows are named by the index, else by `names`, else numbered."""
         frame = pd.DataFrame(
             {column.name: column.series() for column in self.columns}, index=pd.RangeIndex(self.n_rows)
@@ -95,7 +97,7 @@ class DocumentTable:
         if self.index is not None:
             frame.index = pd.Index(self.index.series()).rename(self.index.name or None)
         elif names is not None:
-            frame.index = pd.Index(names)
+            frame.index = pd.Index(list(names))
         return frame
 
     def part(self, rows: Int[np.ndarray, " chosen"]) -> "DocumentTable":
@@ -119,7 +121,8 @@ class DocumentTable:
                 known = np.array([value is not None for value in column.values])
                 arrays |= packed(name, [value or "" for value in column.values]) | {f"{name}.known": known}
             else:
-                arrays[name] = column.values.view(np.int64) if column.kind == "time" else column.values
+                values = np.asarray(column.values)
+                arrays[name] = values.view(np.int64) if column.kind == "time" else values
         listed = [[column.name, column.kind] for column in stored]
         return {"columns": listed, "indexed": self.index is not None, "rows": self.n_rows}, arrays
 

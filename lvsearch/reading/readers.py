@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from lvsearch.inference.data.mapped import MappedCounts
 from lvsearch.reading.vocabulary import Analyzer, UnknownWords, read_lines, read_text
 
 _LARGEST = int(np.iinfo(np.int32).max)
@@ -17,6 +18,9 @@ _LDAC_LINE = re.compile(r"\d{1,10}(?:[ \t]+\d{1,10}:\d{1,10})*", re.ASCII)
 
 def canonical_counts(matrix: Any, terms: Any = None) -> csr_array:
     """Counts as an int32 `csr_array`, shape (docs, terms): sorted ids, no stored zeros, read-only, never shared.
+
+    Counts in files stay there: they were brought into this form when they were written, and are looked at when they are
+    read.
 
     Args:
         matrix: any scipy sparse matrix or array (entries given twice are added, scipy's own rule), or anything
@@ -27,6 +31,8 @@ def canonical_counts(matrix: Any, terms: Any = None) -> csr_array:
         ValueError: not two-dimensional; not numbers; NaN, infinite, negative, fractional counts; counts above
             2³¹ − 1; no documents; ids outside the matrix (damaged sparse input).
     """
+    if isinstance(matrix, MappedCounts) and matrix.source is not None:
+        return matrix
     refuse_masked(matrix, "a missing value is not a count: decide whether it means 0 (matrix.filled(0))")
     if not issparse(matrix):
         matrix = np.asarray(matrix)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lvsearch.files.string_arrays import StoredStrings
+
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import CountVectorizer
 else:
@@ -183,18 +185,20 @@ def checked_vocabulary(vocabulary: Iterable[Any] | None, counts: Any) -> tuple[s
     return terms
 
 
-def as_strings(what: str, values: Iterable[Any] | None) -> tuple[str, ...] | None:
-    """Names or labels as strings; None stays None.
+def as_strings(what: str, values: Iterable[Any] | None) -> tuple[str, ...] | StoredStrings | None:
+    """Names or labels as strings; None stays None, and those in files stay there.
 
     Raises:
         ValueError: a single string in place of a list.
     """
     if isinstance(values, str):
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list with one entry per document")
+    if isinstance(values, StoredStrings):
+        return values
     return None if values is None else tuple(str(value) for value in values)
 
 
-def one_per_document(what: str, values: Iterable[Any] | None, counts: Any) -> tuple[str, ...] | None:
+def one_per_document(what: str, values: Iterable[Any] | None, counts: Any) -> tuple[str, ...] | StoredStrings | None:
     """Names or labels as strings, one for each row of counts; None stays None.
 
     Raises:

@@ -169,5 +169,5 @@ def _origin(size: Size, start: Fit | None) -> str:
 
 def data_ceiling(model: Model, data: Dataset) -> float:
     """The model's ceiling over all batches, nats, rounded outwards."""
-    total = math.fsum(model.ceiling(batch.units) for batch in data.batches)
+    total = math.fsum(model.ceiling(batch.units) for part in data.in_turn() for batch in part.batches)
     return total + CEILING_SLACK * abs(total) if math.isfinite(total) else total

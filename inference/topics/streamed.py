@@ -1,0 +1,228 @@
+"""LDA's estimator for documents on disk: the passes of `estimator`, in the kernels of `kernel`, a piece at a time.
+
+Whole, a pass is one compiled program over arrays at hand. Here the tiles of documents and their γ lie in temporary
+files (`streaming`, `scratch`); a piece of a batch is read, visited by the same function, and its γ written back while
+the next is at work. In memory stay the topics, the counts that every batch is to be subtracted by, and one piece:
+nothing that grows with the number of documents but a few bytes for each.
+
+Sums over documents are made in other groups than in one program, and the fit that decides when to stop is summed in
+float64: results agree with those of documents at hand to float32's rounding, not to the bit.
+"""
+
+from functools import partial, reduce
+from math import fsum, inf
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from scipy.special import digamma as scipy_digamma
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import StoredDocuments, counts_of
+from lvsearch.inference.data.memory import MemoryPlan
+from lvsearch.inference.data.packing import DocumentTiles, batches_for, device_tile_blocks
+from lvsearch.inference.data.scratch import ScratchArray
+from lvsearch.inference.data.streaming import StreamedDocuments, pack_streamed, streamed_layout
+from lvsearch.inference.engine.estimate import capacity_of
+from lvsearch.inference.engine.estimator import estimator
+from lvsearch.inference.likelihood.bounds import document_bounds
+from lvsearch.inference.topics import kernel as kernels
+from lvsearch.inference.topics.estimator import TopicEstimator
+from lvsearch.inference.topics.memoized import streamed_plan
+from lvsearch.models.lda import LDA
+
+
+@estimator.register
+def _(model: LDA, data: Dataset) -> TopicEstimator:
+    if isinstance(data.original, StoredDocuments):
+        return StreamedTopicEstimator(model, data)
+    return TopicEstimator(model, data)
+
+
+class StreamedTopicEstimator(TopicEstimator):
+    """Fits `LDA` to documents on disk, as `TopicEstimator` does to documents at hand."""
+
+    def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
+        """What one fit holds at most, in bytes; the formula is in `streamed_plan`."""
+        (capacity,) = capacity_of(size)
+        return streamed_plan(self._layout, self.n_words, capacity, self._batches_within(capacity))
+
+    def _prepare(self, data: Dataset) -> None:
+        self.data, original = data, data.original
+        if not isinstance(original, StoredDocuments):
+            raise ValueError(f"got {type(original).__name__}, expected documents in files, as Corpus.open has them")
+        self._files = original.files
+        self.n_tokens = float(self._files.n_tokens)
+        self._layout = streamed_layout(self._files, device_tile_blocks())
+        self._packed_on_disk: StreamedDocuments | None = None
+
+    def _batches_within(self, capacity: int) -> int:
+        """As many batches as the budget allows, halved as often as told."""
+        n_batches = min(batches_for(self._files.n_pairs, self.n_words), self._layout.n_tiles)
+        budget = self.chunks.budget_bytes
+        while n_batches > 1 and streamed_plan(self._layout, self.n_words, capacity, n_batches).peak_bytes > budget:
+            n_batches //= 2
+        return max(n_batches >> self.chunks.halvings, 1)
+
+    def _lay_out(self, capacity: int) -> None:
+        n_batches, packed = self._batches_within(capacity), self._packed_on_disk
+        if packed is None or packed.n_batches != n_batches:
+            self._packed_on_disk = pack_streamed(self._files, self._layout, n_batches)
+
+    @property
+    def _documents(self) -> StreamedDocuments:
+        assert self._packed_on_disk is not None
+        return self._packed_on_disk
+
+    def _words_in(self, chosen: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, " word"]:
+        found = np.zeros(self.n_words)
+        for document in np.sort(chosen).tolist():
+            found += self._files.rows(document, document + 1).sum(axis=0)
+        return found
+
+    def _start_state(self, pseudo_counts: np.ndarray, alpha: np.ndarray) -> kernels.Counts:
+        documents, exists = self._documents, alpha > 0
+        gammas = ScratchArray(documents.n_tiles, np.dtype((np.float32, (documents.tile_slots, len(alpha)))))
+        for piece in documents.pieces():
+            even = np.where(exists, alpha + piece.lengths[..., None] / exists.sum(), 0.0)
+            gammas.write(piece.first, even.astype(np.float32))
+        total = jnp.asarray(pseudo_counts, jnp.float32)
+        return kernels.Counts(total, [jnp.zeros_like(total)] * documents.n_batches, gammas)
+
+    def _passes(
+        self,
+        state: kernels.Counts,
+        alpha: np.ndarray,
+        eta: float,
+        rule: kernels.Rule,
+        sweeps: int,
+        passes: int,
+        tolerance: float,
+    ) -> tuple[kernels.Counts, int]:
+        """As `kernels.memoized_passes`, whose docstring says what is done and why."""
+        total, per_batch, gammas = state
+        per_batch, step = list(per_batch), jnp.zeros_like(total)
+        last, fit, made = -inf, -inf, 0
+
+        def overshot() -> bool:
+            return fit < last - (1.0 + kernels.OVERSHOT * self.n_tokens)
+
+        while made < passes and (made < 2 or overshot() or fit - last > tolerance * self.n_tokens):
+            before, fits = total, []
+            share = 0.0 if made == passes - 1 or overshot() else self.settings.momentum
+            total = _ahead(before, step, np.float32(share))
+            for batch in range(len(per_batch)):
+                old = per_batch[batch]
+                new, found = self._visit_batch(batch, total, gammas, alpha, eta, rule, sweeps)
+                total, per_batch[batch] = _moved(total, new, old), new
+                fits += found
+            total = reduce(jnp.add, per_batch)
+            from_tokens = abs(float(before.sum()) - self.n_tokens) < 0.01 * self.n_tokens
+            step = total - before if from_tokens else jnp.zeros_like(total)
+            last, fit, made = fit, fsum(float(each) for each in fits), made + 1
+        return kernels.Counts(total, per_batch, gammas), made
+
+    def _visit_batch(
+        self,
+        batch: int,
+        total: Array,
+        gammas: ScratchArray,
+        alpha: np.ndarray,
+        eta: float,
+        rule: kernels.Rule,
+        sweeps: int,
+    ) -> tuple[Array, list[Array]]:
+        """The expected counts of a batch at the topics of `total`, and the fits of its pieces, nats."""
+        narrow = np.float32(eta)
+        weights, scale = _topics(total, alpha, narrow, rule=rule)
+        new, fits, waiting = jnp.zeros_like(total), [], None
+        for piece in self._documents.pieces(batch):
+            gamma = gammas.read(piece.first, piece.last)
+            new, gamma, fit = _visited(
+                weights, scale, piece.tiles, gamma, new, alpha, narrow, rule=rule, sweeps=np.int32(sweeps)
+            )
+            fits.append(fit)
+            if waiting is not None:  # done by now, while this one has only begun
+                gammas.write(waiting[0], np.asarray(waiting[1]))
+            waiting = piece.first, gamma
+        if waiting is not None:
+            gammas.write(waiting[0], np.asarray(waiting[1]))
+        return new, fits
+
+    def _document_pass(self, topics: Any, gamma: Any, alpha: np.ndarray, sweeps: int, tolerance: float) -> Any:
+        gammas, total = cast(ScratchArray, gamma), jnp.zeros_like(topics)
+        for piece in self._documents.pieces():
+            tiles = DocumentTiles(*(leaf[None] for leaf in piece.tiles))
+            found, counts = kernels.document_pass(
+                tiles,
+                topics,
+                gammas.read(piece.first, piece.last)[None],
+                alpha,
+                sweeps=sweeps,
+                tolerance=np.float32(tolerance),
+            )
+            gammas.write(piece.first, np.asarray(found)[0])
+            total = total + counts
+        return gammas, total
+
+    def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
+        gammas, sums = cast(ScratchArray, gamma), []
+        for piece in self._documents.pieces():
+            tiles = DocumentTiles(*(leaf[None] for leaf in piece.tiles))
+            wide = gammas.read(piece.first, piece.last)[None].astype(np.float64)
+            per_slot = np.asarray(kernels.document_bounds(tiles, log_topics, wide, alpha))[0]
+            sums.append(float(per_slot[piece.documents >= 0].sum()))
+        return fsum(sums)
+
+    def _certified(self, topics: np.ndarray, alpha: np.ndarray) -> tuple[float, float]:
+        ends = [document_bounds(topics, alpha, counts_of(part)) for part in self.data.in_turn()]
+        return fsum(float(each.lower.sum()) for each in ends), fsum(float(each.upper.sum()) for each in ends)
+
+    def _documents_with_words(self) -> int:
+        return self._documents.n_with_words
+
+    def _mean_log_proportions(self, gamma: Any, n_topics: int) -> Float[np.ndarray, " topic"]:
+        gammas, total = cast(ScratchArray, gamma), np.zeros(n_topics)
+        for piece in self._documents.pieces():
+            g = gammas.read(piece.first, piece.last)[piece.lengths > 0][:, :n_topics].astype(np.float64)
+            total += (scipy_digamma(g) - scipy_digamma(g.sum(-1, keepdims=True))).sum(0)
+        return total / self._documents.n_with_words
+
+
+@partial(jax.jit, static_argnames=("rule",))
+@counted
+def _topics(total: Array, alpha: Array, eta: Array, *, rule: kernels.Rule) -> tuple[Array, Array]:
+    return rule.topics(total, eta, alpha > 0)
+
+
+@partial(jax.jit, static_argnames=("rule",), donate_argnames=("counts",))
+@counted
+def _visited(
+    weights: Array,
+    scale: Array,
+    tiles: DocumentTiles,
+    gamma: Array,
+    counts: Array,
+    alpha: Array,
+    eta: Array,
+    *,
+    rule: kernels.Rule,
+    sweeps: Array,
+) -> tuple[Array, Array, Array]:
+    tiles = jax.tree.map(jnp.asarray, tiles)
+    return kernels.visit(rule, weights, scale, tiles, gamma, counts, alpha, eta, sweeps)
+
+
+@jax.jit
+@counted
+def _ahead(before: Array, step: Array, share: Array) -> Array:
+    return jnp.maximum(before + share * step, 0.0)
+
+
+@partial(jax.jit, donate_argnames=("total",))
+@counted
+def _moved(total: Array, new: Array, old: Array) -> Array:
+    return jnp.maximum(total + new - old, 0.0)

@@ -1,0 +1,48 @@
+"""The identity of a corpus, whether it is at hand or in files."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from lvsearch.files.string_arrays import json_list
+from lvsearch.inference.data.mapped import files_of
+from lvsearch.reading.document_table import DocumentTable
+
+AT_ONCE = 1 << 20
+
+
+def corpus_fingerprint(
+    counts: csr_array,
+    vocabulary: Iterable[str],
+    names: Iterable[str] | None,
+    labels: Iterable[str] | None,
+    table: DocumentTable | None,
+) -> str:
+    """SHA-256, in hexadecimal, of counts (D, V), vocabulary, names, labels and metadata; read a piece at a time."""
+    digest = hashlib.sha256(b"lvsearch corpus 1")
+    for piece in _numbers(counts):
+        digest.update(np.asarray(piece, dtype="<i8").tobytes())
+    digest.update(f"[{json.dumps(counts.shape)}".encode())
+    for strings in (vocabulary, names, labels):
+        digest.update(b", ")
+        for piece in ("null",) if strings is None else json_list(strings):
+            digest.update(piece.encode())
+    digest.update(b"]")
+    if table is not None:
+        digest.update(table.digest())
+    return digest.hexdigest()
+
+
+def _numbers(counts: csr_array) -> Iterator[np.ndarray]:
+    """Row starts, ids and counts, in pieces."""
+    files = files_of(counts)
+    if files is None:
+        for array in (counts.indptr, counts.indices, counts.data):
+            yield from (array[first : first + AT_ONCE] for first in range(0, len(array), AT_ONCE))
+        return
+    for array in (files.starts, files.words, files.counts):
+        for first in range(0, array.length, AT_ONCE):
+            yield array.read(first, min(first + AT_ONCE, array.length))

@@ -1,0 +1,228 @@
+"""A corpus in a folder: counts, words, names, classes and metadata as arrays that are mapped or read when asked for.
+
+| array | what |
+|---|---|
+| `row_starts`, `word_ids`, `counts` | compressed rows: of document d those from row_starts[d] to row_starts[d + 1] |
+| `vocabulary`, `names`, `labels` | texts: `.text`, in UTF-8, and where each ends, `.ends` |
+| `metadata.0`, `metadata.1`, … | columns; texts also with `.known`; times as whole nanoseconds |
+
+The manifest (`files.array_folders`) names them with their checksums, and says how texts were cut into words, what was
+done on the way in, and the corpus' fingerprint.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from lvsearch.files.array_folders import FolderWriter, open_arrays, verify_arrays
+from lvsearch.files.storage import CorruptFolderError
+from lvsearch.files.string_arrays import ENDS, KNOWN, TEXT, StoredStrings, packed
+from lvsearch.inference.data.mapped import CountFiles, FileArray, MappedCounts, runs_of
+from lvsearch.reading.document_table import KINDS, PREFIX, DocumentTable, TableColumn
+from lvsearch.reading.fingerprints import corpus_fingerprint
+from lvsearch.reading.vocabulary import Analyzer
+
+KIND = "corpus"
+STARTS, WORDS, COUNTS, VOCABULARY, NAMES, LABELS = "row_starts", "word_ids", "counts", "vocabulary", "names", "labels"
+LENGTHS = "row_lengths"
+AT_ONCE = 1 << 16
+MOST_INT32 = int(np.iinfo(np.int32).max)
+
+
+class StoredParts(NamedTuple):
+    """What a corpus in a folder is made of; fields as those of `DocumentCounts`."""
+
+    counts: csr_array
+    vocabulary: tuple[str, ...]
+    names: Sequence[str] | None
+    labels: Sequence[str] | None
+    notes: tuple[str, ...]
+    analyzer: Analyzer | None
+    table: DocumentTable | None
+    fingerprint: str
+
+
+class CorpusWriter:
+    """Writes documents, some at a time, into a new folder."""
+
+    def __init__(self, writer: FolderWriter):
+        self._writer = writer
+        self._ends: dict[str, int] = {}
+        self.n_documents, self.n_tokens, self.n_empty = 0, 0, 0
+        for name, dtype in ((LENGTHS, np.int64), (WORDS, np.int32), (COUNTS, np.int32)):
+            writer.append(name, np.zeros(0, dtype))
+
+    def add(
+        self,
+        counts: csr_array,
+        names: Iterable[str] | None = None,
+        labels: Iterable[str] | None = None,
+        columns: Sequence[TableColumn] = (),
+    ) -> None:
+        """More documents: counts (documents, terms) in canonical form, and what is known of each. The last of `columns`
+        is the index of the metadata where there is one."""
+        lengths = np.diff(counts.indptr)
+        self._writer.append(LENGTHS, lengths)
+        self._writer.append(WORDS, counts.indices)
+        self._writer.append(COUNTS, counts.data)
+        self.n_documents += len(lengths)
+        self.n_tokens += int(counts.data.sum(dtype=np.int64))
+        self.n_empty += int((lengths == 0).sum())
+        for name, strings in ((NAMES, names), (LABELS, labels)):
+            if strings is not None:
+                self._add_strings(name, strings)
+        for place, column in enumerate(columns):
+            name = f"{PREFIX}.{place}"
+            if column.kind == "text":
+                texts = list(column.values)
+                self._add_strings(name, [text or "" for text in texts])
+                self._writer.append(name + KNOWN, np.array([text is not None for text in texts], bool))
+            else:
+                values = np.asarray(column.values)
+                self._writer.append(name, values.view(np.int64) if column.kind == "time" else values)
+
+    def finish(
+        self,
+        vocabulary: Iterable[str],
+        notes: Sequence[str] = (),
+        analyzer: Analyzer | None = None,
+        columns: Sequence[tuple[str, str]] | None = None,
+        indexed: bool = False,
+    ) -> None:
+        """The words, one a column, and the manifest. columns: names and kinds of the metadata, None where there is
+        none."""
+        waiting = iter(vocabulary)
+        while words := list(islice(waiting, AT_ONCE)):
+            self._add_strings(VOCABULARY, words)
+        self._write_starts()
+        arrays = {name: self._writer.finished(name) for name in self._writer.names}
+        body: dict[str, Any] = {
+            "kind": KIND,
+            "tokens": self.n_tokens,
+            "notes": list(notes),
+            "analyzer": None if analyzer is None else asdict(analyzer),
+            "columns": None if columns is None else [list(column) for column in columns],
+            "indexed": indexed,
+            "versions": {name: version(name) for name in ("lvsearch", "numpy")},
+        }
+        body["fingerprint"] = _fingerprint(_parts(body, arrays))
+        self._writer.finish(body)
+
+    def _add_strings(self, name: str, strings: Iterable[str]) -> None:
+        arrays, before = packed(name, strings), self._ends.get(name, 0)
+        ends = arrays[name + ENDS] + before
+        self._writer.append(name + TEXT, arrays[name + TEXT])
+        self._writer.append(name + ENDS, ends)
+        self._ends[name] = int(ends[-1]) if len(ends) else before
+
+    def _write_starts(self) -> None:
+        """Where rows begin, in the type of word ids where that is wide enough: SciPy wants one for both."""
+        lengths = self._writer.finished(LENGTHS)
+        n_pairs = self._writer.length(WORDS)
+        dtype = np.int32 if n_pairs <= MOST_INT32 else np.int64
+        self._writer.append(STARTS, np.zeros(1, dtype))
+        before = 0
+        for first in range(0, lengths.length, AT_ONCE):
+            ends = before + np.cumsum(lengths.read(first, min(first + AT_ONCE, lengths.length)))
+            self._writer.append(STARTS, ends.astype(dtype))
+            before = int(ends[-1])
+        self._writer.drop(LENGTHS)
+
+
+def write_stored(writer: FolderWriter, parts: StoredParts) -> None:
+    """Write a corpus that there is, a run of documents at a time."""
+    into, table, first = CorpusWriter(writer), parts.table, 0
+    stored = () if table is None else (*table.columns, *(() if table.index is None else (table.index,)))
+    for run in runs_of(parts.counts):
+        rows = slice(first, first + run.shape[0])
+        columns = [TableColumn(column.name, column.kind, _cut(column.values, rows)) for column in stored]
+        names, labels = (None if each is None else each[rows] for each in (parts.names, parts.labels))
+        into.add(run, names, labels, columns)
+        first = rows.stop
+    kinds = None if table is None else [(column.name, column.kind) for column in stored]
+    indexed = table is not None and table.index is not None
+    into.finish(parts.vocabulary, parts.notes, parts.analyzer, kinds, indexed)
+
+
+def open_stored(folder: Path, verify: bool) -> StoredParts:
+    """The corpus in a folder, its large arrays unread.
+
+    verify: whether to read all of it and compare checksums. Raises FileNotFoundError where there is no such folder,
+    `CorruptFolderError`, naming the file, where it is damaged or holds something else.
+    """
+    body, arrays = open_arrays(folder)
+    if not isinstance(body, dict) or body.get("kind") != KIND:
+        raise CorruptFolderError(f"{folder} holds no corpus; expected a folder that Corpus.save or `convert` wrote")
+    if verify:
+        verify_arrays(folder)
+    try:
+        return _parts(body, arrays)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise CorruptFolderError(f"{folder} lacks what a corpus needs ({error!r}); restore it from a copy") from error
+
+
+def _parts(body: Mapping[str, Any], arrays: Mapping[str, FileArray]) -> StoredParts:
+    starts, words, counts = (arrays[name] for name in (STARTS, WORDS, COUNTS))
+    vocabulary = _strings(VOCABULARY, arrays)
+    assert vocabulary is not None
+    if (
+        starts.length < 2
+        or words.length != counts.length
+        or int(starts.read(starts.length - 1, starts.length)[0]) != (words.length)
+    ):
+        raise CorruptFolderError(
+            f"{starts.path}: got {starts.length:,} row starts for {words.length:,} word ids and {counts.length:,} "
+            "counts, which form no matrix; restore the folder from a copy"
+        )
+    files = CountFiles(starts, words, counts, len(vocabulary), body["tokens"])
+    notes, analyzer = tuple(body["notes"]), body["analyzer"]
+    table = _table(body, arrays, files.n_documents)
+    return StoredParts(
+        MappedCounts.over(files),
+        tuple(vocabulary),
+        _strings(NAMES, arrays),
+        _strings(LABELS, arrays),
+        notes,
+        None if analyzer is None else Analyzer.from_json(analyzer),
+        table,
+        body.get("fingerprint", ""),
+    )
+
+
+def _table(body: Mapping[str, Any], arrays: Mapping[str, FileArray], n_documents: int) -> DocumentTable | None:
+    if body["columns"] is None:
+        return None
+    columns = []
+    for place, (name, kind) in enumerate(body["columns"]):
+        if kind not in KINDS:
+            raise CorruptFolderError(f"got metadata of kind {kind!r}, expected one of {', '.join(KINDS)}")
+        stored = f"{PREFIX}.{place}"
+        if kind == "text":
+            values = StoredStrings(arrays[stored + TEXT], arrays[stored + ENDS], arrays[stored + KNOWN])
+        else:
+            values = arrays[stored].mapped()
+            values = values.view("datetime64[ns]") if kind == "time" else values
+        if len(values) != n_documents:
+            raise CorruptFolderError(f"got {len(values):,} values of {name!r}, expected {n_documents:,}")
+        columns.append(TableColumn(name, kind, values))
+    index = columns.pop() if body["indexed"] else None
+    return DocumentTable(tuple(columns), index, n_documents)
+
+
+def _cut(values: np.ndarray | StoredStrings, rows: slice) -> np.ndarray:
+    """Some values of a column."""
+    return values[rows] if isinstance(values, np.ndarray) else np.array(values[rows], dtype=object)
+
+
+def _strings(name: str, arrays: Mapping[str, FileArray]) -> StoredStrings | None:
+    return StoredStrings(arrays[name + TEXT], arrays[name + ENDS]) if name + ENDS in arrays else None
+
+
+def _fingerprint(parts: StoredParts) -> str:
+    return corpus_fingerprint(parts.counts, parts.vocabulary, parts.names, parts.labels, parts.table)
