@@ -19,6 +19,7 @@ from lvsearch.fitted.kinds import load_fit
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied
 from lvsearch.fitted.sampling import load_trace, sample, save_trace
+from lvsearch.reading.converting import convert
 from lvsearch.results.result import SearchResult
 from lvsearch.sizing import sizes
 from lvsearch.sizing.evidence import Evidence
@@ -41,6 +42,7 @@ __all__ = [
     "SearchResult",
     "TopicTree",
     "WitnessSearch",
+    "convert",
     "datasets",
     "fit",
     "fit_tree",

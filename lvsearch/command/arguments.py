@@ -1,4 +1,4 @@
-"""What the command line can be asked for: the parser of `lvsearch demo | search | resume | report | audit |
+"""What the command line can be asked for: the parser of `lvsearch demo | search | resume | report | audit | convert |
 evaluate`."""
 
 import argparse
@@ -21,6 +21,7 @@ class Runs(NamedTuple):
     resume: Run
     report: Run
     audit: Run
+    convert: Run
 
 
 MAIN_EPILOG = """\
@@ -71,6 +72,15 @@ what is written:
 Which of its components come back, what fewer documents say and how far the evidence itself is off are other questions:
 persistence(), robustness() and audit() of a result in Python.
 """
+CONVERT_EPILOG = """\
+examples:
+  lvsearch convert docs.parquet --text-column body --id-column title --out corpus/
+      a table larger than memory, read twice a few rows at a time
+  lvsearch convert docword.pubmed.txt.gz --vocabulary vocab.pubmed.txt --out corpus/
+      word counts
+  lvsearch search --corpus corpus/ --held-out 0 --evidence bound --max-size 50 --out run/
+      what was converted is searched where it lies; what is held out of it is copied into memory, and so is the rest
+"""
 DEMO_EPILOG = """\
 examples:
   lvsearch demo
@@ -93,6 +103,7 @@ def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
     _add_resume(commands, runs.resume)
     _add_report(commands, runs.report)
     _add_audit(commands, runs.audit)
+    _add_convert(commands, runs.convert)
     _add_evaluate(commands, wanted="evaluate" in arguments[:1])
     return top
 
@@ -202,18 +213,14 @@ def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> No
         "--corpus",
         type=Path,
         metavar="FILE",
-        help="word counts: Matrix Market (.mtx), SVMlight (.svmlight), UCI (docword…), else LDA-C, ids from 0",
+        help="word counts: Matrix Market (.mtx), SVMlight (.svmlight), UCI (docword…), else LDA-C, ids from 0; or a "
+        "folder that lvsearch convert wrote",
     )
-    data.add_argument("--text-column", metavar="NAME", help="of a table: the column with the texts")
-    data.add_argument("--id-column", metavar="NAME", help="of a table: the column that names the documents")
-    data.add_argument("--label-column", metavar="NAME", help="of a table: a class to show beside topics, never fitted")
+    _add_columns(data)
     data.add_argument(
         "--format",
         choices=("lines", "csv", "tsv", "jsonl"),
         help="of the texts, where the name of the file does not say it (standard input: lines)",
-    )
-    data.add_argument(
-        "--encoding", default="utf-8", help="of texts and vocabulary, such as latin-1 (default: %(default)s)"
     )
     data.add_argument(
         "--vocabulary", type=Path, metavar="FILE", help="with --corpus: the words, one per line, id 0 first"
@@ -225,6 +232,15 @@ def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> No
         metavar="FRACTION",
         help="keep this part of the documents out of the search and compare the sizes on it; 0 for none "
         "(default: %(default)s)",
+    )
+
+
+def _add_columns(data: argparse._ActionsContainer) -> None:
+    data.add_argument("--text-column", metavar="NAME", help="of a table: the column with the texts")
+    data.add_argument("--id-column", metavar="NAME", help="of a table: the column that names the documents")
+    data.add_argument("--label-column", metavar="NAME", help="of a table: a class to show beside topics, never fitted")
+    data.add_argument(
+        "--encoding", default="utf-8", help="of texts and vocabulary, such as latin-1 (default: %(default)s)"
     )
 
 
@@ -242,6 +258,22 @@ def _add_report(commands: "argparse._SubParsersAction", run: Run) -> None:
     report.add_argument("--out", type=Path, help="a new folder (default: report/ in the folder of the search)")
     _add_cache(report)
     report.set_defaults(run=run)
+
+
+def _add_convert(commands: "argparse._SubParsersAction", run: Run) -> None:
+    text = "Bring documents into a folder that is searched without being read into memory."
+    convert = _command(commands, "convert", text, CONVERT_EPILOG)
+    convert.add_argument(
+        "source",
+        type=Path,
+        metavar="SOURCE",
+        help="a table (.csv, .tsv, .jsonl, .parquet, .feather, .arrow); .txt, a document per line; a folder of .txt "
+        "files; word counts (.mtx, .ldac, .svmlight, docword…)",
+    )
+    _add_columns(convert)
+    convert.add_argument("--vocabulary", type=Path, metavar="FILE", help="of word counts: the words, one per line")
+    convert.add_argument("--out", type=Path, required=True, help="a new folder for the corpus")
+    convert.set_defaults(run=run)
 
 
 def _add_evaluate(commands: "argparse._SubParsersAction", wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""The command line: `lvsearch demo | search | resume | report | audit | evaluate`.
+"""The command line: `lvsearch demo | search | resume | report | audit | convert | evaluate`.
 
 Nothing heavy is imported before the arguments are known to be good. Mistakes of the user end in one line on stderr and
 exit status 2; Ctrl-C keeps everything done, writes the report and exits with 130.
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with these arguments (default: those of the process). Returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        options = parser(arguments, Runs(_demo, _search, _resume, _report, _audit)).parse_args(arguments)
+        options = parser(arguments, Runs(_demo, _search, _resume, _report, _audit, _convert)).parse_args(arguments)
     except SystemExit as error:  # argparse has printed what is wrong, or the help
         return int(error.code or 0)
     try:
@@ -176,6 +176,23 @@ def _audit(options: argparse.Namespace) -> int:
     write_other_scores(found, folder / REPORT)
     print(f"{found}\n\n{found.table().round(3).to_string(index=False)}")
     print(visible(f"\nWritten: other_scores.csv, other_score_choices.csv and other_scores.png in {folder / REPORT}"))
+    return 0
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from lvsearch.data.corpus import Corpus
+    from lvsearch.reading.converting import convert
+
+    folder = convert(
+        options.source,
+        options.out,
+        text=options.text_column,
+        id=options.id_column,
+        label=options.label_column,
+        vocabulary=options.vocabulary,
+        encoding=options.encoding,
+    )
+    print(visible(f"{Corpus.open(folder).describe()}, in {folder}"))
     return 0
 
 

@@ -26,7 +26,7 @@ def check_sources(options: argparse.Namespace) -> None:
             "got --corpus with --text-column, --id-column, --label-column or --format: they are of --texts"
         )
     for path in (options.corpus, options.vocabulary):
-        if path is not None and not path.is_file():
+        if path is not None and not path.is_file() and not (path is options.corpus and path.is_dir()):
             raise FileNotFoundError(f"no file {path}")
     if options.texts is not None and options.texts != STDIN and not options.texts.exists():
         raise FileNotFoundError(f"no file {options.texts}")
@@ -35,12 +35,15 @@ def check_sources(options: argparse.Namespace) -> None:
 def read_corpus(options: argparse.Namespace) -> "Corpus":
     """The corpus that the options name. Raises ValueError for what is wrong with it, as `Corpus.open` does."""
     from lvsearch.data.corpus import Corpus
+    from lvsearch.files.array_folders import is_array_folder
     from lvsearch.reading.opening import TEXTS, ending_of, is_counts, texts_of
     from lvsearch.reading.vocabulary import decoded, read_text, read_vocabulary
 
     text, id, label = options.text_column, options.id_column, options.label_column
     if options.corpus is not None:
-        if is_counts(options.corpus):
+        if is_counts(options.corpus) or options.corpus.is_dir():
+            if options.corpus.is_dir() and not is_array_folder(options.corpus):
+                raise ValueError(f"got --corpus {options.corpus}, a folder; expected one that lvsearch convert wrote")
             return Corpus.open(options.corpus, vocabulary=options.vocabulary, encoding=options.encoding)
         words = None if options.vocabulary is None else read_vocabulary(options.vocabulary, options.encoding)
         return Corpus.from_ldac(options.corpus, vocabulary=words)

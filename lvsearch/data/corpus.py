@@ -19,7 +19,7 @@ from lvsearch.files.array_folders import is_array_folder
 from lvsearch.reading.document_table import DocumentTable
 from lvsearch.reading.opening import counts_in, is_counts, texts_in
 from lvsearch.reading.other_libraries import anndata_counts, bag_counts, is_anndata, is_bags
-from lvsearch.reading.readers import canonical_counts, count_texts, encode_texts, read_ldac
+from lvsearch.reading.readers import canonical_counts, count_texts, encode_texts, kept_in_place, read_ldac
 from lvsearch.reading.stored_corpus import open_stored
 from lvsearch.reading.tables import (
     Documents,
@@ -31,7 +31,14 @@ from lvsearch.reading.tables import (
     index_names,
     text_columns,
 )
-from lvsearch.reading.vocabulary import LETTERS, Analyzer, as_strings, checked_vocabulary, read_vocabulary
+from lvsearch.reading.vocabulary import (
+    LETTERS,
+    Analyzer,
+    as_strings,
+    checked_vocabulary,
+    chosen_stop_words,
+    read_vocabulary,
+)
 
 
 class Corpus(DocumentCounts):
@@ -79,12 +86,7 @@ class Corpus(DocumentCounts):
             ValueError: a single string; a data frame (see `from_frame`); an element that is not a string; no texts; a
                 limit out of range; no word left under these settings; metadata that files cannot keep.
         """
-        if stop_words is not None and not isinstance(stop_words, str):
-            stop_words = tuple(stop_words)
-            if not all(isinstance(word, str) for word in stop_words):
-                raise ValueError("got stop words that are not all strings; expected 'english', a list of words or None")
-            stop_words = tuple(sorted(set(stop_words)))
-        analyzer = Analyzer(stop_words=stop_words, token_pattern=token_pattern)
+        analyzer = Analyzer(stop_words=chosen_stop_words(stop_words), token_pattern=token_pattern)
         counts, terms, note = count_texts(texts, analyzer, minimum_document_frequency, maximum_document_fraction)
         names = index_names(texts) if document_names is None else document_names
         return cls._reported(counts, terms, names, document_labels, (str(analyzer), note), analyzer, metadata)
@@ -327,11 +329,8 @@ class Corpus(DocumentCounts):
         corpus = cls(counts, terms, names, labels, notes, analyzer, document_table=table)
         if not corpus.n_tokens:
             raise ValueError(f"got {corpus.n_documents:,} documents without a single token; expected counts above 0")
-        if corpus.n_empty_documents:
-            notes += (f"{corpus.n_empty_documents:,} of {corpus.n_documents:,} documents are empty; kept in place",)
-        if corpus.n_unused_terms:
-            notes += (f"{corpus.n_unused_terms:,} of {corpus.n_terms:,} terms occur nowhere; kept in place",)
-        return replace(corpus, notes=notes)
+        kept = kept_in_place(corpus.n_empty_documents, corpus.n_documents, corpus.n_unused_terms, corpus.n_terms)
+        return replace(corpus, notes=(*notes, *kept))
 
     def _with_metadata(self, documents: Documents, strict: bool = False) -> "Corpus":
         if documents.metadata is None:

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -74,7 +74,7 @@ class DocumentTable:
             raise ValueError(f"got the column {twice!r} twice; expected distinct names")
         columns, left_out = [], []
         for place, name in enumerate(names):
-            column = _column(name, frame.iloc[:, place])
+            column = column_of(name, frame.iloc[:, place])
             if column is not None:
                 columns.append(column)
             elif strict:
@@ -86,7 +86,7 @@ class DocumentTable:
                 left_out.append(name)
         default = frame.index.equals(pd.RangeIndex(len(frame)))
         label = "" if frame.index.name is None else str(frame.index.name)
-        index = None if default else _column(label, pd.Series(frame.index))
+        index = None if default else column_of(label, pd.Series(frame.index))
         return cls(tuple(columns), index, len(frame)), left_out
 
     def to_frame(self, names: Sequence[str] | None) -> pd.DataFrame:
@@ -151,8 +151,8 @@ def _stored(name: str, kind: str, arrays: Mapping[str, np.ndarray]) -> np.ndarra
     return np.asarray(arrays[name], {"flag": bool, "whole": np.int64, "number": np.float64}[kind])
 
 
-def _column(name: str, values: pd.Series) -> TableColumn | None:
-    """The column in the first of `KINDS` that holds it; None where none does."""
+def column_of(name: str, values: pd.Series) -> TableColumn | None:
+    """A column in the first of `KINDS` that holds it; None where none does."""
     kinds = pd.api.types
     values = values.infer_objects()
     missing = values.isna().to_numpy()
@@ -182,3 +182,42 @@ def _frozen(values: np.ndarray) -> np.ndarray:
     copy = values.copy()
     copy.setflags(write=False)
     return copy
+
+
+class BlockKind(NamedTuple):
+    """Of some values of a column: the first of `KINDS` that holds them, None where none does; whether any is known."""
+
+    kind: str | None
+    known: bool
+
+
+def block_kind(name: str, values: pd.Series) -> BlockKind:
+    """The kind of some values of a column."""
+    column = column_of(name, values)
+    return BlockKind(None if column is None else column.kind, not values.isna().all())
+
+
+def joined_kind(blocks: Sequence[BlockKind]) -> str | None:
+    """The kind that holds all blocks of a column, as pandas has it of the whole; None where files cannot keep it."""
+    kinds = {block.kind for block in blocks if block.known}
+    missing = any(not block.known for block in blocks)
+    if None in kinds:
+        return None
+    if not kinds:
+        return "number" if all(block.kind == "number" for block in blocks) else "text"
+    if kinds <= {"whole", "number"}:
+        return "number" if missing or "number" in kinds else "whole"
+    return "text" if len(kinds) > 1 or (missing and "flag" in kinds) else kinds.pop()
+
+
+def as_kind(name: str, values: pd.Series, kind: str) -> TableColumn:
+    """A block of a column of this kind, which `joined_kind` found."""
+    column = column_of(name, values)
+    if column is not None and column.kind == kind:
+        return column
+    if kind == "number":
+        return TableColumn(name, kind, _frozen(values.to_numpy(np.float64, na_value=np.nan)))
+    if kind == "time":
+        return TableColumn(name, kind, _frozen(np.full(len(values), "NaT", "datetime64[ns]")))
+    texts = [None if gone else str(value) for value, gone in zip(values, values.isna(), strict=True)]
+    return TableColumn(name, "text", _frozen(np.array(texts, dtype=object)))

@@ -7,11 +7,11 @@ from typing import Any
 
 from lvsearch.reading.count_files import FileCounts, read_matrix_market, read_svmlight, read_uci
 from lvsearch.reading.readers import documents_in, read_documents, read_ldac
-from lvsearch.reading.tables import TABLES, Documents, frame_documents, read_table, table_in
+from lvsearch.reading.tables import ARROW, TABLES, Documents, frame_documents, read_table, table_in
 from lvsearch.reading.vocabulary import read_text
 
 LINES = ".txt"
-TEXTS = (LINES, *TABLES, ".parquet")
+TEXTS = (LINES, *TABLES, *ARROW)
 SVMLIGHT = (".svmlight", ".libsvm", ".svm")
 COUNTS = (".ldac", ".mtx", *SVMLIGHT, ".uci")
 
@@ -43,16 +43,13 @@ def texts_in(
     """The documents of a file or a folder: `Corpus.open` says which. Errors are said there."""
     ending, options = ending_of(path), (text, id, label, keep)
     if Path(path).is_dir():
-        _refuse(path, "a folder of texts", options)
+        refuse_columns(path, "a folder of texts", options)
         return read_folder(path, encoding)
     if ending == LINES:
-        _refuse(path, "a document per line", options)
+        refuse_columns(path, "a document per line", options)
         return Documents(read_documents(path, encoding))
     if ending not in TEXTS:
-        raise ValueError(
-            f"{path}: got the ending {ending!r}; expected one of {', '.join((*TEXTS, *COUNTS))}, or a folder of .txt "
-            "files: rename the file, or read it yourself and use lv.Corpus.from_texts or from_frame"
-        )
+        raise unknown_ending(path, ending)
     return frame_documents(read_table(path, ending, text, id, encoding), text, id, label, keep)
 
 
@@ -64,7 +61,7 @@ def texts_of(
     ending: .txt or one of `TABLES`. Errors as for `texts_in`; `name` is what they call it.
     """
     if ending == LINES:
-        _refuse(name, "a document per line", (text, id, label, keep))
+        refuse_columns(name, "a document per line", (text, id, label, keep))
         return Documents(documents_in(content))
     return frame_documents(table_in(content, name, ending, text, id), text, id, label, keep)
 
@@ -77,16 +74,33 @@ def read_folder(path: str | os.PathLike[str], encoding: str = "utf-8") -> Docume
     Raises:
         ValueError: no such file; bytes of another encoding.
     """
+    files, names, labels = folder_documents(path)
+    return Documents([read_text(file, encoding) for file in files], names, labels)
+
+
+def folder_documents(
+    path: str | os.PathLike[str],
+) -> tuple[list[Path], tuple[str, ...], tuple[str, ...] | None]:
+    """The files of `read_folder`, their names and their classes. ValueError where there are none."""
     folder = Path(path)
     files = sorted(file for file in folder.rglob("*.txt") if file.is_file())
     if not files:
         raise ValueError(f"{path}: got a folder without .txt files; expected some, each a document")
     inner = [file.relative_to(folder) for file in files]
     labels = tuple(file.parts[0] for file in inner) if all(len(file.parts) > 1 for file in inner) else None
-    return Documents([read_text(file, encoding) for file in files], tuple(file.as_posix() for file in inner), labels)
+    return files, tuple(file.as_posix() for file in inner), labels
 
 
-def _refuse(name: Any, what: str, options: Iterable[Any]) -> None:
+def unknown_ending(path: Any, ending: str) -> ValueError:
+    """What says that no reader knows such files."""
+    return ValueError(
+        f"{path}: got the ending {ending!r}; expected one of {', '.join((*TEXTS, *COUNTS))}, or a folder of .txt "
+        "files: rename the file, or read it yourself and use lv.Corpus.from_texts or from_frame"
+    )
+
+
+def refuse_columns(name: Any, what: str, options: Iterable[Any]) -> None:
+    """ValueError for names of columns where there are none."""
     if any(option is not None for option in options):
         raise ValueError(
             f"{name} holds {what}; expected no names of columns (text=, id=, label=, keep=; --text-column and others "

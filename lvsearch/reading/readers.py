@@ -16,7 +16,7 @@ _LARGEST = int(np.iinfo(np.int32).max)
 _LDAC_LINE = re.compile(r"\d{1,10}(?:[ \t]+\d{1,10}:\d{1,10})*", re.ASCII)
 
 
-def canonical_counts(matrix: Any, terms: Any = None) -> csr_array:
+def canonical_counts(matrix: Any, terms: Any = None, first: int = 0) -> csr_array:
     """Counts as an int32 `csr_array`, shape (docs, terms): sorted ids, no stored zeros, read-only, never shared.
 
     Counts in files stay there: they were brought into this form when they were written, and are looked at when they are
@@ -26,6 +26,7 @@ def canonical_counts(matrix: Any, terms: Any = None) -> csr_array:
         matrix: any scipy sparse matrix or array (entries given twice are added, scipy's own rule), or anything
             that `numpy.asarray` makes two-dimensional (NumPy, JAX, nested lists).
         terms: the vocabulary, as yet unchecked, to name terms in messages.
+        first: the number of the first document in messages, of a block of them.
 
     Raises:
         ValueError: not two-dimensional; not numbers; NaN, infinite, negative, fractional counts; counts above
@@ -51,7 +52,7 @@ def canonical_counts(matrix: Any, terms: Any = None) -> csr_array:
             raise ValueError(f"got a damaged {matrix.format} matrix: {error}; expected ids within its shape") from error
     counts = csr_array(matrix)
     counts.sum_duplicates()
-    _check_values(counts, terms)
+    _check_values(counts, terms, first)
     counts = csr_array((counts.data.astype(np.int32), counts.indices, counts.indptr), shape=counts.shape)
     counts.eliminate_zeros()
     for array in (counts.data, counts.indices, counts.indptr):
@@ -66,7 +67,7 @@ def refuse_masked(array: Any, expected: str) -> None:
         raise ValueError(f"got a masked array with {masked:,} masked cells; {expected}")
 
 
-def _check_values(counts: csr_array, terms: Any) -> None:
+def _check_values(counts: csr_array, terms: Any, first: int) -> None:
     values = counts.data
     checks = (
         (~np.isfinite(values), "a finite count; a missing value is not a count: decide whether it means 0"),
@@ -81,7 +82,7 @@ def _check_values(counts: csr_array, terms: Any) -> None:
     for bad, expected in checks:
         if bad.any():
             entry = int(np.argmax(bad))
-            document = int(np.searchsorted(counts.indptr, entry, side="right")) - 1
+            document = int(np.searchsorted(counts.indptr, entry, side="right")) - 1 + first
             term = int(counts.indices[entry])
             named = isinstance(terms, Sequence | np.ndarray) and term < len(terms)
             name = f" ({str(terms[term])!r})" if named else ""
@@ -91,8 +92,8 @@ def _check_values(counts: csr_array, terms: Any) -> None:
             )
 
 
-def checked_texts(texts: Iterable[Any]) -> list[str]:
-    """The texts as a list.
+def checked_texts(texts: Iterable[Any], first: int = 0) -> list[str]:
+    """The texts as a list; first: the number of the first in messages.
 
     Raises:
         ValueError: a single string; a data frame, a dict or a set, whose elements are not the texts or in no order;
@@ -114,7 +115,7 @@ def checked_texts(texts: Iterable[Any]) -> list[str]:
             "keys as document_names"
         )
     texts = list(texts)
-    for document, text in enumerate(texts):
+    for document, text in enumerate(texts, start=first):
         if not isinstance(text, str):
             raise ValueError(
                 f"got {text!r} ({type(text).__name__}) as document {document}; expected a string; "
@@ -141,40 +142,68 @@ def count_texts(
     texts = checked_texts(texts)
     if not texts:
         raise ValueError("got no texts; expected at least one document")
-    many = len(texts) >= 200
+    least, most = frequency_limits(len(texts), minimum_document_frequency, maximum_document_fraction)
+    vectorizer = analyzer.vectorizer()
+    try:
+        counts = csr_array(vectorizer.fit_transform(texts))
+    except ValueError as error:
+        raise no_words(len(texts), str(error), analyzer) from error
+    terms = vectorizer.get_feature_names_out()
+    frequency = np.bincount(counts.indices, minlength=len(terms))
+    kept = np.flatnonzero((frequency >= least) & (frequency <= most * len(texts)))
+    before = int(counts.sum())
+    counts = counts[:, kept]
+    note = kept_words(len(kept), len(terms), least, most, len(texts), int(counts.sum()), before)
+    return counts, tuple(terms[kept].tolist()), note
+
+
+def frequency_limits(
+    n_texts: int, minimum_document_frequency: int | None, maximum_document_fraction: float | int | None
+) -> tuple[int, float]:
+    """In how many documents a word is at least, and in which part of them at most: as given, or by the defaults of
+    `Corpus.from_texts`. ValueError for a limit out of range."""
+    many = n_texts >= 200
     least, most = minimum_document_frequency, maximum_document_fraction
     if least is None:
-        least = min(5, len(texts) // 100) if many else 1
+        least = min(5, n_texts // 100) if many else 1
     if most is None:
         most = 0.5 if many else 1.0
     if least < 1:
         raise ValueError(f"got minimum_document_frequency={least}; expected 1 (no limit) or more documents")
     if not 0 < most <= 1:
         raise ValueError(f"got maximum_document_fraction={most}; expected a fraction in (0, 1]; 1 is no limit")
+    return least, float(most)
 
-    vectorizer = analyzer.vectorizer()
-    try:
-        counts = csr_array(vectorizer.fit_transform(texts))
-    except ValueError as error:
+
+def no_words(n_texts: int, reason: str, analyzer: Analyzer) -> ValueError:
+    """What says that texts are empty to this analyzer."""
+    return ValueError(
+        f"got {n_texts:,} texts without a single word ({reason}); expected words that match "
+        f"token_pattern={analyzer.token_pattern!r} and are not stop words; change one of the two"
+    )
+
+
+def kept_words(n_kept: int, n_terms: int, least: int, most: float, n_texts: int, tokens_kept: int, tokens: int) -> str:
+    """The note on what the limits left. ValueError where that is nothing."""
+    if not n_kept:
         raise ValueError(
-            f"got {len(texts):,} texts without a single word ({error}); expected words that match "
-            f"token_pattern={analyzer.token_pattern!r} and are not stop words; change one of the two"
-        ) from error
-    terms = vectorizer.get_feature_names_out()
-    frequency = np.bincount(counts.indices, minlength=len(terms))
-    kept = np.flatnonzero((frequency >= least) & (frequency <= most * len(texts)))
-    if not len(kept):
-        raise ValueError(
-            f"got no word in at least {least} and at most {most:.0%} of {len(texts):,} documents (of {len(terms):,} "
+            f"got no word in at least {least} and at most {most:.0%} of {n_texts:,} documents (of {n_terms:,} "
             "distinct words); expected some; lower minimum_document_frequency or raise maximum_document_fraction"
         )
-    before = int(counts.sum())
-    counts = counts[:, kept]
-    note = (
-        f"kept {len(kept):,} of {len(terms):,} words: those in at least {least} and at most {most:.0%} of the "
-        f"documents; {before - int(counts.sum()):,} of {before:,} tokens dropped"
+    return (
+        f"kept {n_kept:,} of {n_terms:,} words: those in at least {least} and at most {most:.0%} of the "
+        f"documents; {tokens - tokens_kept:,} of {tokens:,} tokens dropped"
     )
-    return counts, tuple(terms[kept].tolist()), note
+
+
+def kept_in_place(n_empty: int, n_documents: int, n_unused: int, n_terms: int) -> tuple[str, ...]:
+    """Notes on documents and terms that nothing is known of."""
+    notes: tuple[str, ...] = ()
+    if n_empty:
+        notes += (f"{n_empty:,} of {n_documents:,} documents are empty; kept in place",)
+    if n_unused:
+        notes += (f"{n_unused:,} of {n_terms:,} terms occur nowhere; kept in place",)
+    return notes
 
 
 def encode_texts(texts: Iterable[Any], analyzer: Analyzer, vocabulary: Sequence[str]) -> tuple[csr_array, UnknownWords]:
@@ -229,34 +258,42 @@ def read_ldac(path: str | os.PathLike[str], n_terms: int | None) -> csr_array:
         ValueError: with the line's number: a line of another form; N different from the number of ids; an id
             twice; an id outside the vocabulary. Also a file without documents.
     """
-    rows: list[list[int]] = []
-    for number, line in enumerate(read_lines(path), start=1):
-        line = line.strip(" \t")
-        if not _LDAC_LINE.fullmatch(line):
-            raise ValueError(f"{path}, line {number}: {_what_is_wrong(line)}")
-        stated, *row = map(int, line.replace(":", " ").split())
-        ids = row[::2]
-        if stated != len(ids):
-            raise ValueError(
-                f"{path}, line {number}: got N = {stated} but {len(ids)} id:count pairs; expected as many as N says; "
-                "is the line cut off, or N the number of tokens? It is the number of distinct terms"
-            )
-        if len(set(ids)) < len(ids):
-            twice = next(term for term, times in Counter(ids).items() if times > 1)
-            raise ValueError(f"{path}, line {number}: got id {twice} twice; expected one pair per id: add the counts")
-        if n_terms is not None and ids and max(ids) >= n_terms:
-            raise ValueError(
-                f"{path}, line {number}: got id {max(ids)} with a vocabulary of {n_terms:,} terms; expected ids from 0 "
-                f"to {n_terms - 1}; are they counted from 1, or is this another corpus's vocabulary?"
-            )
-        rows.append(row)
+    rows = [ldac_row(line, path, number, n_terms) for number, line in enumerate(read_lines(path), start=1)]
     if not rows:
         raise ValueError(f"{path}: got no documents; expected a line `N id:count …` per document")
 
+    return ldac_counts(rows, n_terms)
+
+
+def ldac_counts(rows: Sequence[Sequence[int]], n_terms: int | None) -> csr_array:
+    """The counts (documents, terms) of rows id, count, id, count, …; n_terms: None for one more than the largest id."""
     pairs = np.array([value for row in rows for value in row], dtype=np.int64).reshape(-1, 2)
     starts = np.concatenate([[0], np.cumsum([len(row) // 2 for row in rows])])
     width = n_terms if n_terms is not None else int(pairs[:, 0].max(initial=-1)) + 1
     return csr_array((pairs[:, 1], pairs[:, 0], starts), shape=(len(rows), width))
+
+
+def ldac_row(line: str, path: str | os.PathLike[str], number: int, n_terms: int | None) -> list[int]:
+    """Ids and counts, one after another, of a line of an LDA-C file. Raises ValueError as `read_ldac`."""
+    line = line.strip(" \t")
+    if not _LDAC_LINE.fullmatch(line):
+        raise ValueError(f"{path}, line {number}: {_what_is_wrong(line)}")
+    stated, *row = map(int, line.replace(":", " ").split())
+    ids = row[::2]
+    if stated != len(ids):
+        raise ValueError(
+            f"{path}, line {number}: got N = {stated} but {len(ids)} id:count pairs; expected as many as N says; "
+            "is the line cut off, or N the number of tokens? It is the number of distinct terms"
+        )
+    if len(set(ids)) < len(ids):
+        twice = next(term for term, times in Counter(ids).items() if times > 1)
+        raise ValueError(f"{path}, line {number}: got id {twice} twice; expected one pair per id: add the counts")
+    if n_terms is not None and ids and max(ids) >= n_terms:
+        raise ValueError(
+            f"{path}, line {number}: got id {max(ids)} with a vocabulary of {n_terms:,} terms; expected ids from 0 "
+            f"to {n_terms - 1}; are they counted from 1, or is this another corpus's vocabulary?"
+        )
+    return row
 
 
 def _what_is_wrong(line: str) -> str:

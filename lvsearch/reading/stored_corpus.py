@@ -55,6 +55,7 @@ class CorpusWriter:
         self._writer = writer
         self._ends: dict[str, int] = {}
         self.n_documents, self.n_tokens, self.n_empty = 0, 0, 0
+        self._used = np.zeros(0, bool)
         for name, dtype in ((LENGTHS, np.int64), (WORDS, np.int32), (COUNTS, np.int32)):
             writer.append(name, np.zeros(0, dtype))
 
@@ -74,6 +75,8 @@ class CorpusWriter:
         self.n_documents += len(lengths)
         self.n_tokens += int(counts.data.sum(dtype=np.int64))
         self.n_empty += int((lengths == 0).sum())
+        self._used = np.pad(self._used, (0, max(counts.shape[1] - len(self._used), 0)))
+        self._used[counts.indices] = True
         for name, strings in ((NAMES, names), (LABELS, labels)):
             if strings is not None:
                 self._add_strings(name, strings)
@@ -86,6 +89,10 @@ class CorpusWriter:
             else:
                 values = np.asarray(column.values)
                 self._writer.append(name, values.view(np.int64) if column.kind == "time" else values)
+
+    def n_unused(self, n_terms: int) -> int:
+        """Terms, of so many, that stand in no document so far."""
+        return n_terms - int(self._used.sum())
 
     def finish(
         self,

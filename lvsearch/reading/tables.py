@@ -118,9 +118,11 @@ def _whole(frame: pd.DataFrame, name: Any, expected: str) -> pd.Series:
         raise ValueError(f"got the column {name!r} twice; expected distinct names")
     missing = column.isna().to_numpy()
     if missing.any():
+        first = int(missing.argmax())
+        row = frame.index[first] if isinstance(frame.index, pd.RangeIndex) else first  # of a block: counted through
         raise ValueError(
             f"got {missing.sum():,} missing values of {len(frame):,} in the column {name!r}, the first in row "
-            f"{int(missing.argmax())}; expected {expected}: leave such rows out, frame.dropna(subset=[{name!r}])"
+            f"{row}; expected {expected}: leave such rows out, frame.dropna(subset=[{name!r}])"
         )
     return column
 
@@ -210,7 +212,7 @@ def read_delimited(content: str, name: Any, separator: str, text: Any, id: Any =
     check_header(io.StringIO(content), name, separator, nameless="")
     try:
         columns = pd.read_csv(io.StringIO(content), sep=separator, nrows=0).columns
-        _require(columns, name, text, id)
+        require_columns(columns, name, text, id)
         missing = {column: MISSING for column in columns if column not in plain}
         whole = io.StringIO(content)
         with every_value_named(name):
@@ -226,7 +228,7 @@ def read_delimited(content: str, name: Any, separator: str, text: Any, id: Any =
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{name}: {reason}; expected a table whose first line names its columns") from error
-    return _filled(frame, *plain)
+    return filled(frame, *plain)
 
 
 def read_json_lines(content: str, name: Any, text: Any, id: Any = None) -> pd.DataFrame:
@@ -235,20 +237,67 @@ def read_json_lines(content: str, name: Any, text: Any, id: Any = None) -> pd.Da
     Raises:
         ValueError: with its number, a line that is no JSON object; no such columns, naming those that there are.
     """
-    records = []
-    for number, line in enumerate(content.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"{name}, line {number}: {error}; expected a JSON object on every line") from error
-        if not isinstance(record, dict):
-            raise ValueError(f"{name}, line {number}: got a {type(record).__name__}; expected a JSON object, {{…}}")
-        records.append(record)
+    lines = enumerate(content.split("\n"), start=1)
+    records = [json_record(line, name, number) for number, line in lines if line.strip()]
     frame = pd.DataFrame.from_records(records)
-    _require(frame.columns, name, text, id)
-    return _filled(frame, text)
+    require_columns(frame.columns, name, text, id)
+    return filled(frame, text)
+
+
+def json_record(line: str, name: Any, number: int) -> dict[str, Any]:
+    """The object on a line. ValueError, with the line's number, for anything else."""
+    try:
+        record = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{name}, line {number}: {error}; expected a JSON object on every line") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"{name}, line {number}: got a {type(record).__name__}; expected a JSON object, {{…}}")
+    return record
+
+
+@contextmanager
+def arrow_readable(path: Any) -> Iterator[None]:
+    """Inside: pyarrow opens a file. Raises ValueError where it is not installed, and for a file that is none of its."""
+    try:
+        yield
+    except ImportError as error:
+        raise ValueError(f"{path}: Parquet files need pyarrow: pip install 'lvsearch[parquet]'") from error
+    except (ValueError, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        kind = "Parquet" if Path(path).suffix.lower() == ".parquet" else "Arrow"
+        raise ValueError(f"{path}: {' '.join(str(error).split())}; expected a {kind} file") from error
+
+
+def arrow_batches(path: str | os.PathLike[str], n_rows: int) -> tuple[pd.DataFrame, Iterator[Any]]:
+    """An empty frame with the columns of a Parquet or Arrow file, and its record batches, of about so many rows.
+
+    Arrow's files (Feather) and its streams, as Hugging Face's data sets are kept, both. Errors as `arrow_readable`.
+    """
+    with arrow_readable(path):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if Path(path).suffix.lower() == ".parquet":
+            file = pq.ParquetFile(path)
+            return file.schema_arrow.empty_table().to_pandas(), file.iter_batches(batch_size=n_rows)
+        source = pa.memory_map(str(path))
+        try:
+            reader = pa.ipc.open_file(source)
+        except pa.ArrowInvalid:
+            stream = pa.ipc.open_stream(source)
+            return stream.schema.empty_table().to_pandas(), iter(stream)
+        batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
+        return reader.schema.empty_table().to_pandas(), batches
+
+
+def read_arrow(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.DataFrame:
+    """A file of Arrow's. A missing text is an empty one. Raises ValueError as `read_parquet` does."""
+    empty, batches = arrow_batches(path, 0)
+    require_columns(empty.columns, path, text, id)
+    frames = [batch.to_pandas() for batch in batches]
+    whole = pd.concat(frames or [empty], ignore_index=all(isinstance(each.index, pd.RangeIndex) for each in frames))
+    return filled(whole, text)
 
 
 def read_parquet(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.DataFrame:
@@ -257,16 +306,10 @@ def read_parquet(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.
     Raises:
         ValueError: no such columns, naming those that there are; a file that is none; pyarrow is not installed.
     """
-    try:
+    with arrow_readable(path):
         frame = pd.read_parquet(Path(path))
-    except ImportError as error:
-        raise ValueError(f"{path}: Parquet files need pyarrow: pip install 'lvsearch[parquet]'") from error
-    except (ValueError, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise ValueError(f"{path}: {' '.join(str(error).split())}; expected a Parquet file") from error
-    _require(frame.columns, path, text, id)
-    return _filled(frame, text)
+    require_columns(frame.columns, path, text, id)
+    return filled(frame, text)
 
 
 def read_numbers(
@@ -295,14 +338,18 @@ def read_numbers(
     return frame
 
 
+ARROW = (".parquet", ".feather", ".arrow")
+"""Endings of tables that pyarrow reads."""
 TABLES = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
 """Endings of tables in text files, and what separates values."""
 
 
 def read_table(path: str | os.PathLike[str], ending: str, text: Any, id: Any, encoding: str) -> pd.DataFrame:
-    """A table in a file of this ending (`TABLES`, or .parquet). Errors as for the readers above and `read_text`."""
+    """A table in a file of this ending (`TABLES` or `ARROW`). Errors as for the readers above and `read_text`."""
     if ending == ".parquet":
         return read_parquet(path, text, id)
+    if ending in ARROW:
+        return read_arrow(path, text, id)
     return table_in(read_text(path, encoding), path, ending, text, id)
 
 
@@ -314,7 +361,8 @@ def table_in(content: str, name: Any, ending: str, text: Any, id: Any) -> pd.Dat
     return read_delimited(content, name, separator, text, id)
 
 
-def _require(columns: pd.Index, name: Any, text: Any, id: Any) -> None:
+def require_columns(columns: pd.Index, name: Any, text: Any, id: Any) -> None:
+    """ValueError where a table of these columns, by this name, has none for the texts or their names."""
     if text is None:
         raise ValueError(
             f"{name}: got a table with the columns {columns_in_words(columns)}; expected to know which of them holds "
@@ -336,7 +384,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _filled(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
+def filled(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
     """The table with empty texts where these columns hold nothing."""
     filled = frame.copy()
     for name in columns:

@@ -130,6 +130,16 @@ class UnknownWords:
         )
 
 
+def chosen_stop_words(stop_words: str | Iterable[str] | None) -> str | tuple[str, ...] | None:
+    """As an `Analyzer` keeps them. ValueError for words that are not all strings."""
+    if stop_words is None or isinstance(stop_words, str):
+        return stop_words
+    words = tuple(stop_words)
+    if not all(isinstance(word, str) for word in words):
+        raise ValueError("got stop words that are not all strings; expected 'english', a list of words or None")
+    return tuple(sorted(set(words)))
+
+
 MOST_UNNAMED = 10_000_000
 """Terms that are given names of ours: more are no vocabulary, and their names alone would fill the memory."""
 

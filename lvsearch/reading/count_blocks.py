@@ -1,0 +1,233 @@
+"""Counts out of the files of other programs a run of documents at a time, for files larger than memory.
+
+LDA-C and SVMlight have a line for every document. Matrix Market and UCI's bags of words have one for every entry, in
+any order: their entries are counted, then put in the order of the documents in a file of their own, then read again.
+"""
+
+import io
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
+
+from lvsearch.inference.data.scratch import ScratchArray
+from lvsearch.reading.opening import SVMLIGHT, ending_of
+from lvsearch.reading.readers import canonical_counts, ldac_counts, ldac_row
+from lvsearch.reading.text_blocks import opened
+
+LINES_AT_ONCE, ENTRIES_AT_ONCE = 1 << 12, 1 << 19
+ENTRY = np.dtype([("word", np.int64), ("count", np.float64)])
+
+
+class CountBlock(NamedTuple):
+    """Some documents: counts (documents, terms so far), canonical, and a class for each, or None."""
+
+    counts: csr_array
+    labels: tuple[str, ...] | None = None
+
+
+class CountSource(NamedTuple):
+    """A file of counts. `n_terms`: size of its vocabulary, None for what the file says."""
+
+    path: Path
+    n_terms: int | None
+
+    def blocks(self) -> Iterator[CountBlock]:
+        """All documents in their order. Raises ValueError as the readers of whole files do."""
+        ending = ending_of(self.path)
+        if ending in SVMLIGHT:
+            return _svmlight(self.path, self.n_terms)
+        if ending in (".mtx", ".uci"):
+            return _by_documents(_matrix_market(self.path) if ending == ".mtx" else _uci(self.path))
+        return _ldac(self.path, self.n_terms)
+
+
+# ── a line for every document ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _ldac(path: Path, n_terms: int | None) -> Iterator[CountBlock]:
+    first = 0
+    with opened(path) as file:
+        lines = enumerate(_without_empty_end(file), start=1)
+        while rows := [ldac_row(line, path, number, n_terms) for number, line in islice(lines, LINES_AT_ONCE)]:
+            yield CountBlock(canonical_counts(ldac_counts(rows, n_terms), first=first))
+            first += len(rows)
+    if not first:
+        raise ValueError(f"{path}: got no documents; expected a line `N id:count …` per document")
+
+
+def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
+    """The lines without their line feeds, but for empty ones at the end."""
+    empty: list[str] = []
+    for line in lines:
+        if line.strip(" \t\n"):
+            yield from (*empty, line.removesuffix("\n"))
+            empty = []
+        else:
+            empty.append(line.removesuffix("\n"))
+
+
+def _svmlight(path: Path, n_terms: int | None) -> Iterator[CountBlock]:
+    """Ids are counted from 0 where some id is 0, else from 1: a first look says which."""
+    lowest = min((int(counts.indices.min()) for counts, _ in _svmlight_blocks(path) if counts.nnz), default=0)
+    shift, first = int(lowest > 0), 0
+    for counts, labels in _svmlight_blocks(path):
+        ids = counts.indices - shift
+        width = int(ids.max(initial=-1)) + 1
+        if n_terms is not None and width > n_terms:
+            raise ValueError(f"{path}: got id {width - 1 + shift} with a vocabulary of {n_terms:,} terms")
+        shape = (counts.shape[0], n_terms if n_terms is not None else max(width, 1))
+        shifted = csr_array((counts.data, ids, counts.indptr), shape=shape)
+        yield CountBlock(canonical_counts(shifted, first=first), tuple(f"{label:g}" for label in labels))
+        first += counts.shape[0]
+
+
+def _svmlight_blocks(path: Path) -> Iterator[tuple[csr_array, np.ndarray]]:
+    from sklearn.datasets import load_svmlight_file
+
+    with opened(path) as file:
+        while lines := "".join(islice(file, LINES_AT_ONCE)):
+            try:
+                counts, labels = load_svmlight_file(io.BytesIO(lines.encode()), zero_based=True)
+            except (ValueError, OverflowError) as error:
+                reason = " ".join(str(error).split())
+                raise ValueError(
+                    f"{path}: {reason}; expected lines `label id:count …`, as SVMlight has them"
+                ) from error
+            yield csr_array(counts), np.asarray(labels)
+
+
+# ── a line for every entry ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Entries(NamedTuple):
+    """A file of entries `document word count`, ids from 1, after so many lines of other things."""
+
+    path: Path
+    n_documents: int
+    n_words: int
+    n_entries: int
+    lines_before: int
+    dense: bool = False  # every count in turn, a word after the other
+    ones: bool = False  # without counts: each is 1
+    integral: bool = False
+
+    def read(self) -> Iterator[np.ndarray]:
+        """Entries (entry, 3) in the order of the file: document and word from 0, count. Raises ValueError for ids out
+        of range, another number of entries than stated, and lines of another form."""
+        n_columns, before = 1 if self.dense else 2 if self.ones else 3, 0
+        try:
+            with opened(self.path) as file:
+                for _ in range(self.lines_before):
+                    next(file)
+                options = {"sep": r"\s+", "header": None, "chunksize": ENTRIES_AT_ONCE, "skip_blank_lines": False}
+                dtype = np.int64 if self.integral else np.float64
+                for chunk in pd.read_csv(file, dtype=dtype, comment=None, **options):
+                    table = chunk.to_numpy()
+                    if table.shape[1] != n_columns:
+                        raise ValueError(f"lines of {table.shape[1]} numbers")
+                    yield self._checked(table, before)
+                    before += len(table)
+        except pd.errors.EmptyDataError:
+            pass
+        except (ValueError, OverflowError, StopIteration) as error:
+            raise ValueError(
+                f"{self.path}: {' '.join(str(error).split())}; expected {n_columns} numbers on every line after line "
+                f"{self.lines_before}"
+            ) from error
+        if before != self.n_entries:
+            raise ValueError(
+                f"{self.path}: got {before:,} entries, expected {self.n_entries:,}, as its head says: is the file cut "
+                "off?"
+            )
+
+    def _checked(self, table: np.ndarray, before: int) -> np.ndarray:
+        if self.dense:
+            places = np.arange(before, before + len(table))
+            return np.column_stack([places % self.n_documents, places // self.n_documents, table[:, 0]])
+        counts = np.ones(len(table)) if self.ones else table[:, 2]
+        bad = (table[:, :2] < 1) | (table[:, :2] > (self.n_documents, self.n_words))
+        bad |= (self.integral & (counts < 1))[:, None]
+        if bad.any():
+            entry = int(bad.any(axis=1).argmax())
+            raise ValueError(
+                f"line {before + entry + self.lines_before + 1}: got {' '.join(f'{x:g}' for x in table[entry])}; "
+                f"expected a document from 1 to {self.n_documents:,}, a word from 1 to {self.n_words:,}"
+                f"{' and a count of 1 or more' if self.integral else ''}"
+            )
+        return np.column_stack([table[:, 0] - 1, table[:, 1] - 1, counts])
+
+
+def _uci(path: Path) -> _Entries:
+    with opened(path) as file:
+        head = [line.strip() for line in islice(file, 3)]
+    if len(head) < 3 or not all(line.isascii() and line.isdigit() for line in head):
+        raise ValueError(
+            f"{path}: got {' / '.join(head)[:60]!r} first; expected three lines with a whole number each, documents, "
+            "words and entries, as UCI's docword files have"
+        )
+    return _Entries(path, *(int(line) for line in head), lines_before=3, integral=True)
+
+
+def _matrix_market(path: Path) -> _Entries:
+    with opened(path) as file:
+        banner, n_lines, line = next(file, "").split(), 2, next(file, "")
+        while line.startswith("%") or (line and not line.strip()):
+            n_lines, line = n_lines + 1, next(file, "")
+    form, field, symmetry = ([word.lower() for word in banner[2:5]] + [""] * 3)[:3]
+    sizes = line.split()
+    dense = form == "array"
+    if [word.lower() for word in banner[:2]] != ["%%matrixmarket", "matrix"] or len(sizes) != (2 if dense else 3):
+        raise ValueError(f"{path}: got {' '.join(banner)[:60]!r} first; expected a Matrix Market file")
+    if symmetry != "general" or field not in ("integer", "real", "double", "unsigned-integer", "pattern"):
+        raise ValueError(
+            f"{path}: got a {symmetry} matrix of {field} numbers; expected a general one of counts, a row per document"
+        )
+    try:
+        n_documents, n_words, *n_entries = (int(size) for size in sizes)
+    except ValueError as error:
+        raise ValueError(f"{path}, line {n_lines}: {error}; expected the sizes of a matrix") from error
+    total = n_documents * n_words if dense else n_entries[0]
+    return _Entries(path, n_documents, n_words, total, n_lines, dense, field == "pattern" and not dense)
+
+
+def _by_documents(entries: _Entries) -> Iterator[CountBlock]:
+    """Entries in the order of the documents, by counting them first. A few bytes a document are kept in memory."""
+    if not entries.n_documents:
+        raise ValueError(f"{entries.path}: got no documents; expected at least one")
+    lengths = np.zeros(entries.n_documents, np.int64)
+    for block in entries.read():
+        lengths += np.bincount(block[:, 0].astype(np.int64), minlength=len(lengths))
+    ends = np.cumsum(lengths)
+    free, sorted_entries = ends - lengths, ScratchArray(entries.n_entries, ENTRY)
+    for block in entries.read():
+        _put(block, free, sorted_entries)
+    first = 0
+    while first < len(lengths):
+        begin = int(ends[first] - lengths[first])
+        fitting = int(np.searchsorted(ends, begin + ENTRIES_AT_ONCE, side="right"))
+        last = min(max(fitting, first + 1), first + (1 << 16), len(lengths))
+        found = sorted_entries.read(begin, int(ends[last - 1]))
+        starts = np.concatenate([[0], ends[first:last] - begin])
+        counts = csr_array((found["count"], found["word"], starts), shape=(last - first, entries.n_words))
+        yield CountBlock(canonical_counts(counts, first=first))
+        first = last
+
+
+def _put(block: np.ndarray, free: np.ndarray, into: ScratchArray) -> None:
+    """Entries where those of their documents go on; `free`, which says where that is, moves on."""
+    documents = block[:, 0].astype(np.int64)
+    order = np.argsort(documents, kind="stable")
+    ids, begins, amounts = np.unique(documents[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(begins, amounts)
+    places = np.repeat(free[ids], amounts) + rank
+    free[ids] += amounts
+    records = np.empty(len(order), ENTRY)
+    records["word"], records["count"] = block[order, 1], block[order, 2]
+    cuts = np.flatnonzero(np.diff(places) != 1) + 1  # where documents are whole, few writes; else one for each piece
+    for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(places)], strict=True):
+        into.write(int(places[begin]), records[begin:end])

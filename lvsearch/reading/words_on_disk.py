@@ -1,0 +1,62 @@
+"""How many documents hold each word, of more words than should lie in memory at once."""
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import IO, NamedTuple
+
+MOST_WORDS = 2_000_000
+"""Distinct words in memory; beyond it they go to a file, in order."""
+
+
+class WordFrequency(NamedTuple):
+    """A word, how many documents hold it, and how often it stands there in all."""
+
+    word: str
+    documents: int
+    tokens: int
+
+
+class WordFrequencies:
+    """Frequencies that are added up; exact however many words there are. A context: its files go at its end."""
+
+    def __init__(self, most_words: int = MOST_WORDS):
+        self._most, self._here, self._runs = most_words, {}, []
+        self._files = ExitStack()
+
+    def __enter__(self) -> "WordFrequencies":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def add(self, found: Iterable[WordFrequency]) -> None:
+        """The frequencies in some more documents."""
+        here: dict[str, tuple[int, int]] = self._here
+        for word, documents, tokens in found:
+            before = here.get(word, (0, 0))
+            here[word] = (before[0] + documents, before[1] + tokens)
+        if len(here) > self._most:
+            run = self._files.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))  # noqa: SIM115
+            run.writelines(json.dumps((word, *here[word])) + "\n" for word in sorted(here))
+            self._runs.append(run)
+            here.clear()
+
+    def all(self) -> Iterator[WordFrequency]:
+        """Every word once, in alphabetical order."""
+        last = ((word, *self._here[word]) for word in sorted(self._here))
+        for word, parts in groupby(merge(*map(_read, self._runs), last, key=itemgetter(0)), key=itemgetter(0)):
+            each = list(parts)
+            yield WordFrequency(word, sum(part[1] for part in each), sum(part[2] for part in each))
+
+
+def _read(run: IO[str]) -> Iterator[tuple[str, int, int]]:
+    """A run from its beginning; only one reader at a time."""
+    run.seek(0)
+    for line in run:
+        word, documents, tokens = json.loads(line)
+        yield word, documents, tokens
