@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
@@ -24,6 +25,27 @@ MOST_BYTES = 2 * 2**30
 """Of a folder; the programs not read for longest go first, when a process begins to use it."""
 
 _decided = False
+_place: Path | None = None
+
+
+class ProgramsKept(NamedTuple):
+    """What was decided in a process: whether anything was, and the folder of its machine that it keeps programs in."""
+
+    decided: bool
+    place: Path | None
+
+
+def decision() -> ProgramsKept:
+    """For `adopt` in a process that this one begins."""
+    return ProgramsKept(_decided, _place)
+
+
+def adopt(kept: ProgramsKept) -> None:
+    """Keep programs as the process that began this one does; where nothing was decided there, nothing is here."""
+    global _decided
+    _decided = kept.decided
+    if kept.place is not None:
+        _use(kept.place)
 
 
 def keep_programs() -> None:
@@ -51,6 +73,12 @@ def keep_programs_in(folder: Path | None) -> None:
         return
     if new:
         print(f"lvsearch keeps compiled programs in {folder} (LVSEARCH_CACHE=off turns that off)", file=sys.stderr)
+    _use(place)
+
+
+def _use(place: Path) -> None:
+    global _place
+    _place = place
     jax.config.update("jax_compilation_cache_dir", str(place))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -26,6 +26,7 @@ from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.witness import WitnessSearch
 from lvsearch.trees.topic_tree import TopicTree
 from lvsearch.trees.tree_fits import FittedTree, fit_tree, load_tree, mean_field_tree
+from lvsearch.workers.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from lvsearch import sklearn
@@ -42,6 +43,7 @@ __all__ = [
     "SearchResult",
     "TopicTree",
     "WitnessSearch",
+    "WorkerPool",
     "convert",
     "datasets",
     "fit",

@@ -4,6 +4,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +33,7 @@ from lvsearch.searching.own_models import check_own
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.fit import Evaluator
 from lvsearch.sizing.sizes import Size, SizePrior, as_size, weak
+from lvsearch.workers.errands import Executor, Workers, check_executor
 
 REPORT = "report"
 """The folder of a search's report, in that of the search."""
@@ -67,6 +69,7 @@ def search(
     out: str | Path | None = None,
     report: bool = True,
     progress: bool = True,
+    executor: Executor | None = None,
 ) -> SearchResult:
     """How many? A posterior over the model's sizes, with bounds and honest uncertainty.
 
@@ -95,18 +98,18 @@ def search(
     probability of the data. held_out: data on the axes of `data` that the search never looks at; they stay with the
     result (`result.held_out`), for its report to compare sizes on. robustness: when the search has finished, ask fewer
     units too (`SearchResult.robustness`). out: a new folder, written after every step, from which `lv.resume(out)` goes
-    on. report: with `out`, write the page `report/index.html` there when the search ends.
+    on. report: with `out`, write the page `report/index.html` there at the end. executor: whose workers make fits, many
+    at once: `lv.WorkerPool`, or one as in `concurrent.futures`; the answer is that of one process.
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already, OSError where
     another process is writing to it.
     """
     _check_evidence(evidence)
+    check_executor(executor)
     budget, seed = _budget(seconds, width), checked_seed(seed)
     if out is not None:
         refuse_existing(Path(out))  # before data are read and checked, which may take long
-    for name, value in (("starts", starts), ("keep", keep)):
-        if value is not None and value < 1:
-            raise ValueError(f"got {name}={value}, expected at least 1")
+    _check_positive(starts=starts, keep=keep)
     evaluator, training = _evaluator(model, data, evidence, seed, per_token)
     prior = weak(len(evaluator.size_names)) if prior is None else prior
     if not isinstance(prior, SizePrior):
@@ -115,18 +118,17 @@ def search(
     if isinstance(evaluator, ModelEvaluator):
         largest = (CHECKED_SIZE,) * prior.dimension if max_size is None else max_size
         check_own(evaluator.model, evaluator.data, tuple(min(CHECKED_SIZE, number) for number in largest))
-    starts = STARTS if starts is None else starts
-    settings = SearchSettings(evidence, per_token, max_size, seed, starts, grow, exhaustive, keep)
-    held_out = _held_out(training, held_out)
-    result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0, held_out=held_out)
+    settings = SearchSettings(evidence, per_token, max_size, seed, starts or STARTS, grow, exhaustive, keep)
+    kept_back = _held_out(training, held_out)
+    result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0, held_out=kept_back)
     if robustness:
         check_robust(result)
     if out is None:
-        return _run(result, budget, out, robustness, progress)
+        return _run(result, budget, out, robustness, progress, executor)
     encode_search(result)  # what cannot be stored is refused before there is a folder
     with new_folder(Path(out)):
         save_search(result, Path(out))  # from here on there is something to resume
-        return _reported(_run(result, budget, out, robustness, progress), Path(out), report, progress)
+        return _reported(_run(result, budget, out, robustness, progress, executor), Path(out), report, progress)
 
 
 def _limit(
@@ -158,19 +160,22 @@ def resume(
     robustness: bool = False,
     report: bool = True,
     progress: bool = True,
+    executor: Executor | None = None,
 ) -> SearchResult:
     """Go on with the search saved in `folder`, to the same result as if it had never stopped.
 
-    seconds, width: when to stop early, as in `search`; robustness, report: as there. Raises FileNotFoundError for a
-    missing folder, ValueError for one that is damaged or was not written by lvsearch, and for robustness of a search
-    that cannot be asked it, OSError for a folder that another process is writing to.
+    seconds, width: when to stop early, as in `search`; robustness, report, executor: as there.
+
+    Raises FileNotFoundError for a missing folder, ValueError for one that is damaged or was not written by lvsearch,
+    and for robustness of a search that cannot be asked it, OSError for a folder that another process is writing to.
     """
     budget = _budget(seconds, width)
+    check_executor(executor)
     with known_folder(Path(folder)):
         result = SearchResult.load(folder)
         if robustness:
             check_robust(result)
-        return _reported(_run(result, budget, folder, robustness, progress), Path(folder), report, progress)
+        return _reported(_run(result, budget, folder, robustness, progress, executor), Path(folder), report, progress)
 
 
 def load(folder: str | Path) -> SearchResult:
@@ -189,8 +194,7 @@ def fit(
     _check_evidence(evidence)
     require_model(model)
     size, seed = as_size(size, len(model.size_names)), checked_seed(seed)
-    if starts < 1:
-        raise ValueError(f"got starts={starts}, expected at least 1")
+    _check_positive(starts=starts)
     if model.only_size not in (None, size):
         raise ValueError(f"got size={size}, expected {model.only_size}, the only size that {type(model).__name__} has")
     training = data_for(model, data)
@@ -206,6 +210,12 @@ def fit(
 def _check_evidence(evidence: str) -> None:
     if evidence not in EVIDENCE:
         raise ValueError(f"got evidence={evidence!r}, expected one of {', '.join(map(repr, EVIDENCE))}")
+
+
+def _check_positive(**numbers: int | None) -> None:
+    for name, value in numbers.items():
+        if value is not None and value < 1:
+            raise ValueError(f"got {name}={value}, expected at least 1")
 
 
 def _held_out(training: Data | None, held_out: Any) -> Data | None:
@@ -261,7 +271,12 @@ def _evaluator(
 
 
 def _run(
-    result: SearchResult, budget: Budget, out: str | Path | None, robustness: bool, progress: bool
+    result: SearchResult,
+    budget: Budget,
+    out: str | Path | None,
+    robustness: bool,
+    progress: bool,
+    executor: Executor | None,
 ) -> SearchResult:
     """The search gone on with, and fewer units asked where that is wanted and it finished."""
     prepare_programs()
@@ -282,10 +297,15 @@ def _run(
         if out is not None:
             save_search(with_state(state), Path(out))
 
+    going_on = partial(
+        run, result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
+    )
     with watched():
-        state = run(
-            result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
-        )
+        if executor is None:
+            state = going_on()
+        else:
+            with Workers(result.evaluator, result.prior, result.settings, executor) as workers:
+                state = going_on(make=workers.make)
         ended = with_state(state)
         if robustness and state.stopped == "finished" and has_answer(ended):
             ended = _asked_of_fewer(ended, progress)

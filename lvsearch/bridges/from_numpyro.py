@@ -51,9 +51,7 @@ class NumpyroModel:
     def evaluator(self, data: Any, seed: int) -> "NumpyroEvaluator":
         """The model with its data, looked at once, at size 1. Raises what the model raises there, and ValueError as
         `from_numpyro` says."""
-        with jax.enable_x64(True):
-            data = jax.tree.map(_as_float64, data)
-        evaluator = NumpyroEvaluator(self, data, seed)
+        evaluator = _remade(self, data, seed)
         first = (1,) * len(self.size_names)
         if self.masks:
             evaluator.check_masks(first)
@@ -85,6 +83,14 @@ class NumpyroEvaluator:
     @property
     def size_names(self) -> tuple[str, ...]:
         return self.model.size_names
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes, without programs. Arrays as NumPy's: JAX's would come out in single precision."""
+        return _remade, (self.model, jax.tree.map(_as_numpy, self.data), self.seed)
+
+    def __copy__(self) -> "NumpyroEvaluator":
+        """Itself: what it keeps serves everybody."""
+        return self
 
     def describe(self) -> str:
         """For people, in one line."""
@@ -215,6 +221,15 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
 def _one_or_all(numbers: tuple[Any, ...]) -> Any:
     """What people call the size: a number, or a tuple where there are several variables."""
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _remade(model: NumpyroModel, data: Any, seed: int) -> NumpyroEvaluator:
+    with jax.enable_x64(True):
+        return NumpyroEvaluator(model, jax.tree.map(_as_float64, data), seed)
+
+
+def _as_numpy(leaf: Any) -> Any:
+    return np.asarray(leaf) if isinstance(leaf, Array) else leaf
 
 
 def _as_float64(leaf: Any) -> Any:

@@ -306,6 +306,9 @@ def _add_budget(command: argparse._ActionsContainer) -> None:
 
 def _add_running(command: argparse.ArgumentParser) -> None:
     command.add_argument("--quiet", action="store_true", help="no progress bar")
+    command.add_argument(
+        "--workers", type=int, metavar="N", help="processes of this machine that fit; the answer is that of one"
+    )
     _add_cache(command)
 
 

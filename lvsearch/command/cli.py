@@ -7,6 +7,7 @@ exit status 2; Ctrl-C keeps everything done, writes the report and exits with 13
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from lvsearch.seeds import checked_seed
 if TYPE_CHECKING:
     from lvsearch.data.corpus import Corpus
     from lvsearch.results.result import SearchResult
+    from lvsearch.workers.worker_pool import WorkerPool
 
 WRONG, INTERRUPTED = 2, 130
 REPORT = "report"
@@ -37,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if "seed" in options:
             checked_seed(options.seed)
+        if getattr(options, "workers", None) is not None and options.workers < 1:
+            raise ValueError(f"got --workers {options.workers}, expected at least 1")
         if "cache" in options:  # reports too, in which nothing is searched or fitted that would see to it
             from lvsearch.inference.program_cache import keep_programs, keep_programs_in
 
@@ -134,9 +138,15 @@ def _search(options: argparse.Namespace) -> int:
 def _resume(options: argparse.Namespace) -> int:
     from lvsearch.api import resume
 
-    result = resume(
-        options.folder, seconds=options.seconds, width=options.width, report=False, progress=not options.quiet
-    )
+    with _workers(options) as executor:
+        result = resume(
+            options.folder,
+            seconds=options.seconds,
+            width=options.width,
+            report=False,
+            progress=not options.quiet,
+            executor=executor,
+        )
     return _conclude(result, options.folder / REPORT)
 
 
@@ -217,25 +227,35 @@ def _searched(
     from lvsearch.api import search
 
     train, test = _split(corpus, held_out, options.seed)
-    return search(
-        model,
-        train,
-        prior=prior,
-        evidence=evidence,
-        per_token=per_token,
-        max_size=max_size,
-        seconds=seconds,
-        width=width,
-        starts=starts,
-        exhaustive=exhaustive,
-        seed=options.seed,
-        held_out=test,
-        robustness=robustness,
-        keep=keep,
-        out=options.out,
-        report=False,  # the whole report follows
-        progress=not options.quiet,
-    )
+    with _workers(options) as executor:
+        return search(
+            model,
+            train,
+            prior=prior,
+            evidence=evidence,
+            per_token=per_token,
+            max_size=max_size,
+            seconds=seconds,
+            width=width,
+            starts=starts,
+            exhaustive=exhaustive,
+            seed=options.seed,
+            held_out=test,
+            robustness=robustness,
+            keep=keep,
+            out=options.out,
+            report=False,  # the whole report follows
+            progress=not options.quiet,
+            executor=executor,
+        )
+
+
+def _workers(options: argparse.Namespace) -> "AbstractContextManager[WorkerPool | None]":
+    if options.workers is None:
+        return nullcontext()
+    from lvsearch.workers.worker_pool import WorkerPool
+
+    return WorkerPool(options.workers)
 
 
 def _split(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpus | None]":

@@ -13,8 +13,12 @@ shrink, come before that, each from the fit of the next larger one.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+from tqdm import tqdm
 
 from lvsearch.interrupts import pressed
 from lvsearch.progress import progress_bar
@@ -99,6 +103,18 @@ class Task:
     warm: bool = True
 
 
+class Call(NamedTuple):
+    """One fit that a task asks of the evaluator, the arguments of `evaluate`."""
+
+    size: Size
+    start: Fit | None
+    trial: int
+
+
+Make = Callable[[SearchState, Task, Sequence[Call], Callable[[str], None]], Sequence[Fit]]
+"""Makes the fits of a task, elsewhere or here, and may say a few words of how far it is meanwhile."""
+
+
 def witness_search(
     evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState
 ) -> WitnessSearch:
@@ -157,30 +173,35 @@ def run(
     budget: Budget = Budget(),
     save: Callable[[SearchState], None] = lambda state: None,
     progress: bool = True,
+    make: Make | None = None,
 ) -> SearchState:
     """Search until finished, out of budget or interrupted (Ctrl-C keeps everything done so far). However short the
     time, one step is made, so that calls with little of it get somewhere.
 
-    save: called with the state after every step, before the next one begins.
+    save: called with the state after every step, before the next one begins. make: what makes fits; None: `evaluator`,
+    one after the other.
     """
     began, made = time.monotonic(), 0
     search = witness_search(evaluator, prior, settings, state)
     state = replace(state, stopped=None)
     bar = progress_bar(_expected_fits(evaluator, settings), "lvsearch", "fit", wanted=progress)
     bar.update(sum(len(visit.trials) for visit in state.visits))
+    status = "begun"
     try:
         while (task := next_task(evaluator, prior, settings, state, search)) is not None:
             if budget.seconds is not None and made and time.monotonic() - began > budget.seconds:
                 return _stopped(state, f"stopped after {budget.seconds:g} seconds", save)
             if budget.width is not None and state.visits and search.bounds().width <= budget.width:
                 return _stopped(state, f"proved bounds within {budget.width:g} nats", save)
-            state, search = step(evaluator, prior, settings, state, search, task)
+            tell = partial(_tell, bar, status)
+            state, search = step(evaluator, prior, settings, state, search, task, make, tell)
             made += 1
             save(state)
             if pressed():
                 raise KeyboardInterrupt
             bar.update(task.trials)
-            bar.set_postfix_str(_status(prior, settings, evaluator, state, search))
+            status = _status(prior, settings, evaluator, state, search)
+            bar.set_postfix_str(status)
         return _stopped(state, "finished", save)
     except KeyboardInterrupt:
         pressed()  # heard
@@ -196,12 +217,34 @@ def step(
     state: SearchState,
     search: WitnessSearch,
     task: Task,
+    make: Make | None = None,
+    tell: Callable[[str], None] = lambda words: None,
 ) -> tuple[SearchState, WitnessSearch]:
     """Make the fits of one task and enter the best of them."""
-    fits = []
-    for trial in range(task.trial, task.trial + task.trials):
-        start = _start(evaluator, task.size, state, search) if settings.grow and task.warm and trial == 0 else None
-        fits.append(evaluator.evaluate(task.size, start, trial))
+    calls = calls_of(evaluator, settings, state, search, task)
+    fits = [evaluator.evaluate(*call) for call in calls] if make is None else make(state, task, calls, tell)
+    return entered(evaluator, prior, settings, state, search, task, fits)
+
+
+def calls_of(
+    evaluator: Evaluator, settings: SearchSettings, state: SearchState, search: WitnessSearch, task: Task
+) -> tuple[Call, ...]:
+    """The fits that a task asks for. None of them depends on another."""
+    first = _start(evaluator, task.size, state, search) if settings.grow and task.warm and task.trial == 0 else None
+    trials = range(task.trial, task.trial + task.trials)
+    return tuple(Call(task.size, first if trial == 0 else None, trial) for trial in trials)
+
+
+def entered(
+    evaluator: Evaluator,
+    prior: SizePrior,
+    settings: SearchSettings,
+    state: SearchState,
+    search: WitnessSearch,
+    task: Task,
+    fits: Sequence[Fit],
+) -> tuple[SearchState, WitnessSearch]:
+    """The search with the fits of one task in it. `search` changes; where it cannot go on, another is returned."""
     best = max(fits, key=lambda fit: fit.estimate)
     trials = tuple(_trial(fit) for fit in fits)
     known = next((visit for visit in state.visits if visit.size == task.size), None)
@@ -286,6 +329,10 @@ def _trial(fit: Fit) -> Trial:
 
 def _n_trials(state: SearchState, size: Size) -> int:
     return next((len(visit.trials) for visit in state.visits if visit.size == size), 0)
+
+
+def _tell(bar: tqdm, status: str, words: str) -> None:
+    bar.set_postfix_str(f"{status}; {words}")
 
 
 def _stopped(state: SearchState, why: str, save: Callable[[SearchState], None]) -> SearchState:

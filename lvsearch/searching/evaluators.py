@@ -4,6 +4,7 @@ import math
 import time
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -54,6 +55,7 @@ class ModelEvaluator:
         self.nested = self.plug_in and model.nested
         self.repeatable = True
         self.anneals = evidence == "marginal"
+        self._evidence, self._seed = evidence, seed
         self.scale = scale
         self.base_model = model
         self.model = model.plug_in() if self.plug_in else model
@@ -65,6 +67,17 @@ class ModelEvaluator:
             self._estimator = self._estimator.with_chunks(chunks)
         self.shrinks = self._estimator.shrinks
         self._paces: dict[Size, Profile] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: the model and the units as they came, from which everything else is made again."""
+        units = Dataset(self.data.original)
+        return _remade, (self.base_model, units, self._evidence, self._seed, self.scale, self.chunks)
+
+    def __copy__(self) -> "ModelEvaluator":
+        """Not by way of `__reduce__`: the same data, and whatever was made of them."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
         """One fit; a fit that is not a number carries an empty interval (nothing known) and says so in its info."""
@@ -134,6 +147,11 @@ class ModelEvaluator:
         """What decides the chunks of the fits, and with them their bits: stored with a search."""
         return self._estimator.chunks
 
+    def work_in(self, chunks: Chunks) -> None:
+        """From here on fits are made in these chunks."""
+        if chunks != self.chunks:
+            self._estimator = self._estimator.with_chunks(chunks)
+
     def memory_plan(self, size: Size) -> MemoryPlan:
         """What one fit of this size holds at most."""
         return self._estimator.memory_plan(size)
@@ -158,6 +176,10 @@ class ModelEvaluator:
 
     def _log_symmetry(self, estimate: Estimate) -> float:
         return 0.0 if self.plug_in else estimate.model.log_symmetry(estimate.size, estimate.natural)
+
+
+def _remade(model: Model, data: Dataset, evidence: str, seed: int, scale: float, chunks: Chunks) -> ModelEvaluator:
+    return ModelEvaluator(model, data, evidence=evidence, seed=seed, scale=scale, chunks=chunks)
 
 
 def _origin(size: Size, start: Fit | None) -> str:
