@@ -9,19 +9,31 @@ Source: Canny (2004); Cemgil (2009), §2; Gopalan, Hofman & Blei (2015), §2. Th
     3. again, with the factor of each single one of the x_nv: their number is Poisson, and each is
                     z ~ Categorical(θ_nk β_kv / Σ_j θ_nj β_jv)
 
+Where cells vary beyond a Poisson's about their means (`noise_shape`), each has a factor of its own, with the mean 1:
+
+    3'. noise       ε_nv ~ Gamma(r, rate r),      x_nv ~ Poisson(ε_nv Σ_k θ_nk β_kv),      z as before
+
+so that x_nv is negative binomial with the mean m = Σ_k θ_nk β_kv and the variance m + m²/r.
+
 | field | letter | shape | support |
 |---|---|---|---|
 | `concentration` | a | () | > 0 |
 | `factor_concentration` | c | () | > 0 |
 | `mean_count` | μ | () or (dim,) | > 0 |
+| `noise_shape` | r | () or a `GammaPrior` | > 0; None where there is no noise |
 | site `factors` | (log β_kv, −β_kv) | (factor, dim) | > 0 |
 | site `intensities` | (log θ_nk, −θ_nk) | (factor,) | > 0 |
+| site `noise` | (log ε_nv, −ε_nv) | (dim,) | > 0; with a `noise_shape` |
 | site `allocation` | z of the counts of each cell | (dim, factor) | one-hot, as many copies as the count |
 
 What does not move as K grows, so that sizes compete over structure alone: the mean of a cell, E[x_nv] = μ_v; and the
 whole of a row's intensities, Σ_k θ_nk ~ Gamma(a, rate a), of which the factors have shares ~ Dirichlet(a/K, …), as the
 topics of LDA have of a document. Factors of one given mean intensity would have every larger size expect larger counts,
 and pay for being wrong about these; intensities of one given shape would have it expect flatter rows.
+
+    0. r ~ Gamma where it has a prior. It stands inside log Γ, so that the log-joint is linear in no statistic of it: it
+       is no site. What needs the log-joint as a function needs a number (`with_noise_shape`); simulation, the annealed
+       evidence and the fit know the prior.
 
 Beside LDA. Write β_k = B_k φ_k with its sum B_k. Then φ_k ~ Dirichlet(c, …, c) if μ is one number, and a row has
 Poisson(θ_nk B_k) counts of factor k, each in a column drawn from φ_k. If all B_k were the same number, the rows given
@@ -51,8 +63,12 @@ from lvsearch.models.contract import (
     first,
 )
 from lvsearch.models.families import Categorical, Gamma, GammaStatistics
+from lvsearch.models.hyperpriors import GammaPrior, given_or_prior, in_words
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
+
+NOISE = 0x5012E
+"""What sets the keys of the noise, and of its shape, apart from those that the same key is split into."""
 
 
 class PoissonFactorization(Model):
@@ -62,6 +78,9 @@ class PoissonFactorization(Model):
         totals that differ much between rows.
     factor_concentration: of a factor over the columns; below 1 most of a factor is in few columns.
     mean_count: what a cell is expected to hold, one number or one per column. `scaled_to(counts)` reads it off.
+    noise_shape: how far cells vary beyond a Poisson's, whose variance is their mean m: by m² over this number. None:
+        not at all. A model without noise asks for more factors than there are wherever counts are large and anything
+        else moves them. A `GammaPrior` of it: it is inferred, and integrated out of the evidence.
 
     Cells are whole numbers ≥ 0; missing cells are left out, and a row of zeros counts: `lv.Points`, rows × columns.
 
@@ -71,22 +90,36 @@ class PoissonFactorization(Model):
     concentration: HyperparameterArray
     factor_concentration: HyperparameterArray
     mean_count: HyperparameterArray
+    noise_shape: HyperparameterArray | GammaPrior | None
 
     size_names: ClassVar[tuple[str, ...]] = ("factors",)
     nested: ClassVar[bool] = False
     unit_type: ClassVar[type] = Row
     representation: ClassVar[str] = "intensities"
 
-    def __init__(self, concentration: Any = 1.0, factor_concentration: Any = 0.3, mean_count: Any = 1.0):
+    def __init__(
+        self,
+        concentration: Any = 1.0,
+        factor_concentration: Any = 0.3,
+        mean_count: Any = 1.0,
+        noise_shape: Any = None,
+    ):
         self.concentration, self.factor_concentration = (
             positive_parameter(name, concentration_parameter(name, value))
             for name, value in (("concentration", concentration), ("factor_concentration", factor_concentration))
         )
         self.mean_count = positive_parameter("mean_count", mean_count, 1)
+        self.noise_shape = None if noise_shape is None else given_or_prior("noise_shape", noise_shape)
 
     @classmethod
     def scaled_to(
-        cls, counts: Any, concentration: Any = 1.0, factor_concentration: Any = 0.3, *, by_column: bool = False
+        cls,
+        counts: Any,
+        concentration: Any = 1.0,
+        factor_concentration: Any = 0.3,
+        *,
+        by_column: bool = False,
+        noise_shape: Any = None,
     ) -> "PoissonFactorization":
         """`mean_count` as the mean of the observed cells: of all, or of each column with one more cell of the mean.
 
@@ -105,13 +138,39 @@ class PoissonFactorization(Model):
         mean = np.nansum(values) / observed.sum()
         if by_column:
             mean = (np.nansum(values, axis=0) + mean) / (observed.sum(0) + 1)
-        return cls(concentration, factor_concentration, mean)
+        return cls(concentration, factor_concentration, mean, noise_shape)
 
     def describe(self) -> str:
-        """Such as "PoissonFactorization: intensities ~ Gamma(1/K, rate 1); factors ~ Gamma(0.3, mean 2.5)"."""
+        """Such as "PoissonFactorization: intensities ~ Gamma(1/K, rate 1); factors ~ Gamma(0.3, mean 2.5)", with noise
+        also "; cells vary by m²/20 beyond their means m"."""
         a, c = float(self.concentration), float(self.factor_concentration)
         mean = f"mean {float(self.mean_count):g}" if self.mean_count.ndim == 0 else "a mean for each column"
-        return f"PoissonFactorization: intensities ~ Gamma({a:g}/K, rate {a:g}); factors ~ Gamma({c:g}, {mean})"
+        noise = ""
+        if self.noise_shape is not None:
+            prior = f", r {in_words(self.noise_shape)}" if self.inferred else ""
+            number = "r" if self.inferred else in_words(self.noise_shape)
+            noise = f"; cells vary by m²/{number} beyond their means m{prior}"
+        return f"PoissonFactorization: intensities ~ Gamma({a:g}/K, rate {a:g}); factors ~ Gamma({c:g}, {mean}){noise}"
+
+    @property
+    def inferred(self) -> dict[str, GammaPrior]:
+        """Name of each field that has a prior -> that prior."""
+        return {"noise_shape": self.noise_shape} if isinstance(self.noise_shape, GammaPrior) else {}
+
+    def with_noise_shape(self, noise_shape: Any) -> "PoissonFactorization":
+        """The model with this number in the place of the prior; itself where it has none."""
+        if not self.inferred:
+            return self
+        return PoissonFactorization(self.concentration, self.factor_concentration, self.mean_count, noise_shape)
+
+    def given_noise_shape(self) -> HyperparameterArray | None:
+        """r, or None without noise. Raises ValueError where it has a prior."""
+        if isinstance(self.noise_shape, GammaPrior):
+            raise ValueError(
+                "got a PoissonFactorization whose noise_shape has a GammaPrior, expected a number: its log-joint is no "
+                "sum over statistics of it. Put a number in its place with with_noise_shape(…)"
+            )
+        return self.noise_shape
 
     def check(self, units: Row) -> None:
         """ValueError for observed cells that are no counts."""
@@ -126,8 +185,10 @@ class PoissonFactorization(Model):
         return {"factors": Site(Gamma(), ("factor", "dim"))}
 
     def locals(self) -> dict[str, Site]:
+        noise = {} if self.noise_shape is None else {"noise": Site(Gamma(), ("dim",))}
         return {
             "intensities": Site(Gamma(), ("factor",)),
+            **noise,
             "allocation": Site(Categorical(), ("dim", "factor"), copies=_counts),
         }
 
@@ -153,8 +214,13 @@ class PoissonFactorization(Model):
         x, both = _counts(unit), jnp.asarray(unit.observed)[:, None] & exists
         counted = x[:, None] * l["allocation"] * (intensities.log_value + factors.log_value.T)
         expected = intensities.negative_value * factors.negative_value.T  # −θ times −β
+        of_noise = jnp.zeros_like(x)
+        if self.noise_shape is not None:
+            expected = -l["noise"].negative_value[:, None] * expected
+            r = self.given_noise_shape()
+            of_noise = x * l["noise"].log_value + _log_gamma_density(l["noise"], r, r)
         cells = jnp.where(both, counted - expected, 0.0).sum(1) - jnp.where(unit.observed, gammaln(x + 1), 0.0)
-        return jnp.where(exists, of_row, 0.0).sum() + cells.sum()
+        return jnp.where(exists, of_row, 0.0).sum() + (cells + of_noise).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
         """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical factors."""
@@ -180,26 +246,40 @@ class PoissonFactorization(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Row:
-        """Draw the counts of one row, given factors and intensities alone: what they are allocated to is not asked."""
+        """Draw the counts of one row, given all but what they are allocated to, which is not asked."""
         mean = jnp.where(on["factor"], l["intensities"].negative_value, 0.0) @ g["factors"].negative_value
+        if self.noise_shape is not None:
+            mean = -l["noise"].negative_value * mean
         return Row(jax.random.poisson(key, mean).astype(mean.dtype), unit.observed)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw from the joint; `units.observed` is kept. extents: {"dim": V}."""
+        """Draw from the joint; `units.observed` is kept. extents: {"dim": V}.
+
+        A `noise_shape` that has a prior is drawn too, and is among the globals: (log r, −r)."""
         key_factors, key_intensities, key_data, key_allocation = jax.random.split(key, 4)
         n_rows, n_dims, on = np.shape(units.value)[0], extents["dim"], self.active(size, size)
         shape, rate = jnp.asarray(self.factor_concentration), jnp.asarray(self.factor_rate())
-        g = {"factors": _drawn(key_factors, shape, rate, (*size, n_dims))}
+        g: dict[str, Statistics] = {"factors": _drawn(key_factors, shape, rate, (*size, n_dims))}
         a = jnp.asarray(self.concentration)
         intensities = _drawn(key_intensities, a / size[0], a, (n_rows, *size))
+        l: dict[str, Statistics] = {"intensities": intensities}
+        if self.noise_shape is not None:
+            r: Any = self.noise_shape
+            if isinstance(r, GammaPrior):
+                g["noise_shape"] = _drawn(
+                    jax.random.fold_in(key, NOISE + 1), jnp.asarray(r.shape), jnp.asarray(r.rate), ()
+                )
+                r = -g["noise_shape"].negative_value
+            r = jnp.asarray(r)
+            l["noise"] = _drawn(jax.random.fold_in(key, NOISE), r, r, (n_rows, n_dims))
         keys = jax.random.split(key_data, n_rows)
-        drawn = jax.vmap(lambda k, lu, u: self.draw_unit(k, g, {"intensities": lu}, u, on))(keys, intensities, units)
+        drawn = jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
         shares = intensities.log_value[:, None, :] + g["factors"].log_value.T
         copies = jax.vmap(_counts)(drawn)
         allocation = Categorical().sample_counts(key_allocation, shares, copies)
-        return g, {"intensities": intensities, "allocation": allocation}, drawn
+        return g, {**l, "allocation": allocation}, drawn
 
 
 def _counts(unit: Row) -> Float[Array, " dim"]:

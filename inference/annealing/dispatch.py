@@ -104,10 +104,17 @@ def patience(chain: Chain) -> float:
     return FAR
 
 
+@singledispatch
+def first_steps(chain: Chain) -> int:
+    """Temperatures of the cheapest annealing: by default so many that one particle draws `FIRST_DRAWS` latents, within
+    limits."""
+    return min(max(FIRST_STEPS, FIRST_DRAWS // max(1, chain.elements)), MOST_FIRST_STEPS)
+
+
 def effort(chain: Chain, trial: int) -> Effort:
     """The `trial`-th annealing of a size: longer than the one before, fewer particles where data are large."""
     elements = chain.elements
-    steps = min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS) * GROWTH**trial
+    steps = first_steps(chain) * GROWTH**trial
     if elements <= 1_000 and along_data(chain):
         return Effort(steps, 2, ISLAND * min(MOST_ALONG_DATA, max(1, 1_000 // elements)))
     if elements <= 20_000:

@@ -17,6 +17,11 @@ The likelihood to the power t is nearly this path. Its conditionals would count 
 known: at low temperatures, where all is decided, they hardly move. Whole counts that come one by one have weights that
 no number of temperatures makes even.
 
+Where cells have noise of shape r, (Γ(r + t x)/Γ(r)) r^r (r + t r_nv)^−(r + t x) is in the place of e^(−t r_nv): what a
+Poisson watched for the same share of its time has, ε_nv integrated out. A sweep draws ε_nv | · ~ Gamma(r + t x, rate
+r + t r_nv) first; given it all is as above with ε_nv θ_nk β_kv for θ_nk β_kv, weights still with ε integrated out. An r
+that has a prior moves last, by a slice, given all but ε.
+
 A factor's scale, θ_·k e^y and β_k e^−y, leaves every cell's mean as it is, and the conditionals above move along it by
 steps as small as the counts are many. So y is proposed by itself, from the Gaussian at the mode of its density, which
 is log-concave: y (N a/K − V c) − e^y a Σ_n θ_nk − e^−y Σ_v β_kv c/μ_v.
@@ -31,20 +36,29 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammaln as gammaln_of
 from jaxtyping import Array, Float, Int, Key
 from scipy.special import gammaln
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
+from lvsearch.inference.annealing.hyperparameters import slice_moved
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.rows import check_size, padded_rows
+from lvsearch.inference.factorizations.anchored import AnchoredFactorization, near_fit
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics
+from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
 BLOCK = 32
 """Cells whose counts are allocated, and whose means are summed, together: their tables stay in the cache."""
+MANY = 20_000
+"""Counts in all from which on the path begins about a fit: drawing what each of them is allocated to takes too long,
+and the way from the prior is too far."""
+NOISE = 0x5012E
+"""What sets the keys of the noise, and of its shape, apart from those that the same key is split into."""
 CELLS_STEP = 128
 """Cells are padded to a multiple of it, so that matrices with about as many share their programs; of blocks."""
 
@@ -56,10 +70,12 @@ class FactorState(NamedTuple):
     |---|---|---|
     | `log_intensities` | log θ | (row, factor, particle) |
     | `log_factors` | log β | (dim, factor, particle) |
+    | `log_noise` | log r | (particle,); None where r is given or there is no noise |
     """
 
     log_intensities: Float[Array, "row factor particle"]
     log_factors: Float[Array, "dim factor particle"]
+    log_noise: Float[Array, " particle"] | None = None
 
 
 class PoissonFactorizationChain(eqx.Module):
@@ -71,6 +87,7 @@ class PoissonFactorizationChain(eqx.Module):
     | `cells` | row and column of the cells that hold a count; padding: 0, 0 | (cell, two) |
     | `counts` | x of these cells; padding: 0 | (cell,) |
     | `exposed` | 1 where a cell was observed | (row, dim) |
+    | `table` | x, 0 where nothing was observed | (row, dim) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
     | `log_carrier` | −Σ log x! | () |
     """
@@ -80,6 +97,7 @@ class PoissonFactorizationChain(eqx.Module):
     cells: Int[Array | np.ndarray, "cell two"]
     counts: Float[Array | np.ndarray, " cell"]
     exposed: Float[Array | np.ndarray, "row dim"]
+    table: Float[Array | np.ndarray, "row dim"]
     weight: Float[Array | np.ndarray, " row"]
     log_carrier: Float[Array | np.ndarray, ""]
     capacity: int = eqx.field(static=True)
@@ -101,6 +119,7 @@ class PoissonFactorizationChain(eqx.Module):
             np.pad(cells[order], [(0, pad), (0, 0)]),
             np.pad(counts[order], (0, pad)),
             units.observed.astype(np.float64),
+            x,
             weight,
             np.asarray(-gammaln(x + 1).sum()),
             capacity,
@@ -124,29 +143,35 @@ class PoissonFactorizationChain(eqx.Module):
         n_rows, n_dims = self.exposed.shape
         nothing = jnp.zeros((n_rows, self.capacity, particles)), jnp.zeros((n_dims, self.capacity, particles))
         key_intensities, key_factors = jax.random.split(key)
+        noise, log_noise = self.model.noise_shape, None
+        if isinstance(noise, GammaPrior):
+            shape = jnp.broadcast_to(jnp.asarray(noise.shape), (particles,))
+            log_noise = log_gamma_draws(jax.random.fold_in(key, NOISE), shape) - jnp.log(noise.rate)
         return FactorState(
             self._log_intensities(key_intensities, nothing[0], nothing[0]),
             self._log_factors(key_factors, nothing[1], nothing[1]),
+            log_noise,
         )
 
     def step(
         self, key: Key[Array, ""], state: FactorState, temperature: Float[Array, ""], *, backward: bool
     ) -> FactorState:
-        """Allocations, intensities, factors, scales. Backward sweeps are in this order too: each way is a valid
-        annealing of its own."""
+        """Allocations and noise, intensities, factors, scales, the noise's shape. Backward sweeps are in this order
+        too: each way is a valid annealing of its own."""
         del backward
         keys = jax.random.split(key, 4)
         of_rows, of_columns = self._allocated(keys[0], state, temperature)
-        exposed = jnp.asarray(self.exposed, of_rows.dtype)
+        exposed = self._exposed(jax.random.fold_in(key, NOISE), state, temperature)
         factors = self._values(state.log_factors)
         log_intensities = self._log_intensities(
-            keys[1], of_rows, temperature * jnp.einsum("nv,vkp->nkp", exposed, factors)
+            keys[1], of_rows, temperature * jnp.einsum("nv...,vk...->nk...", exposed, factors)
         )
         intensities = self._values(log_intensities)
         log_factors = self._log_factors(
-            keys[2], of_columns, temperature * jnp.einsum("nv,nkp->vkp", exposed, intensities)
+            keys[2], of_columns, temperature * jnp.einsum("nv...,nk...->vk...", exposed, intensities)
         )
-        return self._rescaled(keys[3], FactorState(log_intensities, log_factors))
+        state = self._rescaled(keys[3], FactorState(log_intensities, log_factors, state.log_noise))
+        return self._noise_moved(jax.random.fold_in(key, NOISE + 1), state, temperature)
 
     def log_gain(
         self, state: FactorState, before: Float[Array, ""], after: Float[Array, ""]
@@ -163,10 +188,8 @@ class PoissonFactorizationChain(eqx.Module):
             counted = jnp.where(more != 0, more * self._log_sum(log_parts, jnp.ones_like(x)), 0.0)
             return (counted + parts[0] - parts[1]).sum(0)
 
-        intensities, factors = (self._values(leaf) for leaf in state)
-        exposed = jnp.asarray(self.exposed, factors.dtype)
-        expected = (intensities * jnp.einsum("nv,vkp->nkp", exposed, factors)).sum((0, 1))
-        return jax.lax.map(of_block, blocks).sum(0) + (after - before) * (self.log_carrier - expected)
+        counted = jax.lax.map(of_block, blocks).sum(0) + (after - before) * self.log_carrier
+        return counted + self._log_expected(state, after) - self._log_expected(state, before)
 
     def log_ratio(self, state: FactorState) -> Float[Array, " particle"]:
         """log p(counts | factors, intensities), nats."""
@@ -175,10 +198,10 @@ class PoissonFactorizationChain(eqx.Module):
     def log_density(self, state: FactorState) -> Float[Array, " particle"]:
         """log p(counts, factors, intensities), nats, allocations summed out; priors as the model has them."""
         on = self.model.active((jnp.asarray(self.size),), (self.capacity,))
-        log_theta, log_beta = state
+        log_theta, log_beta, log_noise = state
         a = jnp.asarray(self.model.concentration, log_theta.dtype)
         shape = a / self.size
-        each = (shape - 1) * log_theta - a * jnp.exp(log_theta) + shape * jnp.log(a) - jax.scipy.special.gammaln(shape)
+        each = (shape - 1) * log_theta - a * jnp.exp(log_theta) + shape * jnp.log(a) - gammaln_of(shape)
         each = jnp.where(self._exists(), each, 0.0).sum(1)
         of_rows = jnp.where(jnp.asarray(self.weight)[:, None] > 0, each, 0.0).sum(0)
 
@@ -186,7 +209,11 @@ class PoissonFactorizationChain(eqx.Module):
             statistics = GammaStatistics(log_value.T, -jnp.exp(log_value.T))
             return self.model.log_prior({"factors": statistics}, on)
 
-        return self.log_ratio(state) + of_rows + jax.vmap(of_factors, in_axes=-1)(log_beta)
+        density = self.log_ratio(state) + of_rows + jax.vmap(of_factors, in_axes=-1)(log_beta)
+        if isinstance(self.model.noise_shape, GammaPrior):
+            shape, rate = (jnp.asarray(each) for each in self.model.noise_shape)
+            density += (shape - 1) * log_noise - rate * jnp.exp(log_noise) + shape * jnp.log(rate) - gammaln_of(shape)
+        return density
 
     def label_scores(self, state: FactorState) -> None:
         """None: the prior does not change under relabelling."""
@@ -198,9 +225,51 @@ class PoissonFactorizationChain(eqx.Module):
 
     def take(self, state: FactorState, particles: Int[Array, " chosen"]) -> FactorState:
         """The named particles, in that order."""
-        return FactorState(*(leaf[..., particles] for leaf in state))
+        return jax.tree.map(lambda leaf: leaf[..., particles], state)
+
+    def _log_expected(self, state: FactorState, temperature: Array) -> Float[Array, " particle"]:
+        """What stands beside the counts on the path: Σ over observed cells of −t r_nv, nats; with noise of log ∫ p(ε)
+        ε^(t x) e^(−t ε r_nv) dε."""
+        intensities, factors = self._values(state.log_intensities), self._values(state.log_factors)
+        seen = jnp.asarray(self.exposed, factors.dtype)
+        if self.model.noise_shape is None:
+            return -temperature * (intensities * jnp.einsum("nv,vkp->nkp", seen, factors)).sum((0, 1))
+        r = self._noise_shape(state)
+        come = temperature * jnp.asarray(self.table, factors.dtype)[..., None]
+        mean = temperature * jnp.einsum("nkp,vkp->nvp", intensities, factors)
+        each = gammaln_of(r + come) - gammaln_of(r) - come * jnp.log(r) - (r + come) * jnp.log1p(mean / r)
+        return (seen[..., None] * each).sum((0, 1))
 
     # ── conditionals ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _exposed(self, key: Array, state: FactorState, temperature: Array) -> Float[Array, "row dim *particle"]:
+        """ε of the observed cells given all but the allocations, 0 of the others; without noise 1, of all particles."""
+        seen = jnp.asarray(self.exposed, state.log_factors.dtype)
+        if self.model.noise_shape is None:
+            return seen
+        r = self._noise_shape(state)
+        intensities, factors = self._values(state.log_intensities), self._values(state.log_factors)
+        mean = jnp.einsum("nkp,vkp->nvp", intensities, factors)
+        shape = jnp.broadcast_to(r + temperature * jnp.asarray(self.table, seen.dtype)[..., None], mean.shape)
+        return seen[..., None] * jnp.exp(log_gamma_draws(key, shape)) / (r + temperature * mean)
+
+    def _noise_shape(self, state: FactorState) -> Float[Array, "*particle"]:
+        """r, of all particles where it is given."""
+        given = self.model.noise_shape
+        return jnp.asarray(given) if state.log_noise is None else jnp.exp(state.log_noise)
+
+    def _noise_moved(self, key: Array, state: FactorState, temperature: Array) -> FactorState:
+        """r given all but the noise itself, where it has a prior."""
+        if not isinstance(self.model.noise_shape, GammaPrior):
+            return state
+        shape, rate = (jnp.asarray(each) for each in self.model.noise_shape)
+
+        def log_density(log_noise: Float[Array, "one particle"]) -> Float[Array, "one particle"]:
+            of_cells = self._log_expected(state._replace(log_noise=log_noise[0]), temperature)
+            return of_cells + shape * log_noise - rate * jnp.exp(log_noise)
+
+        assert state.log_noise is not None  # where r has a prior it is part of the state
+        return state._replace(log_noise=slice_moved(key, state.log_noise[None], log_density)[0])
 
     def _exists(self) -> Array:
         return first(jnp.asarray(self.size), self.capacity)[:, None]
@@ -294,11 +363,20 @@ class PoissonFactorizationChain(eqx.Module):
         gain = log_density(proposed) - log_density(jnp.zeros_like(mode))
         accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
         by = jnp.where(accepted, proposed, 0.0)
-        return FactorState(jnp.where(real, state.log_intensities + by, state.log_intensities), state.log_factors - by)
+        log_intensities = jnp.where(real, state.log_intensities + by, state.log_intensities)
+        return state._replace(log_intensities=log_intensities, log_factors=state.log_factors - by)
+
+
+@path_needs_fit.register
+def _(model: PoissonFactorization, data: Dataset) -> bool:
+    return sum(float(np.where(batch.units.observed, batch.units.value, 0.0).sum()) for batch in data.batches) > MANY
 
 
 @evidence_chain.register
 def _(
     model: PoissonFactorization, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
-) -> PoissonFactorizationChain:
+) -> PoissonFactorizationChain | AnchoredFactorization:
+    """From about the fit where counts are many, and from the prior where they are few or there is no fit."""
+    if estimate is not None and path_needs_fit(model, data):
+        return near_fit(model, data, size[0], estimate)
     return PoissonFactorizationChain.of(model, data, size[0], capacity_of(size)[0])

@@ -137,7 +137,7 @@ def _(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
 
 
 class FactorRecorder(Recorder):
-    """`factors`, and where asked for the `intensities` of each row."""
+    """`factors`, the `noise_shape` where it has a prior, and where asked for the `intensities` of each row."""
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
@@ -145,16 +145,18 @@ class FactorRecorder(Recorder):
     def values(self, chain: PoissonFactorizationChain, state: FactorState) -> tuple[Array, ...]:
         """Factors that do not exist are beyond the quantities' shapes."""
         factors = jnp.exp(jnp.moveaxis(state.log_factors, 0, -1))  # (factor, particle, dim)
+        noise = () if state.log_noise is None else (jnp.exp(state.log_noise),)
         each = () if self.order is None else (jnp.exp(jnp.moveaxis(state.log_intensities[self.order], -1, 0)),)
-        return (jnp.moveaxis(factors, 1, 0), *each)
+        return (jnp.moveaxis(factors, 1, 0), *noise, *each)
 
 
 @recorder.register
 def _(chain: PoissonFactorizationChain, data: Dataset, *, units: bool) -> FactorRecorder:
     size = int(chain.size)
     factors = Quantity("factors", ("factor", "dim"), (size, chain.exposed.shape[1]), True)
-    each = Quantity("intensities", ("unit", "factor"), (data.n_units, size), True)
-    return FactorRecorder((factors, each) if units else (factors,), rows_of_units(data) if units else None)
+    noise = (Quantity("noise_shape", (), (), False),) if chain.model.inferred else ()
+    each = (Quantity("intensities", ("unit", "factor"), (data.n_units, size), True),) if units else ()
+    return FactorRecorder((factors, *noise, *each), rows_of_units(data) if units else None)
 
 
 # ── collapsed topics ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -156,8 +156,11 @@ def _(chain: PoissonFactorizationChain, simulated: Simulated, particles: int) ->
         padded = np.pad(np.asarray(log_values, np.float64), [(0, 0), (0, more)])
         return jnp.asarray(np.repeat(padded[..., None], particles, axis=-1))
 
+    noise = None
+    if chain.model.inferred:
+        noise = jnp.full(particles, float(simulated.globals["noise_shape"].log_value))
     return FactorState(
-        copies(simulated.locals["intensities"].log_value), copies(simulated.globals["factors"].log_value.T)
+        copies(simulated.locals["intensities"].log_value), copies(simulated.globals["factors"].log_value.T), noise
     )
 
 

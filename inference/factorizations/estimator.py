@@ -4,7 +4,7 @@ The generic engine has the same bound at the same state; it holds a table (row, 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,11 +24,17 @@ from lvsearch.inference.factorizations.kernel import (
     intensities_given,
     sweep,
 )
+from lvsearch.inference.factorizations.noise import likely_noise, log_noise_integral, log_noise_prior
 from lvsearch.models.families import GammaStatistics
+from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
 SHARP, FIRST_FOLDS = 100.0, 5
 """Shape of the Gammas that a start begins with, and steps of the intensities before these move."""
+LOOK = 10
+"""Sweeps between two looks at the bound."""
+PRUNED_SWEEPS = 2
+"""After a factor was left out, before its absence is judged."""
 FOLD_SWEEPS, FOLD_TOLERANCE = 500, 1e-8
 """At most, and the relative change of any intensity below which the intensities of given factors have settled."""
 
@@ -41,14 +47,18 @@ class FactorizationSettings:
     |---|---|
     | `starts` | short ascents from rows drawn at random, of which the best is climbed on |
     | `first_sweeps` | of each of them |
+    | `more` | how many factors more, as a share, another ascent has, of which the least needed are dropped in turn |
+    | `pruning_sweeps` | of that one, before the first is dropped and after each |
     | `sweeps` | at most, of the one that is climbed on |
-    | `tolerance` | a sweep that gains less than this share of the bound is the last one |
+    | `tolerance` | sweeps that gain less than this share of the bound, on average, are the last ones |
     """
 
-    starts: int = 16
+    starts: int = 8
     first_sweeps: int = 30
+    more: float = 0.3
+    pruning_sweeps: int = 30
     sweeps: int = 2000
-    tolerance: float = 1e-8
+    tolerance: float = 1e-7
 
 
 class FactorizationEstimator(BaseEstimator):
@@ -76,7 +86,8 @@ class FactorizationEstimator(BaseEstimator):
         )
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """From rows drawn at random and, where there is one, from another size's factors and new ones; the best."""
+        """The best of ascents from rows drawn at random, one of them from more rows than factors, and, where there is
+        one, from another size's factors and new ones."""
         (n_factors,), settings = size, self.settings
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         priors = priors_of(self.model, n_factors)
@@ -84,54 +95,116 @@ class FactorizationEstimator(BaseEstimator):
         if start is not None:
             kept, new = factors_of(start).mean[:n_factors], self._drawn(max(0, n_factors - start.size[0]), random)
             begins.append(np.concatenate([kept, new]))
-        first = (self._first(priors, factors) for factors in begins)
-        best = max(first, key=lambda each: bound(self.counts, priors, each))
-        last, sweeps = bound(self.counts, priors, best), settings.first_sweeps * len(begins)
-        for _ in range(settings.sweeps):
-            best, sweeps = sweep(self.counts, priors, best), sweeps + 1
-            now = bound(self.counts, priors, best)
-            if now - last < settings.tolerance * abs(now):
+        first = [self._first(priors, factors) for factors in begins]
+        if n_factors > 1:
+            first.append(self._pruned(n_factors, random))
+        best = max(first, key=lambda each: self._value(priors, each))
+        last, sweeps = self._value(priors, best), settings.first_sweeps * len(begins)
+        for _ in range(0, settings.sweeps, LOOK):
+            best, sweeps = self._swept(priors, best, LOOK), sweeps + LOOK
+            now = self._value(priors, best)
+            if now - last < LOOK * settings.tolerance * abs(now):
                 break
             last = now
-        leaves: list[Any] = [best.factors.shape - 1, best.factors.rate]
+        leaves: list[Any] = [best.fitted.factors.shape - 1, best.fitted.factors.rate]
         natural = {"factors": GammaStatistics(*(leaf.astype(np.float32) for leaf in leaves))}
-        estimate = Estimate(self.model, size, natural, -np.inf, np.inf, sweeps)
-        return estimate._replace(log_lower=self._exact_bound(estimate, priors, best.intensities))
+        estimate = Estimate(
+            self.model.with_noise_shape(best.counts.noise_shape), size, natural, -np.inf, np.inf, sweeps
+        )
+        return estimate._replace(log_lower=self._exact_bound(estimate, priors, best))
 
     def _drawn(self, n_factors: int, random: np.random.Generator) -> np.ndarray:
         """Factors that are rows drawn at random, each beside as much of the mean row and unevenly so; (factor, dim)."""
-        x, seen = self.counts
+        x, seen = self.counts.x, self.counts.seen
         mean = (x.sum(0) + 1e-3) / (seen.sum(0) + 1e-3)
         rows = random.permutation(len(x))[np.arange(n_factors) % len(x)]
         totals = x[rows].sum(1, keepdims=True)
         alike = np.where(totals > 0, x[rows] * mean.sum() / np.maximum(totals, 1), mean)
         return 0.5 * (alike + mean) * random.uniform(0.5, 1.5, (n_factors, x.shape[1]))
 
-    def _first(self, priors: Priors, factors: np.ndarray) -> Fitted:
+    def _first(self, priors: Priors, factors: np.ndarray) -> "Climbed":
         """A short ascent from these factors, at first as good as known."""
-        shape = (len(self.counts.x), len(factors))
+        shape, counts = (len(self.counts.x), len(factors)), self.counts
         intensities = Gammas(np.ones(shape), np.full(shape, float(shape[1])))
         sharp = Gammas(np.full(factors.shape, SHARP), SHARP / factors)
         for _ in range(FIRST_FOLDS):
             geometric = sharp.geometric_mean
-            intensities = intensities_given(self.counts, priors.intensity, intensities, geometric, sharp.mean)
-        fitted = Fitted(intensities, sharp)
-        for _ in range(self.settings.first_sweeps):
-            fitted = sweep(self.counts, priors, fitted)
-        return fitted
+            intensities = intensities_given(counts, priors.intensity, intensities, geometric, sharp.mean)
+        return self._swept(priors, Climbed(counts, Fitted(intensities, sharp)), self.settings.first_sweeps)
 
-    def _exact_bound(self, estimate: Estimate, priors: Priors, intensities: Gammas) -> float:
-        """The bound at exactly the factors of the estimate, intensities settled at their optimum there, nats."""
-        factors = factors_of(estimate)
-        at_best = settled(self.counts, priors.intensity, intensities, factors.geometric_mean, factors.mean)
-        return bound(self.counts, priors, Fitted(at_best, factors))
+    def _swept(self, priors: Priors, climbed: "Climbed", sweeps: int) -> "Climbed":
+        """So many sweeps further, and the noise that goes with where they end."""
+        counts, fitted = climbed.swept(priors, sweeps)
+        if isinstance(self.model.noise_shape, GammaPrior):
+            counts = counts._replace(noise_shape=likely_noise(counts, self.model.noise_shape, fitted))
+        return Climbed(counts, fitted)
+
+    def _value(self, priors: Priors, climbed: "Climbed") -> float:
+        """The bound given the noise, and the log of its prior's density where it has one; nats."""
+        counts, fitted = climbed
+        value = bound(counts, priors, fitted)
+        if isinstance(self.model.noise_shape, GammaPrior):
+            value += float(log_noise_prior(self.model.noise_shape, np.log(counts.noise_shape)))
+        return value
+
+    def _pruned(self, n_factors: int, random: np.random.Generator) -> "Climbed":
+        """An ascent with too many factors, of which one at a time is dropped: the one without which the bound is
+        highest after two sweeps. What two factors shared in random starts is free for what none of them had."""
+        settings = self.settings
+        wide = n_factors + max(1, round(settings.more * n_factors))
+        climbed = self._first(priors_of(self.model, wide), self._drawn(wide, random))
+        climbed = self._swept(priors_of(self.model, wide), climbed, settings.pruning_sweeps)
+        for size in range(wide - 1, n_factors - 1, -1):
+            priors = priors_of(self.model, size)
+            without = [climbed.without(k).swept(priors, PRUNED_SWEEPS) for k in range(size + 1)]
+            climbed = max(without, key=lambda each, priors=priors: self._value(priors, each))
+            climbed = self._swept(priors, climbed, settings.pruning_sweeps)
+        return climbed
+
+    def _exact_bound(self, estimate: Estimate, priors: Priors, climbed: "Climbed") -> float:
+        """The bound at exactly the factors of the estimate, intensities settled at their optimum there, and the shape
+        of the noise integrated over its prior where it has one; nats."""
+        counts, factors = climbed.counts, factors_of(estimate)
+        intensities = climbed.fitted.intensities
+        fitted = Fitted(settled(counts, priors.intensity, intensities, factors.geometric_mean, factors.mean), factors)
+        value = bound(counts, priors, fitted)
+        if isinstance(self.model.noise_shape, GammaPrior):
+            value += log_noise_integral(counts, self.model.noise_shape, fitted)
+        return value
+
+
+class Climbed(NamedTuple):
+    """The counts with the shape of their noise, and q."""
+
+    counts: CountMatrix
+    fitted: Fitted
+
+    def swept(self, priors: Priors, sweeps: int) -> "Climbed":
+        """So many sweeps further, the noise as it is."""
+        fitted = self.fitted
+        for _ in range(sweeps):
+            fitted = sweep(self.counts, priors, fitted)
+        return self._replace(fitted=fitted)
+
+    def without(self, factor: int) -> "Climbed":
+        intensities, factors = self.fitted
+        return self._replace(
+            fitted=Fitted(
+                Gammas(*(np.delete(leaf, factor, axis=1) for leaf in intensities)),
+                Gammas(*(np.delete(leaf, factor, axis=0) for leaf in factors)),
+            )
+        )
 
 
 def counts_of_rows(model: PoissonFactorization, data: Dataset) -> CountMatrix:
-    """The matrix in the order of the data set. Raises ValueError for cells that are no counts."""
+    """The matrix in the order of the data set, the shape of its noise at its prior's mean where it has one. Raises
+    ValueError for cells that are no counts."""
     units, _ = rows_of(data)
     model.check(units)
-    return CountMatrix(np.where(units.observed, units.value, 0.0), np.asarray(units.observed, np.float64))
+    noise = model.noise_shape
+    if noise is not None:
+        noise = float(noise.shape / noise.rate if isinstance(noise, GammaPrior) else noise)
+    return CountMatrix(np.where(units.observed, units.value, 0.0), np.asarray(units.observed, np.float64), noise)
 
 
 def priors_of(model: PoissonFactorization, n_factors: int) -> Priors:

@@ -10,6 +10,10 @@ sums over observed cells, and with W = x / Gθ Gβ
     q(θ) = Gamma(a/K + Gθ (W Gβᵀ), rate a + M E[β]ᵀ),      q(β) = Gamma(c + Gβ (Gθᵀ W), rate c/μ + E[θ]ᵀ M),
 
 M the mask of what was observed. A table (row, column, factor), which the generic engine holds, is never made. float64.
+
+With noise of shape r in every cell, its q is at its optimum too, Gamma(r + x, r + m) of m = Σ_k E[θ_nk] E[β_kv], and
+the bound has log ∫ Gamma(ε; r, r) ε^x e^(−ε m) dε = log Γ(r + x)/Γ(r) + r log r − (r + x) log(r + m) in the place of
+−m. Rates are as above with M E[ε] in the place of M.
 """
 
 from typing import NamedTuple
@@ -44,10 +48,27 @@ class Gammas(NamedTuple):
 
 
 class CountMatrix(NamedTuple):
-    """The data: x, 0 where nothing was observed, and 1 where something was."""
+    """The data: x, 0 where nothing was observed, and 1 where something was; and r, None without noise."""
 
     x: Float64[np.ndarray, "row dim"]
     seen: Float64[np.ndarray, "row dim"]
+    noise_shape: float | None = None
+
+    def exposed(self, mean: Float64[np.ndarray, "row dim"]) -> Float64[np.ndarray, "row dim"]:
+        """E[ε] of the observed cells given their means, 0 of the others."""
+        r = self.noise_shape
+        return self.seen if r is None else self.seen * (r + self.x) / (r + mean)
+
+    def log_cells(
+        self, counted: Float64[np.ndarray, "row dim"], mean: Float64[np.ndarray, "row dim"]
+    ) -> Float64[np.ndarray, "row dim"]:
+        """x log counted − log x! − m, nats, of the observed cells; with noise what it has in the place of −m. The log
+        probability of a cell where both are its mean, its part of the bound where `counted` is the geometric one."""
+        x, r = self.x, self.noise_shape
+        expected = -mean
+        if r is not None:
+            expected = gammaln(r + x) - gammaln(r) - x * np.log(r) - (r + x) * np.log1p(mean / r)
+        return self.seen * (x * np.log(np.maximum(counted, TINY)) - gammaln(x + 1) + expected)
 
 
 class Priors(NamedTuple):
@@ -70,7 +91,8 @@ def intensities_given(
     """One step of q(θ). geometric, mean: of the factors (factor, dim); equal where these are known."""
     own = intensities.geometric_mean
     expected = np.maximum(own @ geometric, TINY)
-    return Gammas(prior.shape + own * ((data.x / expected) @ geometric.T), prior.rate + data.seen @ mean.T)
+    exposed = data.exposed(intensities.mean @ mean)
+    return Gammas(prior.shape + own * ((data.x / expected) @ geometric.T), prior.rate + exposed @ mean.T)
 
 
 def sweep(data: CountMatrix, priors: Priors, fitted: Fitted) -> Fitted:
@@ -80,7 +102,8 @@ def sweep(data: CountMatrix, priors: Priors, fitted: Fitted) -> Fitted:
     intensities = intensities_given(data, priors.intensity, fitted.intensities, geometric, factors.mean)
     own = intensities.geometric_mean
     allotted = own.T @ (data.x / np.maximum(own @ geometric, TINY))
-    factors = Gammas(priors.factor.shape + geometric * allotted, priors.factor.rate + intensities.mean.T @ data.seen)
+    exposed = data.exposed(intensities.mean @ factors.mean)
+    factors = Gammas(priors.factor.shape + geometric * allotted, priors.factor.rate + intensities.mean.T @ exposed)
     return _rescaled(priors, Fitted(intensities, factors))
 
 
@@ -100,10 +123,8 @@ def row_bounds(
     data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray
 ) -> Float64[np.ndarray, " row"]:
     """Every row's part of the bound, KL(q(β) ‖ p(β)) not among them; nats. geometric, mean: as above."""
-    expected = np.maximum(intensities.geometric_mean @ geometric, TINY)
-    cells = data.x * np.log(expected) - gammaln(data.x + 1)
-    means = (intensities.mean * (data.seen @ mean.T)).sum(1)
-    return cells.sum(1) - means - intensities.divergence(prior).sum(1)
+    cells = data.log_cells(intensities.geometric_mean @ geometric, intensities.mean @ mean)
+    return cells.sum(1) - intensities.divergence(prior).sum(1)
 
 
 def bound(data: CountMatrix, priors: Priors, fitted: Fitted) -> float:

@@ -28,7 +28,7 @@ def fold_in(estimate: Estimate, data: CountMatrix) -> tuple[Gammas, np.ndarray]:
 @describe_units.register
 def _(model: PoissonFactorization, estimate: Estimate, data: Dataset) -> Described:
     """Expected intensities given the factors at their posterior means, and the bound on log p(row) there."""
-    counts = counts_of_rows(model, data)
+    counts = counts_of_rows(_known(estimate), data)
     intensities, factors = fold_in(estimate, counts)
     prior = _prior(estimate)
     return Described(intensities.mean, row_bounds(counts, prior, intensities, factors, factors))
@@ -45,19 +45,17 @@ def _(
     key: Array,
 ) -> UnitScores:
     """Importance sampling: half of the intensities from q, half from what has the same mean and twice the variance."""
-    counts = counts_of_rows(model, data)
+    counts = counts_of_rows(_known(estimate), data)
     q, factors = fold_in(estimate, counts)
     prior, wide = _prior(estimate), Gammas(WIDER * q.shape, WIDER * q.rate)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    exposure = counts.seen @ factors.T
     log_weights = []
     for number in range(samples):
         source = (q, wide)[number % 2]
         theta = np.maximum(random.gamma(source.shape, 1 / source.rate), TINY)
         proposed = np.logaddexp(_log_density(q, theta), _log_density(wide, theta)) - np.log(2)
-        mean = np.maximum(theta @ factors, TINY)
-        cells = (counts.x * np.log(mean) - gammaln(counts.x + 1)).sum(1) - (theta * exposure).sum(1)
-        log_weights.append(cells + _log_density(prior, theta) - proposed)
+        mean = theta @ factors
+        log_weights.append(counts.log_cells(mean, mean).sum(1) + _log_density(prior, theta) - proposed)
     table = np.array(log_weights)
     log_mean = logsumexp(table, axis=0) - np.log(samples)
     error = np.sqrt((np.exp(table - log_mean).var(0) / samples).sum())
@@ -77,19 +75,21 @@ def cell_scores(
 
     The same rows in both. Raises ValueError for cells that are no counts.
     """
-    model = estimate.model
-    assert isinstance(model, PoissonFactorization)
-    q, factors = fold_in(estimate, counts_of_rows(model, data))
-    x, seen = counts_of_rows(model, held_out)
+    q, factors = fold_in(estimate, counts_of_rows(_known(estimate), data))
+    asked = counts_of_rows(_known(estimate), held_out)
     random = np.random.default_rng(seed)
-    total = np.full(x.shape, -np.inf)
+    total = np.full(asked.x.shape, -np.inf)
     for _ in range(draws):
-        mean = np.maximum(random.gamma(q.shape, 1 / q.rate) @ factors, TINY)
-        total = np.logaddexp(total, x * np.log(mean) - mean)
-    return np.where(seen > 0, total - np.log(draws) - gammaln(x + 1), 0.0)
+        mean = random.gamma(q.shape, 1 / q.rate) @ factors
+        total = np.logaddexp(total, asked.log_cells(mean, mean))
+    return np.where(asked.seen > 0, total - np.log(draws), 0.0)
+
+
+def _known(estimate: Estimate) -> PoissonFactorization:
+    """The model with what its fit found in the place of a prior of the noise."""
+    assert isinstance(estimate.model, PoissonFactorization)
+    return estimate.model
 
 
 def _prior(estimate: Estimate) -> Gammas:
-    model = estimate.model
-    assert isinstance(model, PoissonFactorization)
-    return priors_of(model, estimate.size[0]).intensity
+    return priors_of(_known(estimate), estimate.size[0]).intensity

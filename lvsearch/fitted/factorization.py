@@ -9,7 +9,9 @@ from jaxtyping import Float
 
 from lvsearch.data.points import Points
 from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.similarity import ComponentMembers, word_affinity
 from lvsearch.inference.factorizations import cell_scores
+from lvsearch.topics.references import match_references
 
 FACTOR = "factor"
 
@@ -29,6 +31,29 @@ class FittedFactorization(FittedModel):
         """The shares of the columns in each factor: a row per factor, summing to 1."""
         factors = self.factors()
         return factors.div(factors.sum(axis=1), axis=0)
+
+    def match(self, references: pd.DataFrame) -> pd.DataFrame:
+        """Which known signature each factor is, by cosine: `reference`, `cosine`, `nearest`, `nearest_cosine`, a row
+        for each factor.
+
+        references: a row for each column of the data, its names as the index, and a column for each reference, as
+        signatures of mutations are published. See `lvsearch.topics.references.match_references`; its ValueErrors.
+        """
+        return match_references(self.signatures(), references)
+
+    def members(self) -> ComponentMembers:
+        """How much of each cell's counts is of each factor: θ_nk β_kv in shares."""
+        points = self._points(None)
+        row, column = np.nonzero(points.observed & (points.values > 0))
+        intensities = np.asarray(self._describe(points).representation, np.float64)
+        parts = intensities[row] * self.factors().to_numpy().T[column]
+        shares = parts / np.maximum(parts.sum(axis=1, keepdims=True), 1e-300)
+        return ComponentMembers(shares, points.values[row, column].astype(np.float64), "count")
+
+    def affinity(self, other: FittedModel) -> Float[np.ndarray, "factor other"]:
+        """Σ √(p q) over columns, for each signature of this fit and each of another's over the same columns."""
+        assert isinstance(other, FittedFactorization)
+        return word_affinity(self.signatures().to_numpy(), other.signatures().to_numpy())
 
     def top_columns(self, n_columns: int = 5) -> pd.DataFrame:
         """One row per factor, most prevalent first: its share of the expected training counts, and its largest columns.

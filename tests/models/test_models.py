@@ -138,6 +138,7 @@ FEW_COUNTS = np.array(
 ALPHA, ETA = np.array([0.5, 1.1, 0.2]), 0.4
 POINTS = np.array([-2.2, 2.3, 2.8, -1.6, 0.4])
 CELLS = np.array([[2, 0, 0], [0, 1, np.nan], [0, 0, 0], [np.nan, 0, 1], [1, 0, 0]])
+NOISY_CELLS = np.array([[2, 0], [0, 3], [np.nan, 1]])
 BITS = np.minimum(CELLS, 1)
 VALUES = np.array([[1.3, -0.2, 0.7], [0.4, 2.1, -1.0], [1.9, 1.7, 0.1]])
 OBSERVED = np.array([[True, True, False], [True, True, True], [False, True, True]])
@@ -268,6 +269,11 @@ def other_absent_rows(units: GroupOfRows) -> GroupOfRows:
 @cache
 def factorization_exact(size: int) -> float:
     return poisson_oracles.log_evidence(CELLS, size, 0.9, 0.6, 0.7)
+
+
+@cache
+def noisy_factorization_exact(size: int) -> float:
+    return poisson_oracles.noisy_log_evidence(NOISY_CELLS, size, 0.9, 0.6, 0.7, 4.0, nodes=(10, 14))
 
 
 def annotated_case(name: str, kind: Any, oracle: Callable[..., float], *, features: bool) -> Case:
@@ -413,6 +419,13 @@ CASES = [
         PoissonFactorization(0.9, 0.6, 0.7),
         in_two_batches(Row(np.nan_to_num(CELLS), ~np.isnan(CELLS)), {"dim": 3}),
         lambda size, natural: factorization_exact(size),
+        other_missing_cells,
+    ),
+    Case(
+        "noisy Poisson factorization",
+        PoissonFactorization(0.9, 0.6, 0.7, 4.0),
+        in_two_batches(Row(np.nan_to_num(NOISY_CELLS), ~np.isnan(NOISY_CELLS)), {"dim": 2}),
+        lambda size, natural: noisy_factorization_exact(size),
         other_missing_cells,
     ),
     Case(

@@ -4,13 +4,15 @@ off a fit. The contract's behaviours are in `test_models.py`."""
 from functools import cache
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import poisson_oracles as oracles
 import pytest
 from scipy.special import gammaln
-from scipy.stats import gamma, poisson
+from scipy.stats import gamma, nbinom, poisson
 
 import lvsearch as lv
 from lvsearch.inference.engine.describing import describe_units
@@ -22,12 +24,15 @@ from lvsearch.inference.engine.unit_scores import score_units
 from lvsearch.inference.evidence import (
     PoissonFactorizationChain,
     backward,
+    evidence_chain,
     flat_chain,
     forward,
+    path_needs_fit,
     simulated_like,
     true_state,
 )
 from lvsearch.inference.evidence.poisson_factorization import FactorState
+from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState, near_fit
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.units import Row
 
@@ -35,6 +40,9 @@ A, C, MU = 0.9, 0.6, 0.7
 MODEL = lv.models.PoissonFactorization(A, C, MU)
 CELLS = np.array([[2, 0, 0], [0, 1, np.nan], [0, 0, 0], [np.nan, 0, 1], [1, 0, 0]])
 """Five counts, two cells missing, a row of zeros."""
+R = 4.0
+NOISY = lv.models.PoissonFactorization(A, C, MU, R)
+NOISY_CELLS = np.array([[2, 0], [0, 3], [np.nan, 1]])
 
 
 def tiny() -> lv.Points:
@@ -65,6 +73,15 @@ def test_the_oracle_is_the_average_over_the_prior():
     for size in (1, 3):
         sampled, error = oracles.sampled_log_evidence(CELLS, size, A, C, MU, draws=100_000)
         assert abs(oracles.log_evidence(CELLS, size, A, C, MU) - sampled) < 4 * error
+
+
+def test_the_oracle_of_noise_is_the_average_over_the_prior_and_has_the_limit_without():
+    exact = oracles.noisy_log_evidence(NOISY_CELLS, 1, A, C, MU, R)
+    sampled, error = oracles.sampled_log_evidence(NOISY_CELLS, 1, A, C, MU, draws=100_000, noise_shape=R)
+    assert abs(exact - sampled) < 4 * error + 0.01
+    limit = oracles.noisy_log_evidence(NOISY_CELLS, 1, A, C, MU, 1e6)
+    assert limit == pytest.approx(oracles.log_evidence(NOISY_CELLS, 1, A, C, MU), abs=2e-3)
+    assert abs(exact - limit) > 0.1
 
 
 @pytest.mark.slow
@@ -103,9 +120,10 @@ def test_what_is_no_count_is_refused():
 # ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_densities_of_a_state_are_those_of_scipy():
+@pytest.mark.parametrize("model", [MODEL, NOISY], ids=["Poisson", "noisy"])
+def test_densities_of_a_state_are_those_of_scipy(model: lv.models.PoissonFactorization):
     """log p(counts | state), log p(state, counts), and gains that add up along the path."""
-    chain, rng = PoissonFactorizationChain.of(MODEL, tiny().dataset(), 2, 4), np.random.default_rng(0)
+    chain, rng = PoissonFactorizationChain.of(model, tiny().dataset(), 2, 4), np.random.default_rng(0)
     theta, beta = rng.gamma(1.0, 1.0, (8, 4, 3)), rng.gamma(1.0, 1.0, (3, 4, 3))
     with jax.enable_x64(True):
         state = FactorState(jnp.log(theta), jnp.log(beta))
@@ -119,7 +137,8 @@ def test_densities_of_a_state_are_those_of_scipy():
             )
         )(chain, state)
     mean = np.einsum("nkp,vkp->pnv", theta[:5, :2], beta[:, :2])
-    of_data = np.nansum(poisson.logpmf(CELLS, mean), axis=(1, 2))
+    of_cells = poisson.logpmf(CELLS, mean) if model is MODEL else nbinom.logpmf(CELLS, R, R / (R + mean))
+    of_data = np.nansum(of_cells, axis=(1, 2))
     np.testing.assert_allclose(ratio, of_data, rtol=1e-10)
     np.testing.assert_allclose(np.sum(gains, axis=0), of_data, rtol=1e-10)
     prior = gamma.logpdf(theta[:5, :2], A / 2, scale=1 / A).sum((0, 1)) + gamma.logpdf(
@@ -128,26 +147,31 @@ def test_densities_of_a_state_are_those_of_scipy():
     np.testing.assert_allclose(density, of_data + prior, rtol=1e-10)
 
 
-def path_weights(counts: np.ndarray, theta: np.ndarray, beta: np.ndarray, t: float) -> np.ndarray:
+def path_weights(
+    counts: np.ndarray, theta: np.ndarray, beta: np.ndarray, t: float, noise_shape: float | None
+) -> np.ndarray:
     """log π_t over the prior of each draw, up to a constant, by the definition. theta: (draw, row, factor)."""
     parts = theta[:, :, None, :] * np.swapaxes(beta, 1, 2)[:, None]  # draw, row, column, factor
     x = np.nan_to_num(counts)
     whole, share = np.floor(t * x), t * x - np.floor(t * x)
     some = (parts ** share[..., None]).sum(-1) * float(beta.shape[1]) ** (share - 1)
-    cells = whole * np.log(parts.sum(-1)) + np.log(some) - t * parts.sum(-1)
+    expected = -t * parts.sum(-1)
+    if noise_shape is not None:
+        expected = -(noise_shape + t * x) * np.log(noise_shape + t * parts.sum(-1))
+    cells = whole * np.log(parts.sum(-1)) + np.log(some) + expected
     return np.where(np.isnan(counts), 0.0, cells).sum((1, 2))
 
 
-@pytest.mark.parametrize("t", [0.45, 1.0])
-def test_a_sweep_leaves_every_place_of_the_path_as_it_is(t):
+@pytest.mark.parametrize(("model", "t"), [(MODEL, 0.45), (MODEL, 1.0), (NOISY, 0.45)])
+def test_a_sweep_leaves_every_place_of_the_path_as_it_is(model: lv.models.PoissonFactorization, t: float):
     """Draws of π_t, resampled from the prior, before and after: the same means of what no relabelling changes."""
     counts, n = np.array([[3.0, 0.0], [1.0, np.nan], [0.0, 1.0]]), 10_000
     rng = np.random.default_rng(0)
     theta, beta = rng.gamma(A / 2, 1 / A, (30 * n, 3, 2)), rng.gamma(C, MU / C, (30 * n, 2, 2))
-    log = path_weights(counts, theta, beta, t)
+    log = path_weights(counts, theta, beta, t, None if model is MODEL else R)
     chosen = rng.choice(len(log), n, p=np.exp(log - log.max()) / np.exp(log - log.max()).sum())
     data = lv.Points.from_array(counts, missing="nan").dataset()
-    chain = PoissonFactorizationChain.of(MODEL, data, 2, 3)
+    chain = PoissonFactorizationChain.of(model, data, 2, 3)
     rows = np.ones((chain.exposed.shape[0], 3, n))  # padding, of rows and of factors, may hold anything
     rows[:3, :2], columns = np.moveaxis(theta[chosen], 0, -1), np.ones((2, 3, n))
     columns[:, :2] = np.moveaxis(beta[chosen].transpose(0, 2, 1), 0, -1)
@@ -175,11 +199,17 @@ def seen_of(state: FactorState) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_annealed_evidence_is_that_of_all_allocations():
-    data, temperatures = tiny().dataset(), np.linspace(0, 1, 65)[1:]
-    for size in (1, 2, 3):
-        exact = oracles.log_evidence(CELLS, size, A, C, MU)
-        chain = PoissonFactorizationChain.of(MODEL, data, size, 4)
+@pytest.mark.parametrize("model", [MODEL, NOISY], ids=["Poisson", "noisy"])
+def test_annealed_evidence_is_that_of_the_oracle(model: lv.models.PoissonFactorization):
+    """Of all allocations; with noise by quadrature."""
+    cells, temperatures = CELLS if model is MODEL else NOISY_CELLS, np.linspace(0, 1, 65)[1:]
+    data = lv.Points.from_array(cells, missing="nan").dataset()
+    for size in (1, 2, 3) if model is MODEL else (1, 2):
+        if model is MODEL:
+            exact = oracles.log_evidence(CELLS, size, A, C, MU)
+        else:
+            exact = oracles.noisy_log_evidence(NOISY_CELLS, size, A, C, MU, R)
+        chain = PoissonFactorizationChain.of(model, data, size, 4)
         there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=32)
         back = backward(chain, jax.random.key(2), there.state, temperatures, islands=32)
         assert there.moved
@@ -213,6 +243,98 @@ def test_true_latents_begin_backward_paths_above_forward_ones():
     back = backward(chain, jax.random.key(2), truth, temperatures, islands=2)
     assert there.log_evidence.max() < back.log_evidence.min() + 3
     assert back.log_evidence.mean() - there.log_evidence.mean() < 15
+
+
+# ── from about a fit ────────────────────────────────────────────────────────────────────────────────────────────────
+
+INFERRED = lv.models.PoissonFactorization(A, C, MU, lv.models.GammaPrior(8.0, 2.0))
+
+
+def near(model: lv.models.PoissonFactorization, cells: np.ndarray, size: int) -> AnchoredFactorization:
+    data = lv.Points.from_array(cells, missing="nan").dataset()
+    return near_fit(model, data, size, estimator(model, data).fit((size,), jax.random.key(0), None))
+
+
+def test_densities_near_a_fit_are_those_of_scipy():
+    """log p(state, counts) and log q, of counts whose noise has a shape that is inferred."""
+    chain, rng = near(INFERRED, CELLS, 2), np.random.default_rng(0)
+    theta, beta, r = rng.gamma(1.0, 1.0, (3, 5, 8)), rng.gamma(1.0, 1.0, (3, 3, 8)), rng.gamma(8.0, 0.5, 3)
+    with jax.enable_x64(True):
+        state = NearState(*map(jnp.log, (theta, beta, r)))
+        density, ratio = jax.jit(lambda c, s: (c.log_density(s), c.log_ratio(s)))(chain, state)
+    mean = np.einsum("pnk,pvk->pnv", theta[..., :2], beta[..., :2])
+    wide = r[:, None, None]
+    expected = np.nansum(nbinom.logpmf(CELLS, wide, wide / (wide + mean)), axis=(1, 2))
+    expected += gamma.logpdf(theta[..., :2], A / 2, scale=1 / A).sum((1, 2)) + gamma.logpdf(r, 8.0, scale=0.5)
+    expected += gamma.logpdf(beta[..., :2], C, scale=MU / C).sum((1, 2))
+    np.testing.assert_allclose(density, expected, rtol=1e-9)
+    q = chain.start
+    about = gamma.logpdf(theta, q.intensities, scale=1 / q.intensity_rates)[..., :2].sum((1, 2))
+    about += gamma.logpdf(beta, q.factors, scale=1 / q.factor_rates)[..., :2].sum((1, 2))
+    about += gamma.logpdf(r, q.noise, scale=1 / q.noise_rate)
+    np.testing.assert_allclose(density - ratio, about, rtol=1e-6)
+
+
+@pytest.mark.parametrize("planted_bug", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_sweep_near_a_fit_leaves_every_place_of_the_path_as_it_is(planted_bug: bool):
+    """Draws of π_t, resampled from q, before and after: the same means; not so where a rate is wrong."""
+    chain, n, t = near(INFERRED, NOISY_CELLS, 2), 4_000, 0.6
+    with jax.enable_x64(True):
+        drawn = jax.jit(lambda c, key: c.init(key, 8 * n))(chain, jax.random.key(0))
+        log = t * np.asarray(jax.jit(lambda c, s: c.log_ratio(s))(chain, drawn))
+        weight = np.exp(log - log.max())
+        chosen = np.random.default_rng(0).choice(len(log), n, p=weight / weight.sum())
+        begun = chain.take(drawn, jnp.asarray(chosen))
+        used = (
+            chain
+            if not planted_bug
+            else eqx.tree_at(lambda c: c.prior.factor_rates, chain, chain.prior.factor_rates * 2)
+        )
+        after = one_sweep(used, jax.random.key(1), begun, jnp.asarray(t))
+    difference = seen_near(after) - seen_near(begun)
+    z = np.abs(difference.mean(1) / (difference.std(1) / np.sqrt(n)))
+    assert (z.max() > 6) if planted_bug else (z.max() < 4.5)
+    assert np.all(difference.std(1) > 0.03)
+
+
+def seen_near(state: NearState) -> np.ndarray:
+    """(which, particle): logs of the cells' means, of each factor's columns in all, and of r."""
+    theta, beta = np.exp(state.log_intensities[..., :2]), np.exp(state.log_factors[..., :2])
+    means = np.einsum("pnk,pvk->nvp", theta, beta).reshape(6, -1)
+    return np.stack([*np.log(means), *np.log(beta.sum(1)).T, np.asarray(state.log_noise)])
+
+
+@pytest.mark.slow
+def test_evidence_from_about_a_fit_is_that_of_the_oracle():
+    """Given and inferred noise, and none: the same number by quadrature, by all allocations, by draws of the prior."""
+    temperatures = np.linspace(0, 1, 65)[1:]
+    sampled, error = oracles.sampled_log_evidence(
+        NOISY_CELLS, 2, A, C, MU, draws=400_000, noise_shape=lambda rng, n: rng.gamma(8.0, 0.5, n)
+    )
+    cases = (
+        (MODEL, NOISY_CELLS, 2, oracles.log_evidence(NOISY_CELLS, 2, A, C, MU), 0.0),
+        (NOISY, NOISY_CELLS, 2, oracles.noisy_log_evidence(NOISY_CELLS, 2, A, C, MU, R), 0.01),
+        (INFERRED, NOISY_CELLS, 2, sampled, error),
+    )
+    for model, cells, size, exact, known in cases:
+        chain = near(model, cells, size)
+        there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=16)
+        back = backward(chain, jax.random.key(2), there.state, temperatures, islands=32)
+        assert there.moved
+        assert there.labelled
+        for ends in (there.log_evidence, back.log_evidence):
+            assert abs(ends.mean() - exact) < 4 * np.hypot(ends.std() / np.sqrt(32), known) + ends.var()
+            assert ends.std() < 0.3
+
+
+def test_many_counts_are_annealed_from_a_fit():
+    counts = np.full((30, 30), 30.0)
+    few, many = (lv.Points.from_array(table).dataset() for table in (counts[:10], counts))
+    assert not path_needs_fit(NOISY, few)
+    assert path_needs_fit(NOISY, many)
+    fit = estimator(NOISY, many).fit((1,), jax.random.key(0), None)
+    assert isinstance(evidence_chain(NOISY, many, (1,), fit), AnchoredFactorization)
+    assert isinstance(evidence_chain(NOISY, few, (1,), fit), PoissonFactorizationChain)
 
 
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -286,6 +408,40 @@ def test_factors_are_those_planted():
     assert best.transform(points).shape == (60, 3)
     with pytest.raises(ValueError, match="n_columns=0"):
         best.top_columns(0)
+
+
+def test_factors_are_matched_and_compared_by_cells_and_by_columns():
+    (points, factors), best = planted(), fitted()
+    references = pd.DataFrame(factors.T, index=list(points.columns), columns=["one", "two", "three"])
+    found = best.match(references.iloc[::-1])
+    assert sorted(found.reference) == ["one", "three", "two"]
+    assert found.cosine.min() > 0.99
+    members = best.members()
+    np.testing.assert_allclose(members.shares.sum(axis=1), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(members.weight.sum(), np.nansum(points.values))
+    np.testing.assert_allclose(members.amount, best.exposures().sum(axis=0), rtol=0.02)
+    affinity = best.affinity(best)
+    np.testing.assert_allclose(np.diag(affinity), 1.0, rtol=1e-6)
+    assert affinity[~np.eye(3, dtype=bool)].max() < 0.2
+
+
+def test_the_shape_of_the_noise_is_found():
+    """Of counts that vary by m²/4; without it the same fit says nothing of it, and is much worse."""
+    rng, factors = np.random.default_rng(1), np.kron(np.eye(2), [40.0, 20.0, 10.0])
+    mean = rng.gamma(2.0, 0.5, (80, 2)) @ factors
+    counts = rng.poisson(mean * rng.gamma(R, 1 / R, mean.shape)).astype(float)
+    noisy = lv.models.PoissonFactorization.scaled_to(counts, noise_shape=lv.models.GammaPrior(1.0, 0.1))
+    data = lv.Points.from_array(counts).dataset()
+    fit = estimator(noisy, data).fit((2,), jax.random.key(0), None)
+    assert float(fit.model.noise_shape) == pytest.approx(R, rel=0.25)
+    given = estimator(fit.model, data).fit((2,), jax.random.key(0), None)
+    assert fit.log_lower == pytest.approx(given.log_lower, abs=8)  # what not knowing r costs
+    assert fit.log_lower < given.log_lower
+    plain = lv.models.PoissonFactorization.scaled_to(counts)
+    assert fit.log_lower > estimator(plain, data).fit((2,), jax.random.key(0), None).log_lower + 100
+    assert "r ~ Gamma(1, rate 0.1)" in noisy.describe()
+    with pytest.raises(ValueError, match="with_noise_shape"):
+        noisy.given_noise_shape()
 
 
 def test_held_out_cells_are_scored_from_the_others_of_their_row():
