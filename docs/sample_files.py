@@ -14,6 +14,8 @@ errors.csv      twelve kinds         how often each occurred, in forty files; a 
 mutations.tsv   kinds of mutations   how often each occurred, a column for each of sixty tumours
 signatures.tsv  the same             three signatures: how often each kind is in each
 clubs.csv       fourteen clubs       who is in which: two kinds of people, three of clubs
+sheep.str       twenty loci          genotypes of forty sheep of two breeds and their crosses, as STRUCTURE has them
+cells.csv       a count a gene       three kinds of cells
 """
 
 import sys
@@ -52,6 +54,35 @@ def write(folder: Path) -> None:
     errors(folder)
     skewed(folder)
     mutations(folder)
+    sheep(folder)
+    cells(folder)
+
+
+def sheep(folder: Path) -> None:
+    """Fifteen of each breed and ten crosses, two lines each; one genotype in twenty is missing."""
+    rng = np.random.default_rng(1)
+    frequencies = rng.dirichlet([0.5, 0.5, 0.5], (2, 20))
+    lines = [" ".join(f"m{locus}" for locus in range(20))]
+    for number in range(40):
+        breed, share = ("hill", 0.0) if number < 15 else ("dale", 1.0) if number < 30 else ("cross", 0.5)
+        missing = rng.random(20) < 0.05
+        for _ in range(2):
+            origin = (rng.random(20) < share).astype(int)
+            alleles = [100 + 2 * rng.choice(3, p=frequencies[origin[locus], locus]) for locus in range(20)]
+            shown = np.where(missing, -9, alleles)
+            lines.append(" ".join([f"sheep{number}", breed, *map(str, shown)]))
+    (folder / "sheep.str").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def cells(folder: Path) -> None:
+    """Sixty cells of three kinds and a few between them, thirty genes: few counts, mostly 0."""
+    rng = np.random.default_rng(2)
+    programmes = rng.dirichlet(np.full(30, 0.1), 3)
+    shares = rng.dirichlet(np.full(3, 0.1), 60)
+    counts = np.array([rng.multinomial(rng.poisson(60), share @ programmes) for share in shares])
+    names = [f"cell{number}" for number in range(60)]
+    genes = [f"gene{number}" for number in range(30)]
+    pd.DataFrame(counts, names, genes).to_csv(folder / "cells.csv", index_label="cell")
 
 
 def skewed(folder: Path) -> None:

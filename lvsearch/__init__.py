@@ -12,6 +12,7 @@ from lvsearch.bridges.from_numpyro import from_numpyro
 from lvsearch.bridges.to_numpyro import to_numpyro
 from lvsearch.data import datasets
 from lvsearch.data.corpus import Corpus
+from lvsearch.data.genotypes import Genotypes
 from lvsearch.data.groups import Groups
 from lvsearch.data.paired_corpus import PairedCorpus
 from lvsearch.data.points import Points
@@ -36,6 +37,7 @@ __all__ = [
     "Evidence",
     "FittedModel",
     "FittedTree",
+    "Genotypes",
     "Groups",
     "OccupiedPosterior",
     "PairedCorpus",

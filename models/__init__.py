@@ -1,6 +1,7 @@
 """What is believed: exponential families and pure log-joints. No inference, no I/O, no search."""
 
 from lvsearch.models import families
+from lvsearch.models.admixture import Admixture
 from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.checks import ContractReport, check
 from lvsearch.models.components import (
@@ -8,12 +9,14 @@ from lvsearch.models.components import (
     CategoricalComponents,
     DiagonalComponents,
     FullCovarianceComponents,
+    GenotypeComponents,
     KnownCovarianceComponents,
     LevelComponents,
     MixedComponents,
     MultinomialComponents,
     NegativeBinomialComponents,
     PoissonComponents,
+    StudentComponents,
 )
 from lvsearch.models.components.component import Component
 from lvsearch.models.contract import Gate, Masks, Model, Site, first, hyperparameter
@@ -44,6 +47,7 @@ __all__ = [
     "IBP",
     "LDA",
     "PLSI",
+    "Admixture",
     "AnnotatedImage",
     "BagOfWords",
     "BernoulliComponents",
@@ -58,6 +62,7 @@ __all__ = [
     "GMMixture",
     "GammaPrior",
     "Gate",
+    "GenotypeComponents",
     "GroupOfRows",
     "HDPMixture",
     "HiddenMarkov",
@@ -75,6 +80,7 @@ __all__ = [
     "PoissonFactorization",
     "Row",
     "Site",
+    "StudentComponents",
     "Unigram",
     "check",
     "families",

@@ -4,7 +4,10 @@
     log p(globals) = log p(weights) + Σ_k log p(θ_k | h) + log p(h)
 
 A subclass says how the weights arise; the kind of component is a part (`models.components`), and those of its
-hyper-parameters h that have priors are sites under their own names.
+hyper-parameters h that have priors are sites under their own names. Where rows arise in one of several variants, which
+one it is in each component, v_k, exists as far as the row is in that component:
+
+    log p(z, v, x | globals) = Σ_k z_k (log π_k + Σ_v v_kv (log p(v) + log p(x | θ_k, v)))
 """
 
 from abc import abstractmethod
@@ -22,10 +25,10 @@ from lvsearch.models.components.component import (
     draw_hyper,
     draw_parameters,
     log_hyper_prior,
-    log_likelihood,
     log_prior,
+    variant_log_likelihoods,
 )
-from lvsearch.models.contract import Masks, Model, Site, Statistics, first
+from lvsearch.models.contract import Gate, Masks, Model, Site, Statistics, first
 from lvsearch.models.families import Categorical
 from lvsearch.models.units import Row
 
@@ -70,13 +73,19 @@ class MixtureModel(Model):
         return {**self.weight_sites(), **self.components.hyper_sites, "components": components}
 
     def locals(self) -> dict[str, Site]:
-        return {"component": Site(Categorical(), ("component",))}
+        component = {"component": Site(Categorical(), ("component",))}
+        if self.components.n_variants == 1:
+            return component
+        gate = Gate("component", lambda chosen, on: chosen)
+        return {**component, "variant": Site(Categorical(), ("component", "variant"), gate=gate)}
 
     def extents(self, unit: Row) -> dict[str, int]:
         return {}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        return {"component": first(size[0], capacity[0]), **self.components.own_axes}
+        several = self.components.n_variants > 1
+        variants = {"variant": jnp.ones(self.components.n_variants, bool)} if several else {}
+        return {"component": first(size[0], capacity[0]), **self.components.own_axes, **variants}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         per_component = log_prior(self.components, g["components"], g)
@@ -86,7 +95,10 @@ class MixtureModel(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
-        each = self.log_weights(g, on) + log_likelihood(self.components, g["components"], unit)
+        rows = variant_log_likelihoods(self.components, g["components"], unit)
+        several = self.components.n_variants > 1
+        rows = (l["variant"] * (rows + self.components.log_variants)).sum(-1) if several else rows[:, 0]
+        each = self.log_weights(g, on) + rows
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
 
     def ceiling(self, units: Row) -> float:
@@ -104,7 +116,10 @@ class MixtureModel(Model):
     ) -> Row:
         chosen = jnp.argmax(l["component"])
         parameters = jax.tree.map(lambda leaf: leaf[chosen], g["components"])
-        return Row(self.components.draw(key, parameters, unit), unit.observed)
+        if self.components.n_variants == 1:
+            return Row(self.components.draw(key, parameters, unit), unit.observed)
+        variant = jnp.argmax(l["variant"][chosen])
+        return Row(self.components.draw_variant(key, parameters, unit, variant), unit.observed)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
@@ -120,6 +135,10 @@ class MixtureModel(Model):
         g = {**self.draw_weights(key_weights, size), **hyper, "components": components}
         chosen = jax.random.categorical(key_z, self.log_weights(g, on), shape=(n_rows,))
         l = {"component": jax.nn.one_hot(chosen, size[0])}
+        if (n := self.components.n_variants) > 1:
+            key_variants = jax.random.fold_in(key_z, 0)
+            drawn = jax.random.categorical(key_variants, self.components.log_variants, shape=(n_rows, size[0]))
+            l["variant"] = jax.nn.one_hot(drawn, n)
         keys = jax.random.split(key_data, n_rows)
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
 

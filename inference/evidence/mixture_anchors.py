@@ -31,9 +31,9 @@ def _(chain: CollapsedMixtureChain, key: Key[Array, ""], states: Sequence[Collap
     return Anchor(chain.about(anchor), 0.0)
 
 
-def settled(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tuple[Float[np.ndarray, "row component"], Any]:
+def settled(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tuple[Float[np.ndarray, "row label"], Any]:
     """log q of each row's label, nats, and the state it is about: that of the particle which, of those with the highest
-    joint, has it still after some sweeps. q: how often a row is in a component over further sweeps, a little of it
+    joint, has it still after some sweeps. q: how often a row has a label over further sweeps, a little of it
     spread evenly. chain: of mixtures, its states with `labels`."""
     with jax.enable_x64(True):
         together = chain.beside(states)
@@ -41,7 +41,7 @@ def settled(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tuple[Flo
         ended, shares, log_density = _averaged(chain, key, chain.take(together, jnp.asarray(order[:SETTLED])))
         best = int(np.argmax(np.asarray(log_density)))
         state = jax.tree.map(np.asarray, chain.take(ended, jnp.asarray([best])))
-    exists = np.arange(chain.capacity) < int(chain.size)
+    exists = np.asarray(chain.names.exist(chain.size))[:, 0]
     mixed = (1 - ANYWHERE) * np.asarray(shares)[:, best] + ANYWHERE * exists / exists.sum()
     return np.log(np.where(exists, mixed, 1.0)) + np.where(exists, 0.0, -np.inf), state
 
@@ -51,9 +51,9 @@ _log_density = kernel()(lambda chain, state: chain.log_density(state))
 
 @kernel()
 def _averaged(chain: Any, key: Array, state: Any) -> tuple[Any, Array, Array]:
-    """(Where the particles end, how often each row was in each component (row, particle, component), the average joint
+    """(Where the particles end, how often each row had each label (row, particle, label), the average joint
     in nats)."""
-    places = jnp.arange(chain.capacity)
+    places = jnp.arange(chain.names.number)
 
     def one(index: Array, carry: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
         state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
@@ -61,5 +61,5 @@ def _averaged(chain: Any, key: Array, state: Any) -> tuple[Any, Array, Array]:
         labelled = state.labels[:, :, None] == places
         return state, carry[1] + share * labelled, carry[2] + share * chain.log_density(state)
 
-    begin = state, jnp.zeros((*state.labels.shape, chain.capacity)), jnp.zeros(state.labels.shape[1])
+    begin = state, jnp.zeros((*state.labels.shape, len(places))), jnp.zeros(state.labels.shape[1])
     return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)

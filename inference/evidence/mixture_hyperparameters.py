@@ -29,6 +29,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import settled
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
+from lvsearch.inference.evidence.variant_labels import VariantLabels
 from lvsearch.models.components import Component
 from lvsearch.models.finite_mixture import FiniteMixture
 
@@ -96,6 +97,11 @@ class HyperMixture(eqx.Module):
     @property
     def size(self) -> Any:
         return self.mixture.size
+
+    @property
+    def names(self) -> VariantLabels:
+        """What labels say."""
+        return self.mixture.names
 
     def init(self, key: Key[Array, ""], particles: int) -> HyperMixtureState:
         """Hyper-parameters and labels from q."""
@@ -215,7 +221,7 @@ class HyperMixture(eqx.Module):
         """log p(rows | labels, h)."""
         prior = self.prior(state.log_hyper)
         sums = jax.tree.map(jnp.subtract, state.mixture.natural, prior)
-        return self._gain(state.log_hyper, sums).sum(0) + jnp.asarray(self.mixture.carriers).sum()
+        return self._gain(state.log_hyper, sums).sum(0) + self.mixture.log_carried(state.labels)
 
     def _gain(self, log_hyper: LogHyper, sums: Any) -> Float[Array, "cell particle"]:
         """Σ_k [A(λ(h) + S_k) − A(λ(h))], cell by cell where these are independent given h, else in one."""

@@ -8,6 +8,8 @@ A sweep draws one row after another from the tempered conditional, in which both
     π_t(z_n = k | the others) ∝ (n_k + a) · exp(t [A(λ + S_k + s(x_n)) − A(λ + S_k)]),
 
 n_k and S_k without row n; h(x_n) is the same for every k. The path does not change when components are renamed.
+Where rows arise in one of V variants (`models.components`), z_n is a component and a variant (`variant_labels`), p(z)
+has Π_n p(v_n) too, and row n has s_v(x_n) and h_v(x_n).
 
 Where its two directions end far apart there is a second path (`anchored_chain`), about one labelling r of the rows:
 
@@ -26,7 +28,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence.rows import check_size, padded_rows
-from lvsearch.inference.mixtures.rows import increments, seen_by
+from lvsearch.inference.evidence.variant_labels import VariantLabels
+from lvsearch.inference.mixtures.rows import seen_by, variants
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.finite_mixture import FiniteMixture
@@ -37,7 +40,7 @@ class CollapsedState(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `labels` | (row, particle) |
+    | `labels` | (row, particle): component and variant (`VariantLabels`), −1 for a row in none |
     | `counts` | (component, particle) rows of each component, n_k |
     | `natural` | λ + S_k: the natural parameters of p(θ_k | its rows), (component, particle, …) a leaf |
     """
@@ -48,23 +51,23 @@ class CollapsedState(NamedTuple):
 
 
 class Joining(NamedTuple):
-    """One row and all components, each of which it might join.
+    """One row and all labels, each of which it might have.
 
     | field | meaning |
     |---|---|
-    | `of_label` | log (n_k + a), (component, particle), nats |
-    | `of_row` | A(λ + S_k + s(row)) − A(λ + S_k), nats |
-    | `natural` | λ + S_k + s(row), (component, particle, …) a leaf |
+    | `of_label` | log (n_k + a) + log p(v), (label, particle), nats |
+    | `of_row` | A(λ + S_k + s_v(row)) − A(λ + S_k) + log h_v(row) − log h(row), nats |
+    | `natural` | λ + S_k + s_v(row), (label, particle, …) a leaf |
     | `normaliser` | A of these |
     """
 
-    of_label: Float[Array, "component particle"]
-    of_row: Float[Array, "component particle"]
+    of_label: Float[Array, "label particle"]
+    of_row: Float[Array, "label particle"]
     natural: Any
-    normaliser: Float[Array, "component particle"]
+    normaliser: Float[Array, "label particle"]
 
     @property
-    def score(self) -> Float[Array, "component particle"]:
+    def score(self) -> Float[Array, "label particle"]:
         """log of the joint with the row in each component, but for its h, nats."""
         return self.of_label + self.of_row
 
@@ -77,11 +80,12 @@ class CollapsedMixtureChain(eqx.Module):
     | `component` | the kind of component | |
     | `concentration` | a | () |
     | `size` | K | (), traced |
-    | `increments` | s(x_n) | (row, …) a leaf |
+    | `increments` | s_v(x_n) | (row, variant, …) a leaf |
     | `carriers` | log h(x_n), nats | (row,) |
+    | `tilts` | log h_v(x_n) − log h(x_n), nats | (row, variant) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
     | `prior` | λ | (…) a leaf |
-    | `anchor` | log r | (row, component), nats; None for the path from the prior |
+    | `anchor` | log r | (row, label), nats; None for the path from the prior |
     """
 
     component: Component
@@ -89,9 +93,10 @@ class CollapsedMixtureChain(eqx.Module):
     size: Int[Array | np.ndarray, ""]
     increments: Any
     carriers: Float[Array | np.ndarray, " row"]
+    tilts: Float[Array | np.ndarray, "row variant"]
     weight: Float[Array | np.ndarray, " row"]
     prior: Any
-    anchor: Float[Array | np.ndarray, "row component"] | None
+    anchor: Float[Array | np.ndarray, "row label"] | None
     capacity: int = eqx.field(static=True)
 
     @classmethod
@@ -115,12 +120,14 @@ class CollapsedMixtureChain(eqx.Module):
             coordinates, carriers = seen_by(component, units)
             one = component.at_prior_means().prior(units.value.shape[1])
             prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), one)
+            increments, tilts = jax.tree.map(np.asarray, variants(component, coordinates, units.observed))
             return cls(
                 component,
                 np.asarray(model.concentration_at(size), np.float64),
                 np.asarray(size),
-                jax.tree.map(np.asarray, increments(component, coordinates, units.observed)),
+                increments,
                 np.asarray(carriers),
+                tilts,
                 weight,
                 prior,
                 None,
@@ -152,8 +159,11 @@ class CollapsedMixtureChain(eqx.Module):
         exists, a = self.exists(), self._concentration()
         log_gamma = jax.random.loggamma(key_weights, a, (self.capacity, particles), dtype=a.dtype)
         log_weights = jnp.where(exists, log_gamma, -jnp.inf)
-        labels = jax.random.categorical(key_labels, log_weights, axis=0, shape=(len(self.weight), particles))
-        return labels.astype(jnp.int32)
+        shape = len(self.weight), particles
+        labels = jax.random.categorical(key_labels, log_weights, axis=0, shape=shape).astype(jnp.int32)
+        log_variants = self._rows(self.component.log_variants)
+        drawn = jax.random.categorical(jax.random.fold_in(key_labels, 0), log_variants, shape=shape)
+        return self.names.of(labels, drawn.astype(jnp.int32))
 
     def step(
         self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], *, backward: bool
@@ -191,8 +201,9 @@ class CollapsedMixtureChain(eqx.Module):
         """One row's label drawn given all others, and A(λ + S_k) with the row where it now is. normaliser: the same
         where it was. prior: λ, (…) a leaf, or (particle, …). temperature: None is 1, on the path from the prior."""
         left = self.without(state, row, prior)
-        changed = jax.tree.map(lambda sums: sums[state.labels[row], jnp.arange(len(uniform))], left.natural)
-        was = self._places == state.labels[row]
+        component = self.names.components(state.labels[row])
+        changed = jax.tree.map(lambda sums: sums[component, jnp.arange(len(uniform))], left.natural)
+        was = self._places == component
         normaliser = jnp.where(was, log_normalisers(self.component, changed), normaliser)
         joining = self.joining(left, row, normaliser)
         if temperature is None:
@@ -202,31 +213,41 @@ class CollapsedMixtureChain(eqx.Module):
         else:
             score = (1 - temperature) * self._rows(self.anchor)[row][:, None] + temperature * joining.score
         label = self.chosen(score, uniform)
-        normaliser = jnp.where(self._places == label, joining.normaliser, normaliser)
+        joins = self._places == self.names.components(label)
+        normaliser = jnp.where(joins, self.names.in_variant_of(label, joining.normaliser), normaliser)
         return self.joined(left, row, label, joining.natural), normaliser
 
     def joining(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
     ) -> "Joining":
         """What the row, which is in no component, makes of each. normaliser: A(λ + S_k)."""
-        joined = jax.tree.map(lambda sums, s: sums + self._rows(s)[row], state.natural, self.increments)
+
+        def with_row(sums: Array, s: Any) -> Array:
+            each = sums[:, None] + self._rows(s)[row][None, :, None]
+            return each.reshape(-1, *sums.shape[1:])
+
+        joined = jax.tree.map(with_row, state.natural, self.increments)
         after = self.normalisers(joined).sum(-1)
-        return Joining(jnp.log(state.counts + self._concentration()), after - normaliser, joined, after)
+        of_label, of_row = jnp.log(state.counts + self._concentration()), after - self.names.in_all_variants(normaliser)
+        log_variants = jnp.tile(self._rows(self.component.log_variants), self.capacity)[:, None]
+        tilts = jnp.tile(self._rows(self.tilts)[row], self.capacity)[:, None]
+        return Joining(self.names.in_all_variants(of_label) + log_variants, of_row + tilts, joined, after)
 
     def chosen(
-        self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]
+        self, score: Float[Array, "label particle"], uniform: Float[Array, " particle"]
     ) -> Int[Array, " particle"]:
-        """A component drawn in proportion to exp(score), of those that exist."""
-        score = jnp.where(self.exists(), score, -jnp.inf)
+        """A label drawn in proportion to exp(score), of components that exist."""
+        score = jnp.where(self.names.exist(self.size), score, -jnp.inf)
         cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
         new = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
-        return jnp.minimum(new, jnp.asarray(self.size, jnp.int32) - 1)
+        return jnp.minimum(new, jnp.asarray(self.size * self.names.n_variants, jnp.int32) - 1)
 
     def joined(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Any
     ) -> CollapsedState:
-        """The row in components `labels`, whose parameters with it are those of `natural`."""
-        joins = self._places == labels
+        """The row with these labels, `natural`: the parameters of components with it under each label."""
+        joins = self._places == self.names.components(labels)
+        natural = jax.tree.map(lambda leaf: self.names.in_variant_of(labels, leaf), natural)
         return CollapsedState(
             jax.lax.dynamic_update_index_in_dim(state.labels, labels, row, 0),
             state.counts + joins,
@@ -235,12 +256,14 @@ class CollapsedMixtureChain(eqx.Module):
 
     def without(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
         """The row in no component; what is left without any row has λ itself, `prior`: (…) a leaf, or (particle, …)."""
-        leaves = self._places == state.labels[row]
+        label = state.labels[row]
+        leaves = self._places == self.names.components(label)
         counts = state.counts - leaves
         emptied = leaves & (counts < 0.5)
 
         def less(sums: Array, s: Any, empty: Any) -> Array:
-            left = jnp.where(_aligned(leaves, sums), sums - self._rows(s)[row], sums)
+            own = self._rows(s)[row][self.names.variants(label)]
+            left = jnp.where(_aligned(leaves, sums), sums - own, sums)
             return jnp.where(_aligned(emptied, sums), self._rows(empty), left)
 
         return CollapsedState(state.labels, counts, jax.tree.map(less, state.natural, self.increments, prior))
@@ -259,13 +282,20 @@ class CollapsedMixtureChain(eqx.Module):
         """log p(rows | labels)."""
         empty = log_normalisers(self.component, jax.tree.map(lambda leaf: self._rows(leaf)[None], self.prior))[0]
         gains = jnp.where(self.exists(), self.normalisers(state.natural).sum(-1) - empty, 0.0)
-        return gains.sum(0) + self._rows(self.carriers).sum()
+        return gains.sum(0) + self.log_carried(state.labels)
+
+    def log_carried(self, labels: Int[Array, "row particle"]) -> Float[Array, " particle"]:
+        """Σ_n log h_v(x_n)."""
+        tilts = jnp.take_along_axis(self._rows(self.tilts), self.names.variants(labels), axis=1).sum(0)
+        return tilts + self._rows(self.carriers).sum()
 
     def log_labels(self, state: CollapsedState) -> Float[Array, " particle"]:
         """log p(labels)."""
         a, total = self._concentration(), self.total_concentration()
         each = jnp.where(self.exists(), gammaln(state.counts + a) - gammaln(a), 0.0).sum(0)
-        return each + gammaln(total) - gammaln(total + self._rows(self.weight).sum())
+        of_components = each + gammaln(total) - gammaln(total + self._rows(self.weight).sum())
+        drawn = self._rows(self.component.log_variants)[self.names.variants(state.labels)]
+        return of_components + (self._rows(self.weight)[:, None] * drawn).sum(0)
 
     def log_labels_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
         """log p(labels) − log q(labels): 0 on the path from the prior."""
@@ -283,9 +313,11 @@ class CollapsedMixtureChain(eqx.Module):
         under relabelling."""
         if self.anchor is None:
             return None
-        members = (state.labels[:, :, None] == jnp.arange(self.capacity)) * self._rows(self.weight)[:, None, None]
+        members = (state.labels[:, :, None] == jnp.arange(self.names.number)) * self._rows(self.weight)[:, None, None]
         exists = self.exists()[:, 0]
-        scores = jnp.einsum("nk,npl->pkl", jnp.where(exists, self._rows(self.anchor), 0.0), members)
+        log_r = jnp.where(self.names.exist(self.size)[:, 0], self._rows(self.anchor), 0.0)
+        log_r, members = (each.reshape(*each.shape[:-1], -1, self.names.n_variants) for each in (log_r, members))
+        scores = jnp.einsum("nkv,nplv->pkl", log_r, members)
         both = exists[:, None] & exists
         return jnp.where(both, scores, jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf))
 
@@ -298,7 +330,10 @@ class CollapsedMixtureChain(eqx.Module):
         self, labels: Int[Array, "row particle"], order: Int[Array, "particle component"]
     ) -> Int[Array, "row particle"] | None:
         """The labels under the new names; None where no labelling is better."""
-        return None if self.anchor is None else jnp.take_along_axis(order.T, labels, axis=0)
+        if self.anchor is None:
+            return None
+        named = jnp.take_along_axis(order.T, self.names.components(labels), axis=0)
+        return self.names.of(named, self.names.variants(labels))
 
     def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
         """The named particles, in that order."""
@@ -316,13 +351,15 @@ class CollapsedMixtureChain(eqx.Module):
         """The state of these labels, its sums taken anew. prior: λ, by default the chain's; (…) or (particle, …)."""
         prior = jax.tree.map(self._rows, self.prior) if prior is None else prior
         labels = labels.astype(jnp.int32)
-        chosen = labels[:, None, :] == self._places
+        chosen = labels[:, None, :] == jnp.arange(self.names.number, dtype=jnp.int32)[:, None]
+        chosen = chosen.reshape(len(labels), self.capacity, self.names.n_variants, -1)
 
         def sums(leaf: Any) -> Array:
-            return jnp.einsum("nkp,n...->kp...", chosen.astype(leaf.dtype), leaf)
+            return jnp.einsum("nkvp,nv...->kp...", chosen.astype(leaf.dtype), leaf)
 
         natural = jax.tree.map(lambda s, empty: empty + sums(self._rows(s)), self.increments, prior)
-        return CollapsedState(labels, sums(self._rows(self.weight)), natural)
+        weight = jnp.broadcast_to(self._rows(self.weight)[:, None], (len(labels), self.names.n_variants))
+        return CollapsedState(labels, sums(weight), natural)
 
     def normalisers(self, natural: Any) -> Float[Array, "component particle cell"]:
         """A of each component of each particle, cell by cell where these are independent, else in one cell.
@@ -335,6 +372,11 @@ class CollapsedMixtureChain(eqx.Module):
             return row.reshape(*shape[:2], -1)
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), natural)
         return family.log_normaliser(flat).reshape(*shape[:2], -1)
+
+    @property
+    def names(self) -> VariantLabels:
+        """What labels say."""
+        return VariantLabels(self.capacity, self.component.n_variants)
 
     @property
     def _places(self) -> Int[Array, "component one"]:

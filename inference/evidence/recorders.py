@@ -40,7 +40,8 @@ class MixtureRecorder(Recorder):
     def values(self, chain: CollapsedMixtureChain, state: CollapsedState) -> tuple[Array, ...]:
         """Padding has weight 0, so that no component counts it."""
         rows = jnp.round(state.counts).astype(jnp.int32).T
-        return (_number_used(rows), rows, *(() if self.order is None else (state.labels[self.order].T,)))
+        each = () if self.order is None else (chain.names.components(state.labels[self.order]).T,)
+        return (_number_used(rows), rows, *each)
 
 
 @recorder.register
@@ -169,7 +170,7 @@ class TopicRecorder(Recorder):
 
     def values(self, chain: CollapsedTopics, state: TopicState) -> tuple[Array, ...]:
         """Whole numbers, which the chain keeps as floats."""
-        tokens = state.topic_total.T.astype(jnp.int32)
+        tokens = state.topic_total.sum(0).T.astype(jnp.int32)
         in_documents = (jnp.moveaxis(state.document_topic, -1, 0).astype(jnp.int32),)
         return (_number_used(tokens), tokens, *(in_documents if len(self.quantities) > 2 else ()))
 

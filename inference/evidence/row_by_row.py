@@ -82,12 +82,12 @@ class RowByRow(eqx.Module):
         return self.chain.normalisers(state.natural).sum(-1)
 
     def _worth(
-        self, before: CollapsedState, score: Float[Array, "component particle"], row: Int[Array, ""]
+        self, before: CollapsedState, score: Float[Array, "label particle"], row: Int[Array, ""]
     ) -> Float[Array, " particle"]:
         """log p(row | the rows before and their labels)."""
         seats = before.counts.sum(0) + self.chain.total_concentration()
         carrier = jnp.asarray(self.chain.carriers, score.dtype)[row]
-        score = jnp.where(self.chain.exists(), score, -jnp.inf)
+        score = jnp.where(self.chain.names.exist(self.chain.size), score, -jnp.inf)
         return jax.scipy.special.logsumexp(score, axis=0) - jnp.log(seats) + carrier
 
 

@@ -79,12 +79,12 @@ def one_a_column(units: Unit) -> Unit:
 
 @one_a_column.register
 def _(units: BagOfWords) -> BagOfWords:
-    return BagOfWords(*_words_apart(units.counts))
+    return BagOfWords(*_words_apart(units.words, units.counts))
 
 
 @one_a_column.register
 def _(units: AnnotatedImage) -> AnnotatedImage:
-    return AnnotatedImage(units.regions, units.present, *_words_apart(units.counts))
+    return AnnotatedImage(units.regions, units.present, *_words_apart(units.words, units.counts))
 
 
 def packed(data: Dataset) -> Dataset:
@@ -127,11 +127,14 @@ def _in_order(data: Dataset, units: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[real[np.argsort(ids[real])]], units)
 
 
-def _words_apart(counts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Ids, all 0, and counts, 0 or 1, of a column for every token."""
-    lengths = np.asarray(counts).sum(-1)
+def _words_apart(words: Any, counts: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and counts, 0 or 1, of a column for every token."""
+    copies = np.asarray(counts).astype(np.int64)
+    lengths = copies.sum(-1)
     here = np.arange(max(1, int(lengths.max(initial=0)))) < lengths[:, None]
-    return np.zeros(here.shape, np.int32), here.astype(np.float64)
+    ids = np.zeros(here.shape, np.int32)
+    ids[here] = np.repeat(np.asarray(words).ravel(), copies.ravel())
+    return ids, here.astype(np.float64)
 
 
 def _stacked(units: list[Unit]) -> Unit:

@@ -92,7 +92,7 @@ def _(chain: HyperTopics, simulated: Simulated, particles: int) -> HyperTopicSta
 
 @true_state.register
 def _(chain: CollapsedMixtureChain, simulated: Simulated, particles: int) -> CollapsedState:
-    """The component of every row; weights and parameters are integrated out, and forgotten."""
+    """The component and the variant of every row; weights and parameters are integrated out, and forgotten."""
     return chain.of_labels(_labels(simulated, particles))
 
 
@@ -184,5 +184,8 @@ def _(chain: GenericChain, simulated: Simulated, particles: int) -> GibbsState:
 
 
 def _labels(simulated: Simulated, particles: int) -> Array:
-    component = np.argmax(simulated.locals["component"], -1)
-    return jnp.asarray(np.repeat(component[:, None].astype(np.int32), particles, axis=1))
+    label = np.argmax(simulated.locals["component"], -1)
+    if "variant" in simulated.locals:
+        variants = np.asarray(simulated.locals["variant"])
+        label = label * variants.shape[-1] + np.argmax(variants[np.arange(len(label)), label], -1)
+    return jnp.asarray(np.repeat(label[:, None].astype(np.int32), particles, axis=1))

@@ -77,7 +77,8 @@ class MixtureEstimator(RowsEstimator):
         tiles, n_rows = self.prepared.tiles, self.prepared.tiles.weight.size
         width = len(self.prepared.layout.varying)
         rows = 3 * sum(np.asarray(leaf).nbytes for leaf in tiles)
-        tile = 4 * 8 * tiles.weight.shape[1] * (2 * width + 4 * capacity)
+        variants = self.components.n_variants
+        tile = 4 * 8 * tiles.weight.shape[1] * variants * (2 * width + 4 * capacity)
         shares = 8 * 3 * n_rows * capacity
         parameters = 8 * 12 * capacity * (width + 4)
         return MemoryPlan(

@@ -5,7 +5,8 @@ With the rows' indicators at their optimum, q(z_n = k) = r_nk ∝ exp(E[log π_k
     Σ_n weight_n log Σ_k exp(E[log π_k] + E[log p(x_n | θ_k)]) + log_prior(E[t]) + H[globals],      nats,
 
 and the globals take the sums Σ_n r_nk s(x_n) and Σ_n r_nk (Blei 2004, Eq. 5.20; Bishop 2006, §10.2). Which weights
-there are the kernel does not know: their statistics are the gradient of Σ_k n_k log π_k.
+there are the kernel does not know: their statistics are the gradient of Σ_k n_k log π_k. A row that may arise in
+several variants stands in the products once for each, and shares itself between components and variants together.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +20,13 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, site_entropy
 from lvsearch.inference.engine.meanfield_starts import blank_globals
-from lvsearch.inference.mixtures.packing import PackedColumns, pack_increment, pack_statistics, unpack_sums
+from lvsearch.inference.mixtures.packing import (
+    PackedColumns,
+    pack_increment,
+    pack_statistics,
+    pack_variants,
+    unpack_sums,
+)
 from lvsearch.inference.mixtures.rows import RowTiles
 from lvsearch.models.components import Component, log_hyper_prior, log_normalisers
 from lvsearch.models.contract import Masks, Statistics
@@ -43,15 +50,22 @@ class Sums(NamedTuple):
 
 def log_responsibilities(
     model: MixtureModel, g: dict[str, Statistics], tile: RowTiles, layout: PackedColumns, on: Masks
-) -> tuple[Float[Array, "row component"], Float[Array, "row packed"]]:
-    """E[log π_k] + E[log p(x_n | θ_k)] − log h(x_n) of a tile's rows, −inf where a component does not exist; and Φ."""
+) -> tuple[Float[Array, "row places"], Float[Array, "copies packed"]]:
+    """E[log π_k] + E[log p(x_n, v | θ_k)] − log h(x_n) of a tile's rows, variant by variant and in each of these
+    component by component, −inf where a component does not exist; and Φ, the variants of a row one after another."""
     varying = np.array(layout.varying, int)
-    packed = jax.vmap(lambda y, o: pack_increment(model.components, y, o)[varying])(tile.coordinates, tile.observed)
+    components = model.components
+    packed = jax.vmap(lambda y, o: pack_variants(components, y, o)[:, varying])(tile.coordinates, tile.observed)
+    packed = packed.reshape(-1, len(varying))
     statistics = pack_statistics(model.components, g["components"])
     constant = sum((value * statistics[:, column] for column, value in layout.constants), jnp.zeros(len(statistics)))
     bias = jnp.where(on["component"], model.log_weights(g, on) + constant.astype(packed.dtype), -jnp.inf)
     weights = jnp.where(on["component"][:, None], statistics[:, varying], 0.0)
-    return packed @ weights.T + bias, packed
+    logits = packed @ weights.T + bias
+    if components.n_variants > 1:
+        tilts = jax.vmap(components.variant_tilts)(tile.observed) + components.log_variants
+        logits = logits + tilts.astype(packed.dtype).reshape(-1, 1)
+    return logits.reshape(len(tile.weight), -1), packed
 
 
 def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, layout: PackedColumns, on: Masks) -> Sums:
@@ -64,7 +78,7 @@ def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, lay
         top = logits.max(-1, keepdims=True)
         each = jnp.exp(logits - top)
         total = each.sum(-1, keepdims=True)
-        shares = each * (tile.weight[:, None] / total)
+        shares = (each * (tile.weight[:, None] / total)).reshape(-1, n_components)
         log_total = (jnp.log(total) + top)[:, 0] @ tile.weight
         sums = Sums(shares.T @ packed, shares.sum(0), log_total)
         return jax.tree.map(jnp.add, carry, sums), None
@@ -203,7 +217,8 @@ def survey(
 
     def one(total: Array, tile: RowTiles) -> tuple[Array, Array]:
         logits = log_responsibilities(model, beliefs.mean, tile, layout, on)[0]
-        return total + tile.weight @ jax.nn.logsumexp(logits, axis=-1), jax.nn.softmax(logits, axis=-1)
+        shares = jax.nn.softmax(logits, axis=-1).reshape(len(logits), -1, len(on["component"])).sum(1)
+        return total + tile.weight @ jax.nn.logsumexp(logits, axis=-1), shares
 
     log_total, shares = jax.lax.scan(one, jnp.zeros((), tiles.weight.dtype), tiles)
     counts = jnp.einsum("trk,tr->k", shares, tiles.weight)

@@ -32,17 +32,27 @@ def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumn
     """complete: every cell of every row is observed (rows of padding, of weight 0, may be anything)."""
     probe = jnp.asarray(np.random.default_rng(0).uniform(0.1, 0.9, (2, n_dims)))
     observed = jnp.ones((2, n_dims), bool)
-    packed = np.asarray(pack_increments(component, probe, observed), np.float64)
+    packed = np.asarray(jax.vmap(partial(pack_variants, component))(probe, observed), np.float64)
+    packed = packed.reshape(-1, packed.shape[-1])  # every row in every variant
     # what is 0 may only be so at these cells: whether a cell has a level is 0 at all cells between levels
-    same = (np.abs(packed[0] - packed[1]) < 1e-12) & (packed[0] != 0) & complete
+    same = (np.ptp(packed, axis=0) < 1e-12) & (packed[0] != 0) & complete
     constants = tuple((int(c), float(packed[0, c])) for c in np.flatnonzero(same))
     return PackedColumns(n_dims, tuple(np.flatnonzero(~same).tolist()), constants)
 
 
 def pack_increment(component: Component, coordinates: Any, observed: Any) -> Float[Array, " packed"]:
     """s(x) of one row as a vector."""
+    return _packed(component, component.increment(coordinates, observed))
+
+
+def pack_variants(component: Component, coordinates: Any, observed: Any) -> Float[Array, "variant packed"]:
+    """s_v(x) of one row as vectors."""
+    return jax.vmap(partial(_packed, component))(component.variant_increments(coordinates, observed))
+
+
+def _packed(component: Component, increment: Any) -> Float[Array, " packed"]:
     parts = []
-    for leaf, ndim in _leaves(component, component.increment(coordinates, observed)):
+    for leaf, ndim in _leaves(component, increment):
         parts.append(leaf[_triangle(leaf)] if ndim == 2 else leaf.reshape(-1))
     return jnp.concatenate(parts)
 

@@ -56,6 +56,13 @@ def increments(component: Component, coordinates: Any, observed: Any) -> Any:
     return jax.vmap(component.increment)(coordinates, observed)
 
 
+@jax.jit
+def variants(component: Component, coordinates: Any, observed: Any) -> tuple[Any, Float[Array, "row variant"]]:
+    """(s_v(x) of each row, (row, variant, …) a leaf; log h_v(x) − log h(x) in nats)."""
+    tilts = jax.vmap(component.variant_tilts)(observed)
+    return jax.vmap(component.variant_increments)(coordinates, observed), tilts
+
+
 def prepare(model: MixtureModel, data: Dataset) -> PreparedRows:
     """Coordinates in float64, so that data far from 0 keep their digits, in tiles padded with rows of weight 0."""
     units, weight = rows_of(data)

@@ -139,7 +139,8 @@ def _anchored_at(
     place = chain.document[real], chain.word[real]
     counts = csr_array((np.ones(real.sum(), np.int64), place), shape=(chain.n_documents, n_words))
     counts.sum_duplicates()
-    return from_topics(counts, alpha, eta, len(chain.alpha), topics, key)
+    widths = chain.widths.astype(np.int64).tolist()
+    return from_topics(counts, alpha, eta, len(chain.alpha), topics, key, widths)
 
 
 def from_topics(
@@ -149,15 +150,18 @@ def from_topics(
     capacity: int,
     topics: Float[np.ndarray, "topic word"],
     key: Key[Array, ""],
+    widths: Sequence[int] | None = None,
 ) -> Anchor:
-    """The chain that begins with given topics, all positive; for the other arguments see `collapsed_topics`.
+    """The chain that begins with given topics, all positive; for the other arguments see `collapsed_topics`. What is
+    constant over the topics of one word says nothing, so that they need not sum to 1 in each block.
 
     key: for the evidence under these topics, which is estimated.
     """
     key_draws, key_samples = jax.random.split(key)
     log_topics = np.zeros((padded(counts.shape[1]), capacity))
     log_topics[: counts.shape[1], : len(alpha)] = np.log(topics).T
-    chain = collapsed_topics(counts, alpha, eta, capacity, log_topics[counts.indices, : len(alpha)])
+    log_tokens = log_topics[counts.indices, : len(alpha)]
+    chain = collapsed_topics(counts, alpha, eta, capacity, log_tokens, widths=widths)
     with jax.enable_x64(True):
         state = _init(chain, key_draws, particles=START)
         words = chain.words_of_documents()

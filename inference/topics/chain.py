@@ -15,11 +15,15 @@ it is the shortest: documents are independent under q, whose evidence log p(w | 
 is left to do is to let the topics go. From a fit's responsibilities q_i all tokens are free at first, so that a poor
 fit is mended on the way. Both begin with one labelling (`relabelling`).
 
+Where the vocabulary is cut into blocks, in each of which a topic is a distribution of its own (the alleles of loci,
+`admixture`), n_k is that of the block of the word, and V its number of words.
+
 Tokens are visited one after another, each seeing what all before it have become (`topic_state`). log Γ is read from
 tables: counts are whole numbers, and float64 costs nothing that way. A path without powers, of posteriors with a larger
 η, would be cheaper, but where topics are strong its ends were much farther apart at as many sweeps.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -75,9 +79,10 @@ class CollapsedTopics(eqx.Module):
     |---|---|---|
     | `document`, `word` | (token,) | of each token, document by document; −1 for padding |
     | `alpha` | (topic,) | α, 0 for topics that do not exist |
-    | `eta`, `vocabulary` | () | η; the number of words V |
+    | `eta`, `vocabulary` | () | η; the number of words |
+    | `block`, `widths` | (word,), (block,) | the block of each word; how many words each has, V |
     | `log_gamma_word` | (count,) | log Γ(η + n) − log Γ(η) |
-    | `log_gamma_topic` | (count,) | log Γ(Vη) − log Γ(Vη + n) |
+    | `log_gamma_topic` | (block, count) | log Γ(Vη) − log Γ(Vη + n) |
     | `log_gamma_document` | (topic, count) | log Γ(α_k + n) − log Γ(α_k) |
     | `log_proportions` | () | Σ_d log Γ(A) − log Γ(A + N_d), A = Σ_k α_k |
     | `log_q` | (token, topic) or None | log φ_kw of its word, or log q_i(k); 0 at padding; None: q is the prior |
@@ -91,8 +96,10 @@ class CollapsedTopics(eqx.Module):
     alpha: Float[np.ndarray, " topic"]
     eta: np.ndarray
     vocabulary: np.ndarray
+    block: Int[np.ndarray, " word"]
+    widths: Float[np.ndarray, " block"]
     log_gamma_word: Float[np.ndarray, " count"]
-    log_gamma_topic: Float[np.ndarray, " total"]
+    log_gamma_topic: Float[np.ndarray, "block total"]
     log_gamma_document: Float[np.ndarray, "topic length"]
     log_proportions: np.ndarray
     log_q: Float[np.ndarray, "token topic"] | None
@@ -156,7 +163,8 @@ class CollapsedTopics(eqx.Module):
     def topic_means(self, state: TopicState) -> Float[Array, "word topic particle"]:
         """Of the topics given their tokens: (n_kw + η) / (n_k + Vη)."""
         eta = jnp.asarray(self.eta, jnp.float32)
-        return (state.word_topic + eta) / (state.topic_total + eta * jnp.asarray(self.vocabulary, jnp.float32))
+        base = state.topic_total + eta * jnp.asarray(self.widths, jnp.float32)[:, None, None]
+        return (state.word_topic + eta) / base[jnp.asarray(self.block)]
 
     def log_hyper(self, state: TopicState) -> tuple[None, None]:
         """Hyper-parameters are given here."""
@@ -218,7 +226,9 @@ class CollapsedTopics(eqx.Module):
             return zeros.at[jnp.maximum(jnp.asarray(rows), 0)].add(chosen)
 
         word_topic = counts(self.word, self.n_words)
-        return TopicState(assignment, counts(self.document, self.n_documents), word_topic, word_topic.sum(0))
+        blank = jnp.zeros((len(self.widths), *word_topic.shape[1:]), jnp.float32)
+        totals = blank.at[jnp.asarray(self.block)].add(word_topic)
+        return TopicState(assignment, counts(self.document, self.n_documents), word_topic, totals)
 
     def swept(
         self,
@@ -240,8 +250,7 @@ class CollapsedTopics(eqx.Module):
         eta = jnp.asarray(self.eta if concentrations.eta is None else concentrations.eta, jnp.float32)
         between = not (concentrations.alpha is None or self.log_q is None or self.independent)
         t = temperature.astype(jnp.float32)
-        total_eta = eta * jnp.asarray(self.vocabulary, jnp.float32)
-        document, word = jnp.asarray(self.document), jnp.asarray(self.word)
+        document, word, block = jnp.asarray(self.document), jnp.asarray(self.word), jnp.asarray(self.block)
         uniforms = jax.random.uniform(key, (n_tokens, particles), jnp.float32)
         given = None if self.log_q is None else jnp.exp((1 - t) * jnp.asarray(self.log_q, jnp.float32))
 
@@ -252,12 +261,13 @@ class CollapsedTopics(eqx.Module):
             if between:
                 first, last = (jnp.log(in_document + jnp.where(alpha > 0, each, 1.0)) for each in (own_alpha, alpha))
                 weight = jnp.where(alpha > 0, jnp.exp((1 - t) * first + t * last), 0.0)
-            weight = weight * jnp.exp(t * jnp.log((of_word + eta) / (total + total_eta)))
+            width = jnp.asarray(self.widths, jnp.float32)[block[word[token]]]
+            weight = weight * jnp.exp(t * jnp.log((of_word + eta) / (total + eta * width)))
             return weight if given is None else weight * given[token][:, None]
 
         def one_token(position: Array, state: TopicState) -> TopicState:
             token = n_real - 1 - position if backward else position
-            at = TokenPlace(token, document[token], word[token])
+            at = TokenPlace(token, document[token], word[token], block[word[token]])
             return redrawn(state, at, partial(weights, token), uniforms[token])[0]
 
         return jax.lax.fori_loop(0, n_real, one_token, state)
@@ -267,7 +277,8 @@ class CollapsedTopics(eqx.Module):
     def log_words(self, state: TopicState) -> Float[Array, " particle"]:
         """log p(w | z, η) = Σ_k [log Γ(Vη) − log Γ(Vη + n_k) + Σ_w log Γ(η + n_kw) − log Γ(η)]."""
         of_words = jnp.asarray(self.log_gamma_word)[state.word_topic.astype(jnp.int32)].sum((0, 1))
-        return of_words + jnp.asarray(self.log_gamma_topic)[state.topic_total.astype(jnp.int32)].sum(0)
+        block = jnp.arange(len(self.widths))[:, None, None]
+        return of_words + jnp.asarray(self.log_gamma_topic)[block, state.topic_total.astype(jnp.int32)].sum((0, 1))
 
     def log_documents(self, state: TopicState) -> Float[Array, " particle"]:
         """log p(z | α) = Σ_d [log Γ(A) − log Γ(A + N_d) + Σ_k log Γ(α_k + n_dk) − log Γ(α_k)]."""
@@ -283,9 +294,11 @@ def collapsed_topics(
     capacity: int,
     log_q: Float[np.ndarray, "pair topic"] | None = None,
     *,
+    widths: Sequence[int] | None = None,
     independent: bool = False,
 ) -> CollapsedTopics:
-    """The chain of a corpus. counts: (D, V), whole numbers. alpha: (K,).
+    """The chain of a corpus. counts: (D, V), whole numbers. alpha: (K,). widths: how many words each block of the
+    vocabulary has, one after another; None for a single block.
 
     log_q: for each stored count, in the order of `counts.data`: where `independent`, log q(z = k), rows normalised;
     otherwise log φ_kw of its word (the chain then knows its evidence only up to φ's: see `anchor`). None: q is
@@ -304,6 +317,10 @@ def collapsed_topics(
     safe = np.where(padded_alpha > 0, padded_alpha, 1.0)[:, None]
     in_document = np.arange(padded(int(lengths.max(initial=0)) + 1))
     total = float(np.sum(alpha))
+    width_of_block = np.asarray([n_words] if widths is None else widths, np.int64)
+    block = np.repeat(np.arange(len(width_of_block)), width_of_block)
+    most_block = int(np.bincount(block[counts.indices[pair]], minlength=1).max(initial=0))
+    block_eta = width_of_block[:, None] * eta
     log_tokens = None
     if log_q is not None:
         log_tokens = np.zeros((len(pair) + width, capacity), np.float32)
@@ -314,8 +331,10 @@ def collapsed_topics(
         padded_alpha,
         np.asarray(eta, np.float64),
         np.asarray(n_words, np.float64),
+        np.pad(block, (0, padded(n_words) - n_words)).astype(np.int32),
+        width_of_block.astype(np.float64),
         gammaln(eta + np.arange(padded(most_word + 1))) - gammaln(eta),
-        gammaln(n_words * eta) - gammaln(n_words * eta + np.arange(padded(len(pair) + 1))),
+        gammaln(block_eta) - gammaln(block_eta + np.arange(padded(most_block + 1))),
         np.where(padded_alpha[:, None] > 0, gammaln(safe + in_document) - gammaln(safe), 0.0),
         np.asarray((gammaln(total) - gammaln(total + lengths)).sum()),
         log_tokens,

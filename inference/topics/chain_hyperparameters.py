@@ -138,8 +138,8 @@ class HyperTopics(eqx.Module):
     def topic_means(self, state: HyperTopicState) -> Float[Array, "word topic particle"]:
         """Of the topics given their tokens and η."""
         eta = jnp.asarray(self.topics.eta) if state.log_eta is None else jnp.exp(state.log_eta)
-        base = state.topics.topic_total + eta * jnp.asarray(self.topics.vocabulary)
-        return (state.topics.word_topic + eta) / base
+        base = state.topics.topic_total + eta * jnp.asarray(self.topics.widths)[:, None, None]
+        return (state.topics.word_topic + eta) / base[jnp.asarray(self.topics.block)]
 
     def log_hyper(self, state: HyperTopicState) -> tuple[Array | None, Array | None]:
         """The natural logarithms of A and η, (particle,); None where given."""
@@ -208,9 +208,9 @@ class HyperTopics(eqx.Module):
         beyond = _beyond(topics.word_topic, len(self.topics.log_gamma_word))
 
         def log_words(log_eta: Array) -> Array:
-            base = jnp.exp(log_eta) * jnp.asarray(self.topics.vocabulary)
+            base = jnp.exp(log_eta) * jnp.asarray(self.topics.widths)[:, None, None]
             rising = log_gamma_positive(base + topics.topic_total.astype(base.dtype)) - log_gamma_positive(base)
-            return _log_rising(log_eta, beyond) - rising.sum(0)
+            return _log_rising(log_eta, beyond) - rising.sum((0, 1))
 
         return log_words
 

@@ -90,8 +90,10 @@ class DocumentByDocument(eqx.Module):
         Σ_k (n_dk + α_k) (n_kw + η) / (n_k + Vη) without it."""
         chain = self.chain
         alpha, eta = jnp.asarray(chain.alpha, jnp.float32)[:, None], jnp.asarray(chain.eta, jnp.float32)
-        total_eta = eta * jnp.asarray(chain.vocabulary, jnp.float32)
-        at = TokenPlace(token, jnp.asarray(chain.document)[token], jnp.asarray(chain.word)[token])
+        word = jnp.asarray(chain.word)[token]
+        block = jnp.asarray(chain.block)[word]
+        total_eta = eta * jnp.asarray(chain.widths, jnp.float32)[block]
+        at = TokenPlace(token, jnp.asarray(chain.document)[token], word, block)
         uniform = None if key is None else jax.random.uniform(key, state.assignment.shape[1:], jnp.float32)
 
         def weights(of_document: Array, of_word: Array, total: Array) -> Array:

@@ -4,12 +4,13 @@ from typing import Any
 
 from lvsearch.data.base import Data
 from lvsearch.data.corpus import Corpus
+from lvsearch.data.genotypes import Genotypes
 from lvsearch.data.groups import Groups
 from lvsearch.data.paired_corpus import PairedCorpus
 from lvsearch.data.points import Points
 from lvsearch.models.contract import Model
 
-KINDS: tuple[type[Data], ...] = (Corpus, Points, PairedCorpus, Groups)
+KINDS: tuple[type[Data], ...] = (Corpus, Points, PairedCorpus, Groups, Genotypes)
 
 
 def kind_for(model: Model) -> type[Data]:

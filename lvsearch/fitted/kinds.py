@@ -11,9 +11,11 @@ from lvsearch.fitted.clusters import FittedMixture
 from lvsearch.fitted.factorization import FittedFactorization
 from lvsearch.fitted.features import FittedFeatures
 from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.populations import FittedPopulations
 from lvsearch.fitted.sequences import FittedSequences
 from lvsearch.fitted.stored_fits import load_parts
 from lvsearch.fitted.topics import FittedTopics
+from lvsearch.models.admixture import Admixture
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.contract import Model
@@ -40,6 +42,11 @@ def _(model: TopicModel) -> type[FittedModel]:
 @fitted_type.register
 def _(model: PLSI) -> type[FittedModel]:
     return FittedAspects
+
+
+@fitted_type.register
+def _(model: Admixture) -> type[FittedModel]:
+    return FittedPopulations
 
 
 @fitted_type.register

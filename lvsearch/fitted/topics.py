@@ -20,6 +20,7 @@ from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.captions import write_caption
 from lvsearch.pictures.style import dressed
+from lvsearch.topics.anndata_output import require_genes, write_anndata
 from lvsearch.topics.coherence import npmi_coherence
 from lvsearch.topics.coloured_words import ColouredDocument, ColouredWord
 from lvsearch.topics.distinctive_words import (
@@ -300,6 +301,28 @@ class FittedTopics(FittedModel):
         axes, table = dressed(ax), self.topic_map()
         write_caption(axes, draw_topic_map(table, table.attrs["shown"], axes))
         return axes
+
+    def to_anndata(self, data: Any, *, layer: str | None = None, posterior: pd.DataFrame | None = None) -> None:
+        """Write the topics into an `AnnData` of cells: shares into `.obsm["X_lvsearch"]`, p(gene | topic) into
+        `.varm["lvsearch"]`, what they rest on into `.uns["lvsearch"]`.
+
+        data: the one that the training corpus was made of (`Corpus.from_anndata`), or one of other cells over the same
+            genes, whose counts are in `layer`. posterior: `result.posterior()`, of which sizes and probabilities are
+            written too. Raises ValueError for other genes, and as `Corpus.from_anndata`.
+        """
+        require_genes(data, self._words)
+        cells = Corpus.from_anndata(data, layer=layer)
+        write_anndata(
+            data,
+            self.proportions if cells.document_names == self._corpus.document_names else self.transform(cells),
+            self._topic_word,
+            {
+                "model": self.model.describe(),
+                "topics": self.estimate.size[0],
+                "log_evidence": [self.evidence.lower, self.evidence.upper],
+            },
+            posterior,
+        )
 
     def to_pyldavis(self) -> PyLDAvisInputs:
         """What `pyLDAvis.prepare` takes: `pyLDAvis.prepare(**fitted.to_pyldavis()._asdict())`. Empty documents are left

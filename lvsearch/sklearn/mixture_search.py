@@ -3,18 +3,27 @@
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 from sklearn.base import ClusterMixin
+from sklearn.utils.validation import check_is_fitted
 
 from lvsearch.data.base import Data
 from lvsearch.data.points import Points
 from lvsearch.fitted.clusters import FittedMixture
 from lvsearch.models import FiniteMixture
-from lvsearch.models.components import DiagonalComponents, FullCovarianceComponents
+from lvsearch.models.components import DiagonalComponents, FullCovarianceComponents, StudentComponents
 from lvsearch.models.contract import Model
-from lvsearch.sklearn.searching import SizeSearch
+from lvsearch.sklearn.searching import SizeSearch, evidence_over_sizes
 
 Search = TypeVar("Search", bound="MixtureSearch")
-COMPONENTS = {"full": FullCovarianceComponents, "diag": DiagonalComponents}
+COMPONENTS = {
+    "full": FullCovarianceComponents.weak,
+    "diag": DiagonalComponents.weak,
+    "student-full": lambda values: StudentComponents(FullCovarianceComponents.weak(values)),
+    "student-diag": lambda values: StudentComponents(DiagonalComponents.weak(values)),
+}
+"""Name -> the kind, its priors in the unit of these values."""
+AUTO = "auto"
 
 
 class MixtureSearch(ClusterMixin, SizeSearch):
@@ -24,7 +33,9 @@ class MixtureSearch(ClusterMixin, SizeSearch):
     the probability of each cluster for each row.
 
     covariance_type: "full" or "diag", the shape of the default mixture's Gaussians, under the weakly informative priors
-    of `FullCovarianceComponents.weak` or `DiagonalComponents.weak`. model: another mixture with a size, such as
+    of `FullCovarianceComponents.weak` or `DiagonalComponents.weak`; "student-full" or "student-diag", Student's t with
+    four degrees of freedom of these; "auto" for all four, each searched, of which the one with the highest evidence
+    over all sizes is taken: `kinds_` says what each had. model: another mixture with a size, such as
     `lv.models.FiniteMixture(components)`; covariance_type is then not looked at. prior, max_size, evidence, starts,
     seconds: as for `lv.search`. random_state: the seed. verbose: show progress.
     """
@@ -62,6 +73,15 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         return self
 
     @property
+    def kinds_(self) -> pd.DataFrame:
+        """The kinds of components that were searched, the best first: log p(X) over all sizes tried, its standard
+        error, nats, and the most probable size of each."""
+        check_is_fitted(self)
+        rows = [(name, *evidence_over_sizes(result), result.best_size[0]) for name, result in self.results_.items()]
+        frame = pd.DataFrame(rows, columns=["kind", "log_evidence", "standard_error", "best_size"]).set_index("kind")
+        return frame.sort_values("log_evidence", ascending=False, kind="stable")
+
+    @property
     def best_(self) -> FittedMixture:
         """The fitted mixture of the best size."""
         best = super().best_
@@ -91,7 +111,18 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         if self.model is not None:
             return self.model
         if self.covariance_type not in COMPONENTS:
-            expected = " or ".join(map(repr, COMPONENTS))
+            expected = " or ".join(map(repr, (*COMPONENTS, AUTO)))
             raise ValueError(f"got covariance_type={self.covariance_type!r}, expected {expected}")
         assert isinstance(data, Points)  # made in `_data`
-        return FiniteMixture(COMPONENTS[self.covariance_type].weak(data.values))
+        return FiniteMixture(COMPONENTS[self.covariance_type](data.values))
+
+    def _models(self, data: Data) -> dict[str, Model]:
+        if self.model is not None or self.covariance_type != AUTO:
+            return {"model" if self.model is not None else self.covariance_type: self._model(data)}
+        if self.evidence != "marginal":
+            raise ValueError(
+                f'got covariance_type="auto" with evidence={self.evidence!r}, expected "marginal": kinds are compared '
+                "by it"
+            )
+        assert isinstance(data, Points)  # made in `_data`
+        return {name: FiniteMixture(kind(data.values)) for name, kind in COMPONENTS.items()}

@@ -29,6 +29,7 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     | attribute | meaning |
     |---|---|
     | `result_` | the `SearchResult`: posterior over sizes, bounds, pictures, `save` |
+    | `results_` | of each model that was searched, by name; `result_` is that of the highest evidence |
     | `best_size_` | the most probable number |
     | `sentence_` | the answer in one sentence, with what cannot be told apart |
     | `n_features_in_`, `feature_names_in_` | as everywhere in scikit-learn |
@@ -56,20 +57,28 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     def _model(self, data: Data) -> Model:
         """`model`, or the default for these data."""
 
+    def _models(self, data: Data) -> dict[str, Model]:
+        """Those that are searched, by name, of which the one with the highest evidence is taken; by default one."""
+        return {self.part: self._model(data)}
+
     def fit(self: S, X: Any, y: Any = None) -> S:
         """Search. y is ignored. Raises ValueError for bad X and parameters, as `lv.search` does."""
-        data = self._data(X, fitting=True)
-        self.result_: SearchResult = search(
-            self._model(data),
-            data,
-            prior=self.prior,
-            evidence=self.evidence,
-            max_size=self.max_size,
-            starts=self.starts,
-            seconds=self.seconds,
-            seed=_seed(self.random_state),
-            progress=self.verbose,
-        )
+        data, seed = self._data(X, fitting=True), _seed(self.random_state)
+        self.results_: dict[str, SearchResult] = {}
+        for name, model in self._models(data).items():
+            self.results_[name] = search(
+                model,
+                data,
+                prior=self.prior,
+                evidence=self.evidence,
+                max_size=self.max_size,
+                starts=self.starts,
+                seconds=self.seconds,
+                seed=seed,
+                progress=self.verbose,
+            )
+        found = list(self.results_.values())
+        self.result_ = found[0] if len(found) == 1 else max(found, key=lambda each: evidence_over_sizes(each)[0])
         self.best_size_ = self.result_.best_size[0]
         self.sentence_ = answer(self.result_)
         return self
@@ -102,6 +111,14 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         """The names of the columns of X, where they have names."""
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
+
+
+def evidence_over_sizes(result: SearchResult) -> tuple[float, float]:
+    """(log Σ p(size) p(data | size) over the sizes tried, its standard error), nats: what models are compared by."""
+    _, log_prior, estimate, error = result.estimates()
+    weights = log_prior + estimate
+    total = float(np.logaddexp.reduce(weights))
+    return total, float(np.sqrt((np.exp(weights - total) ** 2 * error**2).sum()))
 
 
 def _seed(random_state: Seed) -> int:

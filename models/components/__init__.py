@@ -13,12 +13,14 @@ from lvsearch.models.components.component import (
 )
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.full_covariance import FullCovarianceComponents
+from lvsearch.models.components.genotypes import GenotypeComponents
 from lvsearch.models.components.known_covariance import KnownCovarianceComponents
 from lvsearch.models.components.levels import LevelComponents
 from lvsearch.models.components.mixed import MixedComponents
 from lvsearch.models.components.multinomial import MultinomialComponents
 from lvsearch.models.components.negative_binomial import NegativeBinomialComponents
 from lvsearch.models.components.poisson import PoissonComponents
+from lvsearch.models.components.student import StudentComponents
 
 __all__ = [
     "BernoulliComponents",
@@ -26,12 +28,14 @@ __all__ = [
     "Component",
     "DiagonalComponents",
     "FullCovarianceComponents",
+    "GenotypeComponents",
     "KnownCovarianceComponents",
     "LevelComponents",
     "MixedComponents",
     "MultinomialComponents",
     "NegativeBinomialComponents",
     "PoissonComponents",
+    "StudentComponents",
     "draw_hyper",
     "log_hyper_prior",
     "log_likelihood",

@@ -10,6 +10,12 @@ so s(x), the `increment`, is what one row adds to the natural parameters, and wi
 
 Everything that mixtures do is made of these: no engine or sampler knows which kind it has.
 
+A row may arise in one of several *variants* v, as with one of several precisions, each of such a form with the same θ:
+
+    log p(x | θ) = log Σ_v p(v) exp(⟨t(θ), s_v(x)⟩ + log h_v(x))
+
+Which one it was is latent, beside which component the row is from. All kinds but those that say otherwise have one.
+
 Hyper-parameters h may have Gamma priors of their own, shared by all components. Where λ(h) is linear in h and A(λ(h))
 linear in log h, which is what a kind says with `hyper_axes`, log p(θ | h) is multilinear in t(θ) and in (log h, −h):
 
@@ -139,6 +145,29 @@ class Component(eqx.Module):
     def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
         """log h(x) of one row, in nats; 0 for a row without cells."""
 
+    # ── variants ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def log_variants(self) -> Float[np.ndarray, " variant"]:
+        """log p(v), nats: of each way in which a row may arise."""
+        return np.zeros(1)
+
+    @property
+    def n_variants(self) -> int:
+        return np.shape(self.log_variants)[0]
+
+    def variant_increments(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Any:
+        """s_v(x) of one row, variants leading. `increment` is then that of a row as starts and proposals see it."""
+        return jax.tree.map(lambda leaf: leaf[None], self.increment(coordinates, observed))
+
+    def variant_tilts(self, observed: Bool[Array, " dim"]) -> Float[Array, " variant"]:
+        """log h_v(x) − log h(x) of one row, in nats."""
+        return jnp.zeros(self.n_variants)
+
+    def draw_variant(self, key: Array, statistics: Any, unit: Row, variant: Int[Array, ""]) -> Float[Array, " dim"]:
+        """As `draw`, of a row that arises in this variant."""
+        return self.draw(key, statistics, unit)
+
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
         """For each row a number ≥ log p(row | any parameters), nats; `inf`, the default, where there is none."""
         return np.full(len(units.value), np.inf)
@@ -227,10 +256,22 @@ def draw_rows(
 
 
 def log_likelihood(component: Component, statistics: Any, unit: Row) -> Float[Array, " component"]:
-    """⟨t(θ_k), s(x)⟩ + log h(x) of one row under each component, nats; linear in the statistics."""
-    y = component.coordinates(unit)
-    products = inner(component.family, component.increment(y, jnp.asarray(unit.observed)), statistics, None)
-    return products.reshape(len(products), -1).sum(-1) + component.log_carrier(y, jnp.asarray(unit.observed))
+    """log p(x | θ_k) of one row under each component, nats. Of kinds with one variant, ⟨t(θ_k), s(x)⟩ + log h(x), it is
+    linear in the statistics."""
+    each = variant_log_likelihoods(component, statistics, unit)
+    return each[:, 0] if component.n_variants == 1 else jax.nn.logsumexp(each + component.log_variants, axis=1)
+
+
+def variant_log_likelihoods(component: Component, statistics: Any, unit: Row) -> Float[Array, "component variant"]:
+    """⟨t(θ_k), s_v(x)⟩ + log h_v(x) of one row under each component in each variant, nats; linear in the statistics."""
+    y, observed = component.coordinates(unit), jnp.asarray(unit.observed)
+
+    def one(increment: Any) -> Float[Array, " component"]:
+        products = inner(component.family, increment, statistics, None)
+        return products.reshape(len(products), -1).sum(-1)
+
+    products = jax.vmap(one, out_axes=1)(component.variant_increments(y, observed))
+    return products + component.log_carrier(y, observed) + component.variant_tilts(observed)
 
 
 def log_likelihoods(component: Component, statistics: Any, units: Row) -> Float[Array, "row component"]:
@@ -249,8 +290,13 @@ def log_likelihoods(component: Component, statistics: Any, units: Row) -> Float[
 def log_predictive(component: Component, natural: Any, unit: Row) -> Float[Array, " component"]:
     """log ∫ p(x | θ) p(θ | natural_k) dθ of one row under each component, nats (Eq. 5.13)."""
     y, observed = component.coordinates(unit), jnp.asarray(unit.observed)
-    after = jax.tree.map(jnp.add, natural, component.increment(y, observed))
-    gain = log_normalisers(component, after) - log_normalisers(component, natural)
+
+    def after(increment: Any) -> Float[Array, " component"]:
+        return log_normalisers(component, jax.tree.map(jnp.add, natural, increment))
+
+    each = jax.vmap(after)(component.variant_increments(y, observed))
+    tilts = (component.variant_tilts(observed) + component.log_variants).astype(each.dtype)
+    gain = jax.nn.logsumexp(each + tilts[:, None], axis=0) - log_normalisers(component, natural)
     return gain + component.log_carrier(y, observed)
 
 
@@ -293,8 +339,14 @@ def required_component(given: object, name: str = "components") -> Component:
 
 
 def required_numbers(given: object, name: str = "components") -> Component:
-    """As `required_component`; ValueError also for a kind whose hyper-parameters have priors."""
+    """As `required_component`; ValueError also for a kind whose hyper-parameters have priors, or whose rows arise in
+    several variants."""
     component = required_component(given, name)
+    if component.n_variants > 1:
+        raise ValueError(
+            f"got {name} of {type(component).__name__}, whose rows arise in one of {component.n_variants} variants, "
+            "expected a kind with one: `FiniteMixture` alone takes the others"
+        )
     if component.inferred:
         raise ValueError(
             f"got {name} whose {' and '.join(component.inferred)} have priors, expected numbers: `FiniteMixture` "

@@ -56,3 +56,31 @@ def test_representative_documents_bring_what_is_known_of_them():
     assert [int(year) for year in found["year"]] == [int(frame["year"][row]) for row in found["document"]]
     assert found["name"].tolist() == ["wxyz"[row] for row in found["document"]]
     assert found["share (metadata)"].tolist() == ["abcd"[row] for row in found["document"]]
+
+
+class Annotated:
+    """As an `AnnData` looks."""
+
+    def __init__(self, counts, genes, cells):
+        self.X, self.layers = counts, {}
+        self.obs_names, self.var_names = pd.Index(cells), pd.Index(genes)
+        self.obs, self.var = pd.DataFrame(index=self.obs_names), pd.DataFrame(index=self.var_names)
+        self.obsm, self.varm, self.uns = {}, {}, {}
+
+
+def test_topics_are_written_into_an_anndata():
+    fit, genes = fitted(), ["the", "apple", "pear", "iron", "tin"]
+    own = Annotated(fit.training.counts.toarray(), genes, [str(n) for n in range(20)])
+    posterior = pd.DataFrame({"size": [1, 2], "probability": [0.25, 0.75]})
+    fit.to_anndata(own, posterior=posterior)
+    np.testing.assert_allclose(own.obsm["X_lvsearch"], fit.proportions, atol=1e-3)
+    assert own.varm["lvsearch"].shape == (5, 2)
+    np.testing.assert_allclose(own.varm["lvsearch"].sum(axis=0), 1.0, rtol=1e-5)
+    assert own.uns["lvsearch"]["topics"] == 2
+    assert own.uns["lvsearch"]["probabilities"].tolist() == [0.25, 0.75]
+    others = Annotated(np.eye(5, dtype=int)[:3] * 9, genes, ["x", "y", "z"])
+    fit.to_anndata(others)
+    assert others.obsm["X_lvsearch"].shape == (3, 2)
+    assert "sizes" not in others.uns["lvsearch"]
+    with pytest.raises(ValueError, match="the 5 that the topics are over, in their order"):
+        fit.to_anndata(Annotated(np.eye(5, dtype=int), genes[::-1], list("abcde")))

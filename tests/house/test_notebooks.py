@@ -59,6 +59,9 @@ REDUCED = {
         pictures=6,
         slow=True,
     ),
+    "latent_classes": Reduced('TABLES, LARGEST, SEEDS = ("carcinoma",), 3, 2', pictures=2, slow=True),
+    "populations": Reduced("INDIVIDUALS, LOCI, POPULATIONS, LARGEST = 12, 6, 2, 2", pictures=3, slow=True),
+    "single_cells": Reduced("CELLS, GENES, PROGRAMMES, LARGEST = 20, 15, 2, 2", pictures=2, slow=True),
     "perplexity": Reduced(
         'CORPORA, SIZES = {"ap": 150, "nematode": 150}, {"ap": (2, 4), "nematode": (2, 3)}\n'
         'HDP, CHOICE_SIZE, SEARCH, EXAMPLE_TOPICS = 5, 3, {"ap": (40, 2, 5)}, 4',

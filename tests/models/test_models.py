@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
+import admixture_oracles
 import annotation_cases
 import annotation_oracles
 import block_oracles
@@ -49,6 +50,7 @@ from lvsearch.inference.engine.meanfield import (
 )
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.trees import tree_hyper
+from lvsearch.models.admixture import Admixture
 from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.checks import check
 from lvsearch.models.components import BernoulliComponents, DiagonalComponents, MultinomialComponents
@@ -83,6 +85,7 @@ SIZE_AXES = {
     "end_2",
     "path",
     "state",
+    "population",
     "row_cluster",
     "column_cluster",
 }
@@ -320,6 +323,14 @@ CASES = [
         spelled_out(lda_data(COUNTS)),
         tight=True,
         drawable=False,
+    ),
+    Case(
+        "admixture",
+        Admixture((3, 2, 2), 1.7, ETA),
+        lda_data(COUNTS),
+        lambda size, natural: admixture_oracles.log_evidence(COUNTS, (3, 2, 2), size, 1.7, ETA),
+        other_padding_words,
+        spelled_out(lda_data(COUNTS)),
     ),
     Case(
         "point mixture",

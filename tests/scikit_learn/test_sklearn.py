@@ -36,6 +36,20 @@ def pipeline() -> Pipeline:
     return make_pipeline(CountVectorizer(), TopicSearch(random_state=3, **QUICK)).fit(TEXTS)
 
 
+@pytest.mark.slow
+def test_kinds_of_components_are_chosen_by_their_evidence():
+    """Rows of Student's t with three degrees of freedom, correlated within two groups."""
+    rng = np.random.default_rng(0)
+    normal = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], 120) / np.sqrt(rng.gamma(1.5, 2 / 3, (120, 1)))
+    rows = np.repeat([[0, 0], [9, -6.0]], 60, axis=0) + normal
+    search = MixtureSearch(covariance_type="auto", max_size=3, starts=1).fit(rows)
+    assert search.kinds_.index[0] == "student-full"
+    assert set(search.kinds_.index) == {"full", "diag", "student-full", "student-diag"}
+    assert search.best_size_ == search.kinds_["best_size"].iloc[0] == 2
+    with pytest.raises(ValueError, match='expected "marginal"'):
+        MixtureSearch(covariance_type="auto", evidence="bound").fit(rows)
+
+
 def test_topics_in_a_pipeline():
     words, search = pipeline()
     direct = lv.search(

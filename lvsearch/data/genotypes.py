@@ -1,0 +1,108 @@
+"""Genotypes of individuals: how many copies of every allele of every locus each has."""
+
+import os
+from typing import ClassVar
+
+from lvsearch.data.base import Nouns
+from lvsearch.data.corpus import Corpus
+from lvsearch.data.points import Points
+from lvsearch.models.admixture import alleles_of
+from lvsearch.reading.genotype_files import GenotypeCounts, read_ped, read_raw, read_structure
+
+
+class Genotypes(Corpus):
+    """A corpus whose documents are individuals and whose words are alleles, "locus=allele", locus after locus.
+
+    Build one with `from_structure`, `from_ped` or `from_raw`, or of counts with `from_matrix`. A genotype that is
+    missing has no copies. `document_labels` are the populations that the file names, never used in fitting. For
+    `lv.models.Admixture.of_vocabulary(genotypes.vocabulary)`; without admixture, `points()`.
+    """
+
+    nouns: ClassVar[Nouns] = Nouns("genotypes", "individual", "individuals", "allele copy", "allele copies")
+    accepted: ClassVar[str] = "Genotypes or a matrix of counts of alleles"
+
+    @classmethod
+    def from_structure(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        marker_names: bool = True,
+        populations: bool = False,
+        extra_columns: int = 0,
+        one_row: bool = False,
+        ploidy: int = 2,
+        missing: str = "-9",
+    ) -> "Genotypes":
+        """A data file of STRUCTURE, whose columns are told apart by blanks.
+
+        Args:
+            path: the file.
+            marker_names: whether the first line names the loci.
+            populations: whether a column after the individual's name says where it is from (STRUCTURE's PopData).
+            extra_columns: how many others come before the genotypes (PopFlag, LocData, phenotype…).
+            one_row: whether all copies of an individual are on one line, those of a locus side by side
+                (ONEROWPERIND); else each copy of the genome has a line.
+            ploidy: copies of the genome.
+            missing: what stands for an unknown allele.
+
+        Raises:
+            ValueError: with the line, a line of another length, an individual with another number of lines; loci of
+                one name; no locus that varies.
+        """
+        return cls._read(
+            read_structure(
+                path,
+                marker_names=marker_names,
+                populations=populations,
+                extra_columns=extra_columns,
+                one_row=one_row,
+                ploidy=ploidy,
+                missing=missing,
+            )
+        )
+
+    @classmethod
+    def from_ped(cls, path: str | os.PathLike[str]) -> "Genotypes":
+        """A .ped file of PLINK, variants named by the .map file beside it where there is one; families are the
+        populations. Raises ValueError, with the line, for lines of another length."""
+        return cls._read(read_ped(path))
+
+    @classmethod
+    def from_raw(cls, path: str | os.PathLike[str]) -> "Genotypes":
+        """A .raw file of PLINK (`--recode A`): copies of the named allele and of the other. Raises ValueError, with the
+        line, for another header, lines of another length, and what is no 0, 1, 2 or NA."""
+        return cls._read(read_raw(path))
+
+    @classmethod
+    def _read(cls, found: GenotypeCounts) -> "Genotypes":
+        return cls(found.counts, found.vocabulary, found.names, found.populations, found.notes)
+
+    @property
+    def alleles(self) -> tuple[int, ...]:
+        """How many alleles each locus has."""
+        return alleles_of(self.vocabulary)
+
+    def points(self) -> Points:
+        """The counts as rows, for `FiniteMixture(lv.models.GenotypeComponents(genotypes.alleles))`: one population an
+        individual."""
+        return Points.from_array(
+            self.counts.toarray().astype(float), columns=self.vocabulary, row_names=self.document_names
+        )
+
+    def describe(self) -> str:
+        """Such as "120 individuals, 40 loci, 122 alleles, 9,412 allele copies"."""
+        return (
+            f"{self.n_documents:,} individuals, {len(self.alleles):,} loci, {self.n_terms:,} alleles, "
+            f"{self.n_tokens:,} allele copies"
+        )
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Individuals, loci, alleles, copies and populations, a line each."""
+        named = "not named" if self.document_labels is None else f"{len(set(self.document_labels)):,} named"
+        return (
+            ("individuals", f"{self.n_documents:,}, of which {self.n_empty_documents:,} without a genotype"),
+            ("loci", f"{len(self.alleles):,}"),
+            ("alleles", f"{self.n_terms:,}"),
+            ("allele copies", f"{self.n_tokens:,}"),
+            ("populations", named),
+        )

@@ -1,0 +1,43 @@
+"""Topics written into an `AnnData`, where other programs for single cells look: no such library is imported."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+KEY = "lvsearch"
+
+
+def require_genes(data: Any, genes: tuple[str, ...]) -> None:
+    """ValueError for an AnnData over other genes, or these in another order."""
+    names = tuple(str(name) for name in getattr(data, "var_names", ()))
+    if names != genes:
+        raise ValueError(
+            f"got an AnnData of {len(names):,} genes, expected the {len(genes):,} that the topics are over, in their "
+            "order: data[:, list(corpus.vocabulary)]"
+        )
+
+
+def write_anndata(
+    data: Any,
+    shares: Float[np.ndarray, "cell topic"],
+    topic_word: Float[np.ndarray, "topic gene"],
+    about: Mapping[str, Any],
+    posterior: pd.DataFrame | None,
+) -> None:
+    """Shares of the topics into `.obsm["X_lvsearch"]`, p(gene | topic) into `.varm["lvsearch"]`, and `about`, texts and
+    numbers, with the sizes and probabilities of a search's posterior into `.uns["lvsearch"]`.
+
+    Raises ValueError for a posterior of bounds, which has no probabilities.
+    """
+    entry = dict(about)
+    if posterior is not None:
+        if "probability" not in posterior:
+            raise ValueError("got a posterior of bounds, without probabilities; expected that of marginal evidence")
+        entry["sizes"] = posterior["size"].to_numpy(np.int64)
+        entry["probabilities"] = posterior["probability"].to_numpy(np.float64)
+    data.obsm[f"X_{KEY}"] = np.asarray(shares, np.float32)
+    data.varm[KEY] = np.asarray(topic_word, np.float32).T
+    data.uns[KEY] = entry

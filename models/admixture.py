@@ -1,0 +1,207 @@
+"""Population structure with admixture: every individual has a share of its genome from each population.
+
+Source: Pritchard, Stephens & Donnelly (2000), the model with admixture (STRUCTURE). As a model of documents it is
+latent Dirichlet allocation with a vocabulary for every locus. The story:
+
+    1. frequencies   β_kl ~ Dirichlet(λ, …, λ)        k = 1…K populations, l = 1…L loci, J_l alleles each
+    2. proportions   θ_i ~ Dirichlet(A/K, …, A/K)     i = 1…N individuals, shared by their loci
+    3. origin        z_in ~ Categorical(θ_i)          of each allele copy n
+    4. allele        w_in ~ Categorical(β_{z_in, l})  at the copy's locus l
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `alleles` | J_l | (locus,) | ≥ 2 |
+| `concentration` | A | () | > 0 |
+| `allele_concentration` | λ | () | > 0 |
+| site `frequencies` | log β, locus after locus | (population, word) | a simplex for each locus |
+| site `proportions` | log θ_i | (population,) | simplex |
+| site `assignment` | z_in, one row for each *distinct* allele of the individual | (token, population) | one-hot |
+
+An individual is a bag of its allele copies, a word for every allele of every locus: two copies at each locus of a
+diploid, fewer where a genotype is missing, which says nothing. That a copy is at its locus is given.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float, Int
+from scipy.special import xlogy
+
+from lvsearch.models.components.standard import positive_parameter
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    Masks,
+    Model,
+    Site,
+    Statistics,
+    concentration_parameter,
+    first,
+)
+from lvsearch.models.exponential.blocks import SimplexBlocks
+from lvsearch.models.families import Categorical, Dirichlet
+from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.topic_model import log_symmetric_dirichlet
+from lvsearch.models.units import BagOfWords
+
+
+def alleles_of(vocabulary: Sequence[str]) -> tuple[int, ...]:
+    """How many alleles each locus has, of words "locus=allele": neighbours with one name are one locus.
+
+    Raises ValueError for a word without "=", a locus in two places, and loci of one allele, which tell nothing.
+    """
+    for word in vocabulary:
+        if "=" not in word:
+            raise ValueError(
+                f'got the word {word!r}, expected "locus=allele": lv.Corpus.from_structure and lv.Corpus.from_plink '
+                "make such corpora"
+            )
+    together = [(name, len(list(each))) for name, each in groupby(vocabulary, key=lambda w: w.rpartition("=")[0])]
+    names = [name for name, _ in together]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"got the alleles of locus {twice!r} in two places, expected them one after another")
+    return tuple(number for _, number in together)
+
+
+class Admixture(Model):
+    """Individuals of mixed ancestry from `size` populations.
+
+    alleles: how many each locus has; `Admixture.of_vocabulary(corpus.vocabulary)` finds them. concentration: total mass
+        of the Dirichlet on an individual's ancestry, spread evenly over populations: the smaller, the purer.
+    allele_concentration: λ, of the Dirichlet on the frequencies of every locus' alleles in every population; 1, the
+        default, has all frequencies alike probable.
+
+    Without admixture, one population an individual, it is `FiniteMixture(GenotypeComponents(alleles))`.
+    """
+
+    concentration: HyperparameterArray
+    allele_concentration: HyperparameterArray
+    alleles: tuple[int, ...] = eqx.field(static=True)
+
+    size_names: ClassVar[tuple[str, ...]] = ("populations",)
+    unit_type: ClassVar[type] = BagOfWords
+    representation: ClassVar[str] = "proportions"
+
+    def __init__(self, alleles: Sequence[int], concentration: Any = 1.0, allele_concentration: Any = 1.0):
+        self.alleles = tuple(int(n) for n in alleles)
+        if not self.alleles or min(self.alleles) < 1:
+            raise ValueError(f"got alleles={alleles!r}, expected how many each locus has")
+        both = {"concentration": concentration, "allele_concentration": allele_concentration}
+        checked = [positive_parameter(name, concentration_parameter(name, value)) for name, value in both.items()]
+        self.concentration, self.allele_concentration = checked
+
+    @classmethod
+    def of_vocabulary(
+        cls, vocabulary: Sequence[str], concentration: Any = 1.0, allele_concentration: Any = 1.0
+    ) -> "Admixture":
+        """For a corpus of genotypes, its words "locus=allele". Raises ValueError as `alleles_of`."""
+        return cls(alleles_of(vocabulary), concentration, allele_concentration)
+
+    @property
+    def locus(self) -> Int[np.ndarray, " word"]:
+        """The locus of each allele."""
+        return np.repeat(np.arange(len(self.alleles)), self.alleles)
+
+    def describe(self) -> str:
+        """Such as "Admixture: 20 loci, 61 alleles; frequencies ~ Dirichlet, 1 per allele; …"."""
+        return (
+            f"Admixture: {len(self.alleles)} loci, {sum(self.alleles)} alleles; frequencies ~ Dirichlet, "
+            f"{float(self.allele_concentration):g} per allele; concentration {float(self.concentration):g} in total, "
+            "spread evenly over populations"
+        )
+
+    def globals(self) -> dict[str, Site]:
+        return {"frequencies": Site(SimplexBlocks(Dirichlet(), self.alleles), ("population", "word"))}
+
+    def locals(self) -> dict[str, Site]:
+        return {
+            "assignment": Site(Categorical(), ("token", "population"), copies=lambda unit: unit.counts),
+            "proportions": Site(Dirichlet(), ("population",)),
+        }
+
+    def extents(self, unit: BagOfWords) -> dict[str, int]:
+        return {"token": unit.words.shape[-1]}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {"population": first(size[0], capacity[0])}
+
+    def require_words(self, n_words: int) -> None:
+        """ValueError for data with another number of words than there are alleles."""
+        if n_words != sum(self.alleles):
+            raise ValueError(
+                f"got data of {n_words} words for {sum(self.alleles)} alleles of {len(self.alleles)} loci, expected "
+                "one word for each: Admixture.of_vocabulary(corpus.vocabulary)"
+            )
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        log_beta = g["frequencies"]
+        self.require_words(log_beta.shape[-1])
+        a, widths = jnp.asarray(self.allele_concentration, log_beta.dtype), jnp.asarray(self.alleles, log_beta.dtype)
+        constant = (gammaln(widths * a) - widths * gammaln(a)).sum()
+        return jnp.where(on["population"], constant + ((a - 1) * log_beta).sum(-1), 0.0).sum()
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
+    ) -> Float[Array, ""]:
+        log_theta, exists = l["proportions"], on["population"]
+        weighted = unit.counts[:, None] * l["assignment"]
+        log_beta = g["frequencies"][:, unit.words].T  # (token, population)
+        n = exists.sum()
+        prior = log_symmetric_dirichlet(jnp.where(exists, log_theta, 0.0), self.concentration / n, n)
+        return prior + (weighted * log_theta).sum() + (weighted * log_beta).sum()
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical populations."""
+        return log_relabellings(np.asarray(natural["frequencies"])[: size[0]])
+
+    def ceiling(self, units: BagOfWords) -> float:
+        """Σ_i Σ_l Σ_a n_ila log(n_ila / n_il): each individual's own frequencies at each locus.
+
+        Proof: given parameters the copies of an individual at a locus are drawn independently from one distribution
+        over its alleles, and Gibbs' inequality. An average over parameters is at most the maximum.
+        """
+        words, counts = np.asarray(units.words), np.asarray(units.counts, np.float64)
+        self.require_words(max(int(words.max(initial=0)) + 1, sum(self.alleles)))
+        locus = self.locus[words]
+        row = np.broadcast_to(np.arange(len(counts))[:, None], counts.shape)
+        at_locus = np.zeros((len(counts), len(self.alleles)))
+        np.add.at(at_locus, (row, locus), counts)
+        return float(xlogy(counts, counts).sum() - xlogy(at_locus, at_locus).sum())
+
+    def plug_in(self) -> "Admixture":
+        raise ValueError(
+            'Admixture has no plug-in form: use evidence="marginal", which has its frequencies integrated out'
+        )
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
+    ) -> BagOfWords:
+        """Draw an allele for every copy at its locus; needs one copy a column (counts 0 or 1)."""
+        log_beta = l["assignment"] @ g["frequencies"]  # (token, word)
+        locus = jnp.asarray(self.locus)
+        own = locus[unit.words][:, None] == locus
+        drawn = jax.random.categorical(key, jnp.where(own, log_beta, -jnp.inf))
+        return BagOfWords(drawn.astype(unit.words.dtype), unit.counts)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+        """Draw from the joint, one copy a column of `units`, at the loci of their words; extents: {"word": V}."""
+        key_frequencies, key_theta, key_z, key_words = jax.random.split(key, 4)
+        (n_rows, length), on = units.words.shape, self.active(size, size)
+        self.require_words(extents["word"])
+        site = self.globals()["frequencies"]
+        natural = jnp.broadcast_to(jnp.asarray(self.allele_concentration) - 1, (size[0], extents["word"]))
+        g = {"frequencies": site.family.sample(key_frequencies, natural)}
+        alpha = jnp.broadcast_to(jnp.asarray(self.concentration) / size[0], (n_rows, size[0]))
+        log_theta = Dirichlet().sample(key_theta, alpha - 1)
+        chosen = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_rows, length))
+        l = {"assignment": jax.nn.one_hot(chosen, size[0]), "proportions": log_theta}
+        keys = jax.random.split(key_words, n_rows)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)

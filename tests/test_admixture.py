@@ -1,0 +1,252 @@
+"""Populations: admixture and the model without it against enumeration, and the files that genotypes come in.
+
+False alarms. Keys are fixed: a test always passes or always fails. Over keys, |z| < 4.5 of at most ten numbers fails by
+chance in fewer than 1 of 10,000.
+"""
+
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import partition_oracles as exact
+import pytest
+from admixture_oracles import log_evidence, log_joint
+from numpy.testing import assert_allclose, assert_array_equal
+from oracles import all_assignments, log_dirichlet_multinomial
+from scipy.sparse import csr_array
+from scipy.special import logsumexp
+
+import lvsearch as lv
+from lvsearch.inference.annealing.prefixes import grow, sequential
+from lvsearch.inference.evidence import CollapsedTopics, collapsed_topics, evidence_chain, simulated_like, true_state
+from lvsearch.inference.topics.document_by_document import DocumentByDocument
+from lvsearch.models import Admixture, FiniteMixture, GenotypeComponents
+
+ALLELES, TOTAL, RATE = (2, 3), 0.9, 0.7
+COUNTS = np.array([[2, 0, 0, 1, 0], [0, 1, 1, 0, 1], [1, 0, 0, 0, 0]])
+"""Three individuals at two loci, some genotypes missing in part or whole."""
+WORDS = ("a=1", "a=2", "b=4", "b=5", "b=6")
+MODEL = Admixture(ALLELES, TOTAL, RATE)
+GENOTYPES = lv.Genotypes.from_matrix(COUNTS, WORDS)
+Z_LIMIT = 4.5
+
+
+def chain_of(size: int) -> CollapsedTopics:
+    chain = evidence_chain(MODEL, GENOTYPES.dataset(), (size,), None)
+    assert isinstance(chain, CollapsedTopics)
+    return chain
+
+
+# ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("float64")
+def test_densities_of_all_assignments():
+    chain = chain_of(2)
+    every = all_assignments(2, int(COUNTS.sum())).T
+    padded = np.full((len(chain.word), every.shape[1]), -1, np.int32)
+    padded[: len(every)] = every
+    state = chain.of_topics(jnp.asarray(padded))
+    expected = log_joint(COUNTS, ALLELES, 2, TOTAL, RATE)
+    assert_allclose(chain.log_density(state), expected, atol=1e-5)
+    means = np.asarray(chain.topic_means(state))[:5, :2]
+    assert_allclose(means[:2].sum(0), 1.0, rtol=1e-5)
+    assert_allclose(means[2:].sum(0), 1.0, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("float64")
+def test_one_locus_is_lda():
+    alone, lda = Admixture((5,), TOTAL, RATE), lv.models.LDA(TOTAL, RATE)
+    chains = [evidence_chain(model, GENOTYPES.dataset(), (2,), None) for model in (alone, lda)]
+    states = [jax.jit(lambda c: c.init(jax.random.key(1), 6))(chain) for chain in chains]
+    assert_array_equal(states[0].assignment, states[1].assignment)
+    assert_allclose(chains[0].log_density(states[0]), chains[1].log_density(states[1]), rtol=1e-6)
+    one = MODEL.log_prior({"frequencies": jnp.log(jnp.full((1, 5), 0.5))}, {"population": jnp.ones(1, bool)})
+    assert np.isfinite(one)
+
+
+@pytest.mark.usefixtures("float64")
+def test_individuals_in_turn_have_the_exact_evidence_of_every_prefix():
+    sampler = sequential(chain_of(2), jax.random.key(1))
+    assert isinstance(sampler, DocumentByDocument)
+    documents = [int(sampler.chain.document[sampler.tokens[end - 1]]) for end in sampler.ends[:3]]
+    expected = [log_evidence(COUNTS[documents[:m]], ALLELES, 2, TOTAL, RATE) for m in (1, 2, 3)]
+    found = grow(sampler, jax.random.key(2), 3, islands=300, particles=8).log_evidence[:3]
+    ratios = np.exp(found - np.array(expected)[:, None])
+    z = (ratios.mean(1) - 1) / np.maximum(ratios.std(1, ddof=1) / np.sqrt(300), 1e-6)
+    assert np.abs(z).max() < Z_LIMIT
+
+
+@pytest.mark.slow
+def test_a_search_has_the_enumerated_posterior_and_tells_people():
+    result = lv.search(MODEL, GENOTYPES, prior=lv.sizes.Uniform(2), max_size=2, starts=1, progress=False)
+    wanted = np.array([log_evidence(COUNTS, ALLELES, size, TOTAL, RATE) for size in (1, 2)])
+    found = result.posterior()
+    assert_allclose(found["log_evidence"], wanted, atol=0.1)
+    assert_allclose(found["probability"], np.exp(wanted - logsumexp(wanted)), atol=0.03)
+    fit = result.fit(2)
+    assert fit.estimate.log_lower <= wanted[1] + 1e-5
+    assert_allclose(fit.ancestry().sum(axis=1), 1.0, rtol=1e-5)
+    assert_allclose(fit.frequencies().groupby(level="locus").sum(), 1.0, rtol=1e-5)
+    assert fit.frequencies().index.names == ["locus", "allele"]
+    assert fit.affinity(fit).max() <= 1 + 1e-6
+    assert "2 loci, 5 alleles" in MODEL.describe()
+
+
+@pytest.mark.usefixtures("float64")
+def test_simulated_copies_stay_at_their_loci():
+    simulated = simulated_like(GENOTYPES.dataset(), MODEL, (2,), jax.random.key(3))
+    unit, before = simulated.data.batches[0].units, GENOTYPES.dataset().batches[0].units
+    locus = MODEL.locus[np.asarray(unit.words)]
+    for row, ids in enumerate(simulated.data.unit_ids[0]):
+        own = np.repeat(MODEL.locus[before.words[row]], before.counts[row].astype(int)) if ids >= 0 else []
+        assert_array_equal(np.sort(locus[row][np.asarray(unit.counts)[row] > 0]), np.sort(own))
+    chain = evidence_chain(MODEL, simulated.data, (2,), None)
+    state = true_state(chain, simulated, 2)
+    assert np.all(np.isfinite(chain.log_density(state)))
+
+
+def test_without_admixture_rows_are_products_over_copies():
+    rows = np.array([[2, 0, 0, 1, 1], [0, 2, 1, 1, 0], [1, 0, 0, 0, 0], [0, 0, 2, 0, 0.0]])
+    component = GenotypeComponents(ALLELES, RATE)
+
+    def log_marginal(group: np.ndarray) -> float:
+        total = group.sum(0)
+        both = (total[:2], total[2:])
+        return float(sum(log_dirichlet_multinomial(each, np.full(len(each), RATE)) for each in both))
+
+    for size in (1, 2):
+        prior = partial(exact.log_finite_prior, n_components=size, concentration=1.0)
+        wanted = exact.log_evidence(rows, log_marginal, prior)
+        fit = lv.fit(FiniteMixture(component), lv.Points.from_array(rows), size=size)
+        assert fit.estimate.log_lower <= wanted + 1e-5
+        if size == 1:
+            assert fit.estimate.log_lower == pytest.approx(wanted, abs=1e-4)
+    with pytest.raises(ValueError, match="whole numbers"):
+        lv.fit(FiniteMixture(component), rows / 2, size=1)
+    with pytest.raises(ValueError, match="5 alleles of 2 loci"):
+        lv.fit(FiniteMixture(component), rows[:, :4], size=1)
+
+
+def planted(rng: np.random.Generator, individuals: int, loci: int, purity: float) -> lv.Genotypes:
+    """Three populations, two copies at each locus of three alleles."""
+    frequencies = rng.dirichlet(np.full(3, 0.5), (3, loci))
+    ancestry = rng.dirichlet(np.full(3, purity), individuals)
+    counts = np.zeros((individuals, loci, 3), int)
+    for i in range(individuals):
+        for copy in rng.choice(3, (2, loci), p=ancestry[i]):
+            alleles = [rng.choice(3, p=frequencies[k, l]) for l, k in enumerate(copy)]
+            counts[i, np.arange(loci), alleles] += 1
+    words = [f"l{l}={a}" for l in range(loci) for a in range(3)]
+    return lv.Genotypes.from_matrix(csr_array(counts.reshape(individuals, -1)), words)
+
+
+@pytest.mark.slow
+def test_planted_populations_are_found():
+    genotypes = planted(np.random.default_rng(0), 40, 30, 0.1)
+    model = Admixture.of_vocabulary(genotypes.vocabulary)
+    result = lv.search(model, genotypes, prior=lv.sizes.Poisson(3), max_size=5, starts=1, seed=1, progress=False)
+    assert (3,) in result.estimated.indistinguishable
+
+
+# ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+STRUCTURE = """  locA locB locC
+ann north 1 120 7
+ann north 2 122 7
+bob north 1 120 7
+bob north -9 124 7
+cyd south 2 122 7
+cyd south 2 122 7
+"""
+
+
+def test_structure_files_in_both_forms(tmp_path):
+    path = tmp_path / "two.str"
+    path.write_text(STRUCTURE)
+    found = lv.Genotypes.from_structure(path, populations=True)
+    assert found.vocabulary == ("locA=1", "locA=2", "locB=120", "locB=122", "locB=124")
+    assert_array_equal(found.counts.toarray(), [[1, 1, 1, 1, 0], [1, 0, 1, 0, 1], [0, 2, 0, 2, 0]])
+    assert (found.document_names, found.document_labels) == (("ann", "bob", "cyd"), ("north", "north", "south"))
+    assert found.notes == ("1 of 3 loci with one allele or none left out",)
+    assert found.alleles == (2, 3)
+    assert "3 individuals, 2 loci, 5 alleles, 11 allele copies" in found.describe()
+    assert found.points().columns == found.vocabulary
+    lines = [line.split() for line in STRUCTURE.splitlines()]
+    one = ["  ".join(lines[0])] + [
+        " ".join([*first[:2], *(cell for pair in zip(first[2:], last[2:], strict=True) for cell in pair)])
+        for first, last in zip(lines[1::2], lines[2::2], strict=True)
+    ]
+    (tmp_path / "one.str").write_text("\n".join(one))
+    same = lv.Genotypes.from_structure(tmp_path / "one.str", populations=True, one_row=True)
+    assert same.fingerprint == found.fingerprint
+    assert Admixture.of_vocabulary(found.vocabulary).alleles == (2, 3)
+
+
+def test_plink_files(tmp_path):
+    (tmp_path / "a.ped").write_text("F1 ann 0 0 1 -9 A A G T\nF1 bob 0 0 2 -9 A C 0 0\nF2 cyd 0 0 0 -9 C C T T\n")
+    (tmp_path / "a.map").write_text("1 rs1 0 100\n1 rs2 0 200\n")
+    found = lv.Genotypes.from_ped(tmp_path / "a.ped")
+    assert found.vocabulary == ("rs1=A", "rs1=C", "rs2=G", "rs2=T")
+    assert_array_equal(found.counts.toarray(), [[2, 0, 1, 1], [1, 1, 0, 0], [0, 2, 0, 2]])
+    assert found.document_labels == ("F1", "F1", "F2")
+    header = "FID IID PAT MAT SEX PHENOTYPE rs1_A rs2_G\n"
+    (tmp_path / "a.raw").write_text(header + "F1 ann 0 0 1 -9 2 1\nF1 bob 0 0 2 -9 1 NA\nF2 cyd 0 0 0 -9 0 0\n")
+    same = lv.Genotypes.from_raw(tmp_path / "a.raw")
+    assert same.vocabulary == ("rs1=A", "rs1=other", "rs2=G", "rs2=other")
+    assert_array_equal(same.counts.toarray(), found.counts.toarray())
+
+
+def test_searches_of_genotypes_are_kept(tmp_path):
+    fit = lv.fit(MODEL, GENOTYPES, size=2)
+    fit.save(tmp_path / "fit")
+    again = lv.load_fit(tmp_path / "fit")
+    assert isinstance(again.training, lv.Genotypes)
+    assert_allclose(again.ancestry(), fit.ancestry())
+    axes = fit.plot_ancestry()
+    assert "3 individuals in 2 populations" in axes.get_title(loc="left")
+    assert axes.get_ylabel() == "share of the genome"
+
+
+def broken(tmp_path: Path, name: str, content: str, message: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    readers = {".str": partial(lv.Genotypes.from_structure, populations=True), ".ped": lv.Genotypes.from_ped}
+    with pytest.raises(ValueError, match=message):
+        readers.get(path.suffix, lv.Genotypes.from_raw)(path)
+
+
+def test_files_that_are_wrong_say_where(tmp_path):
+    broken(tmp_path, "a.str", STRUCTURE.replace("120 7\nann", "120\nann"), r"line 2: got 4 columns, expected 5")
+    broken(tmp_path, "b.str", STRUCTURE.replace("bob north -9", "rob north -9"), r"line 5: got the individual 'rob'")
+    broken(tmp_path, "c.str", STRUCTURE + "dan north 1 120 7\n", r"got 7 lines .* expected 2 lines an individual")
+    broken(tmp_path, "d.str", "locA\nann north 1\nann north 1\n", "expected some that vary")
+    broken(tmp_path, "e.str", "locA locA\nann n 1 2\nann n 2 1\n", "two loci named 'locA'")
+    broken(tmp_path, "f.str", "", "got no individuals")
+    broken(tmp_path, "a.ped", "F1 ann 0 0 1 -9 A A G\n", r"line 1: got 9 columns")
+    broken(tmp_path, "b.ped", "", "got no individuals")
+    broken(tmp_path, "a.raw", "FID IID\n", r"line 1: got 'FID IID', expected FID IID PAT")
+    header = "FID IID PAT MAT SEX PHENOTYPE rs1_A\n"
+    broken(tmp_path, "b.raw", header + "F1 ann 0 0 1 -9 3\n", r"line 2: got '3'")
+    broken(tmp_path, "c.raw", header, "got no individuals")
+
+
+def test_words_that_are_no_alleles_are_refused():
+    with pytest.raises(ValueError, match="locus=allele"):
+        Admixture.of_vocabulary(["apple", "pear"])
+    with pytest.raises(ValueError, match="in two places"):
+        Admixture.of_vocabulary(["a=1", "b=1", "a=2"])
+    with pytest.raises(ValueError, match="5 words for 4 alleles of 2 loci"):
+        lv.fit(Admixture((2, 2)), GENOTYPES, size=1)
+    with pytest.raises(ValueError, match="no plug-in form"):
+        MODEL.plug_in()
+    with pytest.raises(ValueError, match="how many each locus has"):
+        Admixture(())
+
+
+def test_the_chain_of_a_corpus_has_one_block():
+    chain = collapsed_topics(csr_array(COUNTS), np.array([0.5]), 0.3, 2)
+    assert chain.widths.tolist() == [5.0]
+    assert set(chain.block.tolist()) == {0}
