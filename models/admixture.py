@@ -58,7 +58,7 @@ def alleles_of(vocabulary: Sequence[str]) -> tuple[int, ...]:
     for word in vocabulary:
         if "=" not in word:
             raise ValueError(
-                f'got the word {word!r}, expected "locus=allele": lv.Corpus.from_structure and lv.Corpus.from_plink '
+                f'got the word {word!r}, expected "locus=allele": lv.Genotypes.from_structure, .from_ped and .from_raw '
                 "make such corpora"
             )
     together = [(name, len(list(each))) for name, each in groupby(vocabulary, key=lambda w: w.rpartition("=")[0])]

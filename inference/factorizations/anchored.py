@@ -36,6 +36,7 @@ from lvsearch.inference.factorizations.kernel import TINY, CountMatrix, Gammas
 from lvsearch.models.contract import first
 from lvsearch.models.exponential.digamma import gamma_shape
 from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.kernels import kernel
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
 LEAPS, LENGTH, LONGEST = 5, 0.5, 0.7
@@ -418,7 +419,7 @@ def _lengths(
     return rows, columns
 
 
-@jax.jit
+@kernel()
 def _moments(chain: AnchoredFactorization, key: Key[Array, ""], state: NearState) -> Shapes:
     """Gammas with the means and mean logarithms that a run at temperature 1 has on average."""
 

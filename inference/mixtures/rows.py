@@ -56,7 +56,7 @@ def increments(component: Component, coordinates: Any, observed: Any) -> Any:
     return jax.vmap(component.increment)(coordinates, observed)
 
 
-@jax.jit
+@kernel()
 def variants(component: Component, coordinates: Any, observed: Any) -> tuple[Any, Float[Array, "row variant"]]:
     """(s_v(x) of each row, (row, variant, …) a leaf; log h_v(x) − log h(x) in nats)."""
     tilts = jax.vmap(component.variant_tilts)(observed)

@@ -9,7 +9,7 @@ Sums over documents are made in other groups than in one program, and the fit th
 float64: results agree with those of documents at hand to float32's rounding, not to the bit.
 """
 
-from functools import partial, reduce
+from functools import reduce
 from math import fsum, inf
 from typing import Any, cast
 
@@ -32,6 +32,7 @@ from lvsearch.inference.likelihood.bounds import document_bounds
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.estimator import TopicEstimator
 from lvsearch.inference.topics.memoized import streamed_plan
+from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 
 
@@ -192,13 +193,13 @@ class StreamedTopicEstimator(TopicEstimator):
         return total / self._documents.n_with_words
 
 
-@partial(jax.jit, static_argnames=("rule",))
+@kernel(static_argnames=("rule",))
 @counted
 def _topics(total: Array, alpha: Array, eta: Array, *, rule: kernels.Rule) -> tuple[Array, Array]:
     return rule.topics(total, eta, alpha > 0)
 
 
-@partial(jax.jit, static_argnames=("rule",), donate_argnames=("counts",))
+@kernel(static_argnames=("rule",), donate_argnames=("counts",))
 @counted
 def _visited(
     weights: Array,
@@ -216,13 +217,13 @@ def _visited(
     return kernels.visit(rule, weights, scale, tiles, gamma, counts, alpha, eta, sweeps)
 
 
-@jax.jit
+@kernel()
 @counted
 def _ahead(before: Array, step: Array, share: Array) -> Array:
     return jnp.maximum(before + share * step, 0.0)
 
 
-@partial(jax.jit, donate_argnames=("total",))
+@kernel(donate_argnames=("total",))
 @counted
 def _moved(total: Array, new: Array, old: Array) -> Array:
     return jnp.maximum(total + new - old, 0.0)

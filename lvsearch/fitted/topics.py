@@ -10,7 +10,6 @@ import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.data.corpus import Corpus
-from lvsearch.fitted.coloured import ColouredText, coloured
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.recommending import recommended
 from lvsearch.fitted.similarity import ComponentMembers, word_affinity
@@ -22,6 +21,7 @@ from lvsearch.pictures.captions import write_caption
 from lvsearch.pictures.style import dressed
 from lvsearch.topics.anndata_output import require_genes, write_anndata
 from lvsearch.topics.coherence import npmi_coherence
+from lvsearch.topics.coloured_text import ColouredText, coloured
 from lvsearch.topics.coloured_words import ColouredDocument, ColouredWord
 from lvsearch.topics.distinctive_words import (
     Namer,
