@@ -21,6 +21,7 @@ from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.inference.topics import describing as _topic_describing  # noqa: F401 — registers what topics say
 from lvsearch.inference.topics import scores as _topic_scores  # noqa: F401 — registers how topics score documents
 from lvsearch.inference.topics import streamed as _topic_estimators  # noqa: F401 — registers LDA's kernels
+from lvsearch.inference.topics.stochastic import robbins_monro, stochastic_topics
 
 __all__ = [
     "Batch",
@@ -32,6 +33,8 @@ __all__ = [
     "documents",
     "estimator",
     "map_features",
+    "robbins_monro",
     "rows",
+    "stochastic_topics",
     "trees",
 ]

@@ -102,7 +102,7 @@ class TopicEstimator(BaseEstimator):
         model, refits = self._first_model(start), self.empirical_bayes or bool(self.model.inferred)
         alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         warm = start is not None
-        state, passes = self._collapsed(self._start_counts(n_topics, capacity, key, start, eta), alpha, eta, warm)
+        state, passes = self._collapsed(self.start_counts(n_topics, capacity, key, start, eta), alpha, eta, warm)
         if self.model.inferred:
             model = self._refitted(model, state, n_topics)
             alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
@@ -181,7 +181,7 @@ class TopicEstimator(BaseEstimator):
         smoothing = cast(PointSimplex, self.model.topics).smoothing
         alpha = np.zeros(capacity, np.float32)
         alpha[:n_topics] = _plug_in_alpha(self.model, start, n_topics)
-        pseudo_counts = self._start_counts(n_topics, capacity, key, start, smoothing)
+        pseudo_counts = self.start_counts(n_topics, capacity, key, start, smoothing)
         if start is None:
             state, passes = self._collapsed(pseudo_counts, alpha, smoothing, False)
         else:
@@ -225,7 +225,7 @@ class TopicEstimator(BaseEstimator):
         sweeps, tolerance = settings.collapsed_sweeps, settings.tolerance
         return self._passes(start, alpha, wide, kernels.COLLAPSED, sweeps, most, tolerance)
 
-    def _start_counts(
+    def start_counts(
         self, n_topics: int, capacity: int, key: Array, start: Estimate | None, smoothing: float
     ) -> Float[np.ndarray, "word topic"]:
         """Pseudo-counts to start from: kept or merged topics, and for each new one a few documents' words (§3.6)."""
