@@ -9,6 +9,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, cast
 
+from jax.sharding import Mesh
+
 from lvsearch.bridges.from_function import FunctionEvaluator
 from lvsearch.bridges.from_numpyro import NumpyroModel
 from lvsearch.bridges.guarded import GuardedEvaluator
@@ -70,6 +72,7 @@ def search(
     report: bool = True,
     progress: bool = True,
     executor: Executor | None = None,
+    mesh: Mesh | None = None,
 ) -> SearchResult:
     """How many? A posterior over the model's sizes, with bounds and honest uncertainty.
 
@@ -99,18 +102,17 @@ def search(
     result (`result.held_out`), for its report to compare sizes on. robustness: when the search has finished, ask fewer
     units too (`SearchResult.robustness`). out: a new folder, written after every step, from which `lv.resume(out)` goes
     on. report: with `out`, write the page `report/index.html` there at the end. executor: whose workers make fits, many
-    at once: `lv.WorkerPool`, or one as in `concurrent.futures`; the answer is that of one process.
+    at once: `lv.WorkerPool`, or one as in `concurrent.futures`. mesh: of devices here that share the units of each fit.
 
-    Raises ValueError for bad arguments and data, FileExistsError where `out` holds something already, OSError where
-    another process is writing to it.
+    Raises ValueError for bad arguments and data, FileExistsError where `out` holds something, OSError where it is used.
     """
     _check_evidence(evidence)
-    check_executor(executor)
+    _check_elsewhere(executor, mesh)
     budget, seed = _budget(seconds, width), checked_seed(seed)
     if out is not None:
         refuse_existing(Path(out))  # before data are read and checked, which may take long
     _check_positive(starts=starts, keep=keep)
-    evaluator, training = _evaluator(model, data, evidence, seed, per_token)
+    evaluator, training = _evaluator(model, data, evidence, seed, per_token, mesh)
     prior = weak(len(evaluator.size_names)) if prior is None else prior
     if not isinstance(prior, SizePrior):
         raise ValueError(f"got prior={prior!r}, expected one of lv.sizes, such as lv.sizes.Poisson(10)")
@@ -161,20 +163,23 @@ def resume(
     report: bool = True,
     progress: bool = True,
     executor: Executor | None = None,
+    mesh: Mesh | None = None,
 ) -> SearchResult:
     """Go on with the search saved in `folder`, to the same result as if it had never stopped.
 
-    seconds, width: when to stop early, as in `search`; robustness, report, executor: as there.
+    seconds, width: when to stop early, as in `search`; robustness, report, executor, mesh: as there.
 
     Raises FileNotFoundError for a missing folder, ValueError for one that is damaged or was not written by lvsearch,
     and for robustness of a search that cannot be asked it, OSError for a folder that another process is writing to.
     """
     budget = _budget(seconds, width)
-    check_executor(executor)
+    _check_elsewhere(executor, mesh)
     with known_folder(Path(folder)):
         result = SearchResult.load(folder)
         if robustness:
             check_robust(result)
+        if mesh is not None and isinstance(result.evaluator, ModelEvaluator):
+            result = replace(result, evaluator=result.evaluator.on(mesh))
         return _reported(_run(result, budget, folder, robustness, progress, executor), Path(folder), report, progress)
 
 
@@ -184,11 +189,18 @@ def load(folder: str | Path) -> SearchResult:
 
 
 def fit(
-    model: Model, data: Any, *, size: int | Size, evidence: str = "marginal", seed: int = 0, starts: int = 1
+    model: Model,
+    data: Any,
+    *,
+    size: int | Size,
+    evidence: str = "marginal",
+    seed: int = 0,
+    starts: int = 1,
+    mesh: Mesh | None = None,
 ) -> FittedModel:
     """One model at one size, no search: the best of `starts` fits from scratch.
 
-    data, evidence: as in `search`, whose fits from scratch are the same for the same seed.
+    data, evidence, mesh: as in `search`, whose fits from scratch are the same for the same seed.
     Raises ValueError for bad arguments and data, and where no fit is a number.
     """
     _check_evidence(evidence)
@@ -202,7 +214,7 @@ def fit(
     prepare_programs()
     check_own(model, packed, size)
     fitting = "bound" if evidence == "marginal" else evidence  # a fit of one size needs no comparison with others
-    evaluator = ModelEvaluator(model, packed, evidence=fitting, seed=seed)
+    evaluator = ModelEvaluator(model, packed, evidence=fitting, seed=seed, mesh=mesh)
     best = max((evaluator.evaluate(size, None, trial) for trial in range(starts)), key=lambda fit: fit.estimate)
     return fitted(best, training)
 
@@ -210,6 +222,14 @@ def fit(
 def _check_evidence(evidence: str) -> None:
     if evidence not in EVIDENCE:
         raise ValueError(f"got evidence={evidence!r}, expected one of {', '.join(map(repr, EVIDENCE))}")
+
+
+def _check_elsewhere(executor: Executor | None, mesh: Mesh | None) -> None:
+    check_executor(executor)
+    if executor is not None and mesh is not None:
+        raise ValueError(
+            "got an executor and a mesh, expected one of them: workers make whole fits, a mesh shares each"
+        )
 
 
 def _check_positive(**numbers: int | None) -> None:
@@ -234,7 +254,7 @@ def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
 
 
 def _evaluator(
-    model: Model | NumpyroModel | Evaluator, data: Any, evidence: str, seed: int, per_token: bool
+    model: Model | NumpyroModel | Evaluator, data: Any, evidence: str, seed: int, per_token: bool, mesh: Mesh | None
 ) -> tuple[Evaluator, Data | None]:
     if isinstance(model, Model):
         if model.process:
@@ -251,7 +271,10 @@ def _evaluator(
             )
         training = data_for(model, data)
         scale = float(training.n_observations) if per_token else 1.0
-        return ModelEvaluator(model, training.dataset(), evidence=evidence, seed=seed, scale=scale), training
+        packed = training.dataset()
+        return ModelEvaluator(model, packed, evidence=evidence, seed=seed, scale=scale, mesh=mesh), training
+    if mesh is not None:
+        raise ValueError(f"got a mesh for {model!r}, expected a model of lv.models or one like it: units are split")
     if isinstance(model, NumpyroModel):
         if evidence != "marginal" or per_token:
             raise ValueError(

@@ -15,6 +15,7 @@ from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.sharding import devices_at_work
 from lvsearch.models.contract import Model
 
 FIRST_STEPS, FIRST_DRAWS = 24, 48_000
@@ -33,7 +34,8 @@ FEWEST_FOR_PILOT = 8
 ORDER = 0x0DE2
 """What sets the key of the order of units apart from that of the path along them."""
 HALVES = 2
-"""Groups of islands that run side by side, each in a thread of its own: results do not depend on the timing."""
+"""Groups of islands that run side by side, each in a thread of its own and on a mesh on a device of its own: results
+do not depend on the timing."""
 NEAR, FAR = 10.0, 4000.0
 """Nats between the two directions, and nats times temperatures, beyond both of which a second path is taken, from where
 the first one ended. On a smooth path the distance falls as one over the temperatures: more of them will do. Their
@@ -175,8 +177,16 @@ def both_ways(
     the forward ones ended.
     """
     temperatures = schedule(profile, work.steps)
+    devices = devices_at_work()
 
     def half(number: int) -> tuple[TwoSided, State]:
+        if not devices:
+            return one_half(number)
+        with jax.default_device(devices[number % len(devices)]):
+            ends, state = one_half(number)
+            return ends, jax.tree.map(np.asarray, state)
+
+    def one_half(number: int) -> tuple[TwoSided, State]:
         key_forward, key_backward = jax.random.split(jax.random.fold_in(key, number))
         if along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)

@@ -20,6 +20,7 @@ from jaxtyping import Array
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.engine.meanfield import Beliefs, batch_log_joint, expected_statistics, sweep_site, within
+from lvsearch.inference.sharding import units_of
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Masks, Site, Statistics
 from lvsearch.models.kernels import kernel
@@ -74,6 +75,7 @@ def _copies(site: Site, unit: AnnotatedImage, mean: Array) -> Array:
     return jnp.asarray(unit.counts)[:, None] if site.copies is not None else jnp.ones((len(mean), 1), mean.dtype)
 
 
+@units_of("batch", "l")
 @kernel(static_argnames=("capacity", "sweeps"))
 @counted
 def collapsed_step(

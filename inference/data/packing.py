@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.sparse import csr_array
 
+from lvsearch.inference.sharding import n_shares
+
 BLOCK = 8
 """Slots that belong to one document."""
 TILE_BLOCKS_CPU, TILE_BLOCKS_ACCELERATOR = 64, 32768
@@ -91,7 +93,7 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
 
     Documents are dealt longest first, each to the tile with most room, so that tiles hold equally many of them and
     equal work; tiles are dealt to batches in a fixed random order, since corpora come sorted. Empty documents have a
-    slot too.
+    slot too. On a mesh of devices a batch has a multiple of them as tiles, of which the last may be empty.
     """
     if n_batches is None:
         n_batches = batches_for(counts.nnz, counts.shape[1])
@@ -101,7 +103,7 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
     tile = deal(blocks, max(tile_blocks, int(blocks.max(initial=1))))
     n_tiles = int(tile.max(initial=0)) + 1
     n_batches = min(n_batches, n_tiles)
-    tiles_per_batch = -(-n_tiles // n_batches)
+    tiles_per_batch = -(-n_tiles // (n_batches * n_shares())) * n_shares()
     place = np.argsort(np.random.default_rng(0).permutation(n_tiles))[tile]
     at = (
         place % n_batches * tiles_per_batch + place // n_batches

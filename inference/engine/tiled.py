@@ -20,6 +20,7 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.meanfield import Beliefs, batch_log_joint, settle_units, sweep_units, unit_bounds
 from lvsearch.inference.engine.meanfield_starts import blank_unit
+from lvsearch.inference.sharding import units_of
 from lvsearch.models.contract import Model, Statistics
 from lvsearch.models.kernels import kernel
 
@@ -70,6 +71,7 @@ def gather(tiles: Sequence[UnitTile], per_tile: Sequence[Any], n_units: int) -> 
     return out
 
 
+@units_of("batch")
 @kernel(static_argnames=("capacity",))
 @counted
 def blank_tile(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Any:
@@ -88,6 +90,7 @@ class TileStep(NamedTuple):
     bounds: Float[Array, " unit"]
 
 
+@units_of("batch", "l")
 @kernel(static_argnames=("capacity", "sweeps"))
 @counted
 def tile_step(
@@ -113,6 +116,7 @@ Summary = Callable[[Model, dict[str, Statistics], Any, Beliefs, Any], Any]
 """(model, globals' statistics, unit, its settled locals, masks) -> what is wanted of the unit: a pytree of arrays."""
 
 
+@units_of("batch", "start")
 @kernel(static_argnames=("capacity", "summary"))
 @counted
 def settled_tile(

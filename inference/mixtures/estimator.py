@@ -21,6 +21,7 @@ from lvsearch.inference.mixtures.kernel import ascend_rows, beliefs_from, survey
 from lvsearch.inference.mixtures.proposals import Standing
 from lvsearch.inference.mixtures.rows import PreparedRows, RowTiles, cast_tiles, chosen_rows, prepare
 from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
+from lvsearch.inference.sharding import split
 from lvsearch.models.contract import Statistics
 from lvsearch.models.mixture import MixtureModel
 
@@ -249,7 +250,7 @@ def recorded_bound(model: MixtureModel, prepared: PreparedRows, natural: Any, si
     capacity = capacity_of(size)
     with jax.enable_x64(True):
         beliefs = beliefs_at(model, natural, size, capacity, np.float64)
-        tiles = cast_tiles(prepared.tiles, np.float64)
+        tiles = split(cast_tiles(prepared.tiles, np.float64), 1)
         trace = ascend_rows(model, beliefs, tiles, size, np.inf, 1, layout=prepared.layout, capacity=capacity)
         return float(trace.bounds[0]) + prepared.log_carrier
 

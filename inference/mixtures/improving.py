@@ -20,6 +20,7 @@ from lvsearch.inference.mixtures.cuts import find_cuts
 from lvsearch.inference.mixtures.kernel import gains_together
 from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve
 from lvsearch.inference.mixtures.rows import PreparedRows, RowTiles, cast_tiles
+from lvsearch.inference.sharding import split
 from lvsearch.models.components import Component
 from lvsearch.models.contract import Statistics
 from lvsearch.models.kernels import kernel
@@ -121,7 +122,7 @@ class RowsRun(ABC, Generic[Owner]):
 
     def __init__(self, owner: Owner, size: tuple[int, ...], dtype: Any):
         self.owner, self.size, self.capacity, self.dtype = owner, size, capacity_of(size), dtype
-        self.tiles: RowTiles = jax.tree.map(jax.device_put, cast_tiles(owner.prepared.tiles, dtype))
+        self.tiles: RowTiles = jax.tree.map(jax.device_put, split(cast_tiles(owner.prepared.tiles, dtype), 1))
         self.passes = 0
 
     @abstractmethod

@@ -19,10 +19,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments
+from lvsearch.inference.sharding import EVERYWHERE, along, over_devices, tiles_over_devices, total_over
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 from lvsearch.models.kernels import kernel
 
@@ -172,7 +174,8 @@ def visit(
 # ── passes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@kernel(donate_argnames=("state",), static_argnames=("rule",))
+@tiles_over_devices
+@kernel(donate_argnames=("state",), static_argnames=("rule", "mesh"))
 @counted
 def memoized_passes(
     tiles: DocumentTiles,
@@ -185,6 +188,7 @@ def memoized_passes(
     passes: int | Array,
     tolerance: float | Array,
     momentum: float | Array,
+    mesh: Mesh | None = None,
 ) -> tuple[Counts, Array, Array]:
     """Up to `passes` passes over all batches, until a pass improves the fit by less than `tolerance` nats per token.
 
@@ -195,11 +199,30 @@ def memoized_passes(
     40,000 of 3,600,000 nats lower). With 0, MEAN_FIELD never lowers the bound.
     The topics of an inactive size are columns of zeros and stay so, with alpha 0 there. The state's buffers are reused.
     Returns the new state, the fit Σ_w c_w log (Σ_k p_wk / Σγ) of the last pass (nats; p as the rule has it, before it
-    is normalised) and the number of passes made.
+    is normalised) and the number of passes made. mesh: whose devices share the tiles of every batch.
     """
+    shared = Counts(EVERYWHERE, EVERYWHERE, along(1))
+    specs = (along(1), shared, *[EVERYWHERE] * 6)
+    made = over_devices(partial(_passes, rule, mesh), mesh, specs, (shared, EVERYWHERE, EVERYWHERE))
+    return made(tiles, state, alpha, jnp.asarray(eta), sweeps, passes, tolerance, momentum)
+
+
+def _passes(
+    rule: Rule,
+    mesh: Mesh | None,
+    tiles: DocumentTiles,
+    state: Counts,
+    alpha: Array,
+    eta: Array,
+    sweeps: Array,
+    passes: Array,
+    tolerance: Array,
+    momentum: Array,
+) -> tuple[Counts, Array, Array]:
+    """`memoized_passes` of one device's tiles."""
     tiles = jax.tree.map(jnp.asarray, tiles)
     exists = alpha > 0
-    n_tokens = tiles.counts.sum()
+    n_tokens = total_over(tiles.counts.sum(), mesh)
 
     def overshot(before: Array, after: Array) -> Array:
         return after < before - (1.0 + OVERSHOT * n_tokens)
@@ -211,6 +234,7 @@ def memoized_passes(
 
         gamma = proportions[index]
         new, gamma, fit = visit(rule, weights, scale, batch, gamma, jnp.zeros_like(total), alpha, eta, sweeps)
+        new, fit = total_over((new, fit), mesh)
         total = jnp.maximum(total + new - per_batch[index], 0.0)  # rounding, and topics that were moved ahead
         # Written in place, where the read above provably comes first: the sum is never negative, but XLA cannot know.
         # Without it two copies of all batches' counts are made for every batch, half the time of a pass.
@@ -257,7 +281,8 @@ def exp_log_topics(
     return weights * scale
 
 
-@kernel()
+@tiles_over_devices
+@kernel(static_argnames=("mesh",))
 @counted
 def document_pass(
     tiles: DocumentTiles,
@@ -267,12 +292,28 @@ def document_pass(
     *,
     sweeps: int | Array,
     tolerance: float | Array,
+    mesh: Mesh | None = None,
 ) -> tuple[Array, Array]:
     """Mean-field updates of every document at fixed topics (Eq. 3.9–3.11) and the expected counts that follow.
 
     topic_weights: exp E[log β], or β at a point. A document is left alone once its γ moves by less than `tolerance`
-    tokens. Returns γ and counts (word, topic).
+    tokens. Returns γ and counts (word, topic). mesh: see `memoized_passes`.
     """
+    specs = (along(1), EVERYWHERE, along(1), *[EVERYWHERE] * 3)
+    made = over_devices(partial(_documents_pass, mesh), mesh, specs, (along(1), EVERYWHERE))
+    return made(tiles, topic_weights, gamma, alpha, sweeps, tolerance)
+
+
+def _documents_pass(
+    mesh: Mesh | None,
+    tiles: DocumentTiles,
+    topic_weights: Array,
+    gamma: Array,
+    alpha: Array,
+    sweeps: Array,
+    tolerance: Array,
+) -> tuple[Array, Array]:
+    """`document_pass` of one device's tiles."""
     tiles = jax.tree.map(jnp.asarray, tiles)
 
     def one_tile(total: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, Array]:
@@ -285,24 +326,33 @@ def document_pass(
         return jax.lax.scan(one_tile, total, x)
 
     total, gamma = jax.lax.scan(one_batch, jnp.zeros_like(topic_weights), (tiles, gamma))
-    return gamma, total
+    return gamma, total_over(total, mesh)
 
 
-@kernel()
+@tiles_over_devices
+@kernel(static_argnames=("mesh",))
 @counted
 def document_bounds(
     tiles: DocumentTiles,
     expected_log_topics: Float[Array, "word topic"],
     gamma: Float[Array, "batch tile document topic"],
     alpha: Float[Array, " topic"],
+    mesh: Mesh | None = None,
 ) -> Float[Array, "batch tile document"]:
     """The bound of each document at its γ and the assignments best for it (Eq. 3.12), nats; 0 in slots without one.
 
         Σ_w c_w log Σ_k exp(E log θ_k + E log β_kw)
         + log Γ(Σα) − Σ log Γ(α) − log Γ(Σγ) + Σ log Γ(γ) + Σ (α − γ) E log θ
 
-    Valid at any γ. Run it inside `jax.enable_x64(True)` on float64 inputs where the number is to be recorded.
+    Valid at any γ. Run it inside `jax.enable_x64(True)` on float64 inputs where the number is to be recorded. mesh: see
+    `memoized_passes`.
     """
+    specs = (along(1), EVERYWHERE, along(1), EVERYWHERE)
+    return over_devices(_documents_bounds, mesh, specs, along(1))(tiles, expected_log_topics, gamma, alpha)
+
+
+def _documents_bounds(tiles: DocumentTiles, expected_log_topics: Array, gamma: Array, alpha: Array) -> Array:
+    """`document_bounds` of one device's tiles."""
     tiles = jax.tree.map(jnp.asarray, tiles)
     exists = alpha > 0
     safe_alpha = jnp.where(exists, alpha, 1.0)

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.errors import JaxRuntimeError
+from jax.sharding import Mesh
 from jaxtyping import Array
 
 from lvsearch.inference.chains import Chain
@@ -17,6 +18,7 @@ from lvsearch.inference.data.memory import Chunks, MemoryPlan, out_of_memory
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import Estimator, estimator
 from lvsearch.inference.evidence import Effort, Profile, anneal, effort, evidence_chain, pace, path_needs_fit
+from lvsearch.inference.sharding import on_mesh
 from lvsearch.models.contract import Model
 from lvsearch.searching.annealed import annealing_failure, brackets_of
 from lvsearch.sizing.evidence import Evidence
@@ -37,7 +39,8 @@ class ModelEvaluator:
     annealing says.
 
     Keys are folded from the seed, the size and the trial, so a fit does not depend on the order of the search; unless
-    memory ran out: then every fit from there on is made in smaller chunks, and `chunks` says which.
+    memory ran out: then every fit from there on is made in smaller chunks, and `chunks` says which. mesh: devices of
+    this process that units are split over.
     """
 
     def __init__(
@@ -49,7 +52,9 @@ class ModelEvaluator:
         seed: int,
         scale: float = 1.0,
         chunks: Chunks | None = None,
+        mesh: Mesh | None = None,
     ):
+        self.mesh = mesh
         self.size_names = model.size_names
         self.plug_in = evidence == "plug-in"
         self.nested = self.plug_in and model.nested
@@ -62,11 +67,24 @@ class ModelEvaluator:
         self.ceiling = data_ceiling(self.model, data)
         self._key = jax.random.key(seed)
         self.data = data
-        self._estimator: Estimator = estimator(self.model, data)
+        with on_mesh(mesh):
+            self._estimator: Estimator = estimator(self.model, data)
         if chunks is not None:
             self._estimator = self._estimator.with_chunks(chunks)
         self.shrinks = self._estimator.shrinks
         self._paces: dict[Size, Profile] = {}
+
+    def on(self, mesh: Mesh) -> "ModelEvaluator":
+        """The same, units split over the devices of a mesh."""
+        return ModelEvaluator(
+            self.base_model,
+            self.data,
+            evidence=self._evidence,
+            seed=self._seed,
+            scale=self.scale,
+            chunks=self.chunks,
+            mesh=mesh,
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For other processes: the model and the units as they came, from which everything else is made again."""
@@ -81,6 +99,10 @@ class ModelEvaluator:
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
         """One fit; a fit that is not a number carries an empty interval (nothing known) and says so in its info."""
+        with on_mesh(self.mesh):
+            return self._evaluated(size, start, trial)
+
+    def _evaluated(self, size: Size, start: Fit | None, trial: int) -> Fit:
         if self.anneals and trial and not path_needs_fit(self.model, self.data):
             return self._annealed_again(size, trial)
         began = time.perf_counter()

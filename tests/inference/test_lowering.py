@@ -48,13 +48,20 @@ def is_kernel(value: object) -> bool:
     return made is full_precision(len).__code__ and hasattr(value, "trace")
 
 
+def compiled(value: object) -> Any:
+    """The kernel that a name of a module stands for, looking through what splits its units over devices; or None."""
+    inside = getattr(value, "__wrapped__", None)
+    return value if is_kernel(value) else inside if is_kernel(inside) else None
+
+
 def kernels() -> dict[str, list[tuple[ModuleType, str, Any]]]:
     """Kernel, called by where it was made -> the modules that hold it, and under which name."""
     places: dict[int, list[tuple[ModuleType, str, Any]]] = {}
     for module in modules():
         for name, value in vars(module).items():
-            if is_kernel(value):
-                places.setdefault(id(value), []).append((module, name, value))
+            made = compiled(value)
+            if made is not None:
+                places.setdefault(id(made), []).append((module, name, made))
     found = {}
     for held in places.values():
         home, name, _ = next((p for p in held if p[0].__name__ == p[2].__module__), held[0])

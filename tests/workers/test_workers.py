@@ -27,6 +27,7 @@ from small_searches import MAX_SIZE, NO_BUDGET, NOTHING, PRIOR, Fake, assert_sam
 from test_structure import ROOT
 
 import lvsearch as lv
+from lvsearch.bridges import from_numpyro
 from lvsearch.command import cli
 from lvsearch.files.storage import MANIFEST
 from lvsearch.inference.data.memory import Chunks
@@ -130,8 +131,8 @@ SEARCHES = {
              size_names=("rows", "columns")), TWO, settings(),
     ),
 }  # fmt: skip
-LONG = ("noisy", "two variables")
-NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in SEARCHES]
+SHORT = ("nested", "bound", "noisy, few sizes")
+NAMES = [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.slow]) for name in SEARCHES]
 
 
 def same(ours: SearchState, theirs: SearchState) -> bool:
@@ -330,6 +331,15 @@ def test_an_evaluator_that_travelled_gives_the_same_bits():
     assert all(map(np.array_equal, *leaves))
     raw = corpus().counts.data.nbytes
     assert len(packed) < 20 * raw + 10_000
+
+
+def test_data_of_a_numpyro_model_travel_in_double_precision():
+    data = np.array([1 / 3, 2 / 3])
+    evaluator = from_numpyro._remade(lv.from_numpyro(worker_functions.coins), data, 3)
+    again = pickle.loads(pickle.dumps(evaluator))
+    assert (again.seed, again.model) == (3, evaluator.model)
+    assert again.data.dtype == np.float64
+    assert np.array_equal(again.data, data)
 
 
 @pytest.mark.slow

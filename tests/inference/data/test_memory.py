@@ -87,7 +87,7 @@ def test_passes_copy_no_batches_counts():
     state = kernels.start_state(packed, np.zeros((300, 8), np.float32), alpha)
     assert packed.n_batches == 9
     small = np.float32(0)
-    lowered = kernels.memoized_passes.lower(
+    lowered = kernels.memoized_passes.__wrapped__.lower(
         packed.tiles, state, alpha, small, rule=kernels.COLLAPSED, sweeps=1, passes=1, tolerance=small, momentum=small
     )
     program = lowered.compile()
