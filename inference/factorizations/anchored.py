@@ -139,18 +139,18 @@ class AnchoredFactorization(eqx.Module):
     ) -> NearState:
         """Rows, columns, scales, the shape of the noise."""
         del backward
-        keys, t = jax.random.split(key, 6), temperature
+        keys, t = jax.random.split(key, 4), temperature
         at = Shapes(
             *((1 - t) * jnp.asarray(q) + t * jnp.asarray(p) for q, p in zip(self.start, self.prior, strict=True))
         )
         rows, columns, log_noise = state
         x, seen, r = jnp.asarray(self.counts), jnp.asarray(self.seen), self._noise_shape(log_noise)
         of_rows = _Block(self, x, seen, r, self._values(columns), at.intensities, at.intensity_rates, t)
-        rows = of_rows.jumped(keys[1], of_rows.flown(keys[0], rows, jnp.asarray(self.lengths[0])))
+        rows = of_rows.moved(keys[0], rows, jnp.asarray(self.lengths[0]))
         of_columns = _Block(self, x.T, seen.T, r, self._values(rows), at.factors, at.factor_rates, t)
-        columns = of_columns.jumped(keys[3], of_columns.flown(keys[2], columns, jnp.asarray(self.lengths[1])))
-        state = self._rescaled(keys[4], NearState(rows, columns, log_noise), at)
-        return self._noise_moved(keys[5], state, at, t)
+        columns = of_columns.moved(keys[1], columns, jnp.asarray(self.lengths[1]))
+        state = self._rescaled(keys[2], NearState(rows, columns, log_noise), at)
+        return self._noise_moved(keys[3], state, at, t)
 
     def log_ratio(self, state: NearState) -> Float[Array, " particle"]:
         """log p(counts, state) − log q(state), nats."""
@@ -304,40 +304,39 @@ class _Block(NamedTuple):
     rate: Array
     temperature: Array
 
-    def flown(self, key: Array, log_value: Array, lengths: Array) -> Array:
-        """A trajectory of every line, kept or not each by itself. log_value: (particle, line, factor)."""
+    def moved(self, key: Array, log_value: Array, lengths: Array) -> Array:
+        """A trajectory of every line and jumps of its entries, each line kept or not by itself. log_value: (particle,
+        line, factor)."""
+        key_flight, key_jumps = jax.random.split(key)
+        place, density = self._flown(key_flight, log_value, lengths)
+
+        def jumped(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            key_which, key_far, key_accept = jax.random.split(jax.random.fold_in(key_jumps, number), 3)
+            size = jnp.asarray(self.chain.size)
+            which = jnp.floor(jax.random.uniform(key_which, (*log_value.shape[:2], 1)) * size).astype(int)
+            far = FAR * jax.random.normal(key_far, which.shape, log_value.dtype)
+            there = jnp.where(jnp.arange(log_value.shape[2]) == which, carry[0] + far, carry[0])
+            return _kept(key_accept, carry, there, self._log_density(there), jnp.zeros(()))
+
+        return jax.lax.fori_loop(0, JUMPS, jumped, (place, density))[0]
+
+    def _flown(self, key: Array, log_value: Array, lengths: Array) -> tuple[Array, Array]:
+        """(Where every line is after a trajectory, log π_t there). One loop, in which the gradient stands once:
+        compiling it is what small matrices wait for."""
         key_kick, key_length, key_accept = jax.random.split(key, 3)
         kick = jax.random.normal(key_kick, log_value.shape, log_value.dtype)
         some = jax.random.uniform(key_length, (*log_value.shape[:2], 1), log_value.dtype, SHORTEST, 1.0)
         length = lengths * some
 
-        def leap(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        def leap(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             place, momentum = carry
-            place = place + length * momentum
-            return place, momentum + length * self._gradient(place)
+            ends = (number == 0) | (number == LEAPS)
+            momentum = momentum + jnp.where(ends, 0.5, 1.0) * length * self._gradient(place)
+            return jnp.where(number == LEAPS, place, place + length * momentum), momentum
 
-        halfway = kick + 0.5 * length * self._gradient(log_value)
-        place, momentum = jax.lax.fori_loop(0, LEAPS, leap, (log_value, halfway))
-        momentum = momentum - 0.5 * length * self._gradient(place)
+        place, momentum = jax.lax.fori_loop(0, LEAPS + 1, leap, (log_value, kick))
         energy = 0.5 * jnp.where(self.chain.exists, kick**2 - momentum**2, 0.0).sum(2)
-        gain = self._log_density(place) - self._log_density(log_value) + energy
-        accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
-        return jnp.where(accepted[..., None], place, log_value)
-
-    def jumped(self, key: Array, log_value: Array) -> Array:
-        """Of every line one entry moved far, some times."""
-
-        def once(number: Array, log_value: Array) -> Array:
-            key_which, key_far, key_accept = jax.random.split(jax.random.fold_in(key, number), 3)
-            size = jnp.asarray(self.chain.size)
-            which = jnp.floor(jax.random.uniform(key_which, (*log_value.shape[:2], 1)) * size).astype(int)
-            far = FAR * jax.random.normal(key_far, which.shape, log_value.dtype)
-            place = jnp.where(jnp.arange(log_value.shape[2]) == which, log_value + far, log_value)
-            gain = self._log_density(place) - self._log_density(log_value)
-            accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
-            return jnp.where(accepted[..., None], place, log_value)
-
-        return jax.lax.fori_loop(0, JUMPS, once, log_value)
+        return _kept(key_accept, (log_value, self._log_density(log_value)), place, self._log_density(place), energy)
 
     def _mean(self, value: Array) -> Array:
         return value @ jnp.swapaxes(self.other, 1, 2)
@@ -354,6 +353,13 @@ class _Block(NamedTuple):
         cells = log_cells(self.x, self.seen, self.noise_shape, self._mean(value)).sum(2)
         gammas = jnp.where(self.chain.exists, self.shape * log_value - self.rate * value, 0.0).sum(2)
         return self.temperature * cells + gammas
+
+
+def _kept(key: Array, here: tuple[Array, Array], place: Array, density: Array, energy: Array) -> tuple[Array, Array]:
+    """Every line here or at the other place, and log π_t there, by Metropolis' rule. energy: kinetic, gained."""
+    gain = density - here[1] + energy
+    accepted = jnp.log(jax.random.uniform(key, gain.shape, gain.dtype)) < gain
+    return jnp.where(accepted[..., None], place, here[0]), jnp.where(accepted, density, here[1])
 
 
 @first_steps.register
