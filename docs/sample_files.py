@@ -128,11 +128,13 @@ def machines(folder: Path) -> None:
 
 
 def mutations(folder: Path) -> None:
-    """Tumours with three signatures, most of them with one or two, in the form of mutation matrices: kinds are rows."""
+    """Tumours with three signatures, most of them with one or two, in the form of mutation matrices: kinds are rows.
+    Each cell varies by a tenth of its mean's square more than a Poisson's."""
     rng = np.random.default_rng(0)
     kinds = [f"{b}[{change}]{b}" for change in ("C>A", "C>G", "C>T", "T>A", "T>C", "T>G") for b in "ACGT"]
     signatures = rng.dirichlet(np.full(len(kinds), 0.2), 3).T
-    counts = rng.poisson(signatures @ (1000 * rng.dirichlet(np.full(3, 0.3), 60)).T)
+    mean = signatures @ (1000 * rng.dirichlet(np.full(3, 0.3), 60)).T
+    counts = rng.poisson(mean * rng.gamma(10.0, 0.1, mean.shape))
     index = pd.Index(kinds, name="MutationType")
     tumours = [f"tumour{i}" for i in range(counts.shape[1])]
     pd.DataFrame(counts, index, tumours).to_csv(folder / "mutations.tsv", sep="\t")

@@ -28,6 +28,7 @@ from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, Collapse
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
+from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState
 from lvsearch.inference.topics.chain import CollapsedTopics
 from lvsearch.inference.topics.chain_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.topics.topic_state import TopicState
@@ -161,6 +162,25 @@ def _(chain: PoissonFactorizationChain, simulated: Simulated, particles: int) ->
         noise = jnp.full(particles, float(simulated.globals["noise_shape"].log_value))
     return FactorState(
         copies(simulated.locals["intensities"].log_value), copies(simulated.globals["factors"].log_value.T), noise
+    )
+
+
+@true_state.register
+def _(chain: AnchoredFactorization, simulated: Simulated, particles: int) -> NearState:
+    """As above, rows in the order of the data set."""
+    (ids,), more = simulated.data.unit_ids, chain.capacity - simulated.size[0]
+    rows = np.flatnonzero(ids >= 0)[np.argsort(ids[ids >= 0], kind="stable")]
+
+    def copies(log_values: Any) -> Array:
+        return jnp.asarray(np.repeat(np.pad(log_values, [(0, 0), (0, more)])[None], particles, axis=0))
+
+    noise = None
+    if chain.inferred:
+        noise = jnp.full(particles, float(simulated.globals["noise_shape"].log_value))
+    return NearState(
+        copies(np.asarray(simulated.locals["intensities"].log_value, np.float64)[rows]),
+        copies(np.asarray(simulated.globals["factors"].log_value.T, np.float64)),
+        noise,
     )
 
 

@@ -33,19 +33,16 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.factorizations.estimator import counts_of_rows, factors_of, priors_of, settled
 from lvsearch.inference.factorizations.kernel import TINY, CountMatrix, Gammas
+from lvsearch.inference.factorizations.lines import LEAPS, Lines, log_cells
 from lvsearch.models.contract import first
 from lvsearch.models.exponential.digamma import gamma_shape
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.kernels import kernel
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
-LEAPS, LENGTH, LONGEST = 5, 0.5, 0.7
-"""Leapfrog steps of a trajectory; how long each is beside the standard deviation of its coordinate given all others,
-and at most: where data say nothing the density still has a steep side, of curvature 1."""
-SHORTEST = 0.6
-"""A trajectory's steps are these lengths times a number drawn between this and 1."""
-JUMPS, FAR = 2, 5.0
-"""Jumps of each row and each column in a sweep, of one entry's logarithm, and their standard deviation."""
+LENGTH, LONGEST = 0.5, 0.7
+"""How long a leapfrog step is beside the standard deviation of its coordinate given all others, and at most: where data
+say nothing the density still has a steep side, of curvature 1."""
 SETTLING, AVERAGED, RUNS = 40, 100, 2
 """Sweeps of the run that q is made of, before and while its moments are averaged, and how many are side by side."""
 CELLS_OF_NOISE = 10.0
@@ -140,18 +137,18 @@ class AnchoredFactorization(eqx.Module):
     ) -> NearState:
         """Rows, columns, scales, the shape of the noise."""
         del backward
-        keys, t = jax.random.split(key, 6), temperature
+        keys, t = jax.random.split(key, 4), temperature
         at = Shapes(
             *((1 - t) * jnp.asarray(q) + t * jnp.asarray(p) for q, p in zip(self.start, self.prior, strict=True))
         )
         rows, columns, log_noise = state
         x, seen, r = jnp.asarray(self.counts), jnp.asarray(self.seen), self._noise_shape(log_noise)
-        of_rows = _Block(self, x, seen, r, self._values(columns), at.intensities, at.intensity_rates, t)
-        rows = of_rows.jumped(keys[1], of_rows.flown(keys[0], rows, jnp.asarray(self.lengths[0])))
-        of_columns = _Block(self, x.T, seen.T, r, self._values(rows), at.factors, at.factor_rates, t)
-        columns = of_columns.jumped(keys[3], of_columns.flown(keys[2], columns, jnp.asarray(self.lengths[1])))
-        state = self._rescaled(keys[4], NearState(rows, columns, log_noise), at)
-        return self._noise_moved(keys[5], state, at, t)
+        of_rows = Lines(self.exists, x, seen, r, self._values(columns), at.intensities, at.intensity_rates, t)
+        rows = of_rows.moved(keys[0], rows, jnp.asarray(self.lengths[0]))
+        of_columns = Lines(self.exists, x.T, seen.T, r, self._values(rows), at.factors, at.factor_rates, t)
+        columns = of_columns.moved(keys[1], columns, jnp.asarray(self.lengths[1]))
+        state = self._rescaled(keys[2], NearState(rows, columns, log_noise), at)
+        return self._noise_moved(keys[3], state, at, t)
 
     def log_ratio(self, state: NearState) -> Float[Array, " particle"]:
         """log p(counts, state) − log q(state), nats."""
@@ -276,85 +273,6 @@ class AnchoredFactorization(eqx.Module):
         accepted = self.exists & (jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain)
         by = jnp.where(accepted, proposed, 0.0)[:, None]
         return NearState(rows + by, columns - by, log_noise)
-
-
-def log_cells(x: Array, seen: Array, r: Array | None, mean: Array) -> Array:
-    """What of log p(x | m) depends on the mean, nats; 0 where nothing was observed."""
-    counted = x * jnp.log(jnp.maximum(mean, TINY))
-    return seen * (counted - mean if r is None else counted - (r + x) * jnp.log1p(mean / r))
-
-
-def slope(x: Array, seen: Array, r: Array | None, mean: Array) -> Array:
-    """The derivative of `log_cells` by the mean."""
-    counted = x / jnp.maximum(mean, TINY)
-    return seen * (counted - 1 if r is None else counted - (r + x) / (r + mean))
-
-
-class _Block(NamedTuple):
-    """Rows given the factors, or columns given the intensities: independent of each other.
-
-    `other`: (particle, across, factor), what the block is multiplied with; shape, rate: of the Gammas at temperature t.
-    """
-
-    chain: AnchoredFactorization
-    x: Float[Array, "line across"]
-    seen: Float[Array, "line across"]
-    noise_shape: Array | None
-    other: Float[Array, "particle across factor"]
-    shape: Array
-    rate: Array
-    temperature: Array
-
-    def flown(self, key: Array, log_value: Array, lengths: Array) -> Array:
-        """A trajectory of every line, kept or not each by itself. log_value: (particle, line, factor)."""
-        key_kick, key_length, key_accept = jax.random.split(key, 3)
-        kick = jax.random.normal(key_kick, log_value.shape, log_value.dtype)
-        some = jax.random.uniform(key_length, (*log_value.shape[:2], 1), log_value.dtype, SHORTEST, 1.0)
-        length = lengths * some
-
-        def leap(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            place, momentum = carry
-            place = place + length * momentum
-            return place, momentum + length * self._gradient(place)
-
-        halfway = kick + 0.5 * length * self._gradient(log_value)
-        place, momentum = jax.lax.fori_loop(0, LEAPS, leap, (log_value, halfway))
-        momentum = momentum - 0.5 * length * self._gradient(place)
-        energy = 0.5 * jnp.where(self.chain.exists, kick**2 - momentum**2, 0.0).sum(2)
-        gain = self._log_density(place) - self._log_density(log_value) + energy
-        accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
-        return jnp.where(accepted[..., None], place, log_value)
-
-    def jumped(self, key: Array, log_value: Array) -> Array:
-        """Of every line one entry moved far, some times."""
-
-        def once(number: Array, log_value: Array) -> Array:
-            key_which, key_far, key_accept = jax.random.split(jax.random.fold_in(key, number), 3)
-            size = jnp.asarray(self.chain.size)
-            which = jnp.floor(jax.random.uniform(key_which, (*log_value.shape[:2], 1)) * size).astype(int)
-            far = FAR * jax.random.normal(key_far, which.shape, log_value.dtype)
-            place = jnp.where(jnp.arange(log_value.shape[2]) == which, log_value + far, log_value)
-            gain = self._log_density(place) - self._log_density(log_value)
-            accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
-            return jnp.where(accepted[..., None], place, log_value)
-
-        return jax.lax.fori_loop(0, JUMPS, once, log_value)
-
-    def _mean(self, value: Array) -> Array:
-        return value @ jnp.swapaxes(self.other, 1, 2)
-
-    def _gradient(self, log_value: Array) -> Array:
-        """Of log π_t by the logarithms, which are its coordinates."""
-        value = self.chain._values(log_value)
-        of_cells = (slope(self.x, self.seen, self.noise_shape, self._mean(value)) @ self.other) * value
-        return jnp.where(self.chain.exists, self.temperature * of_cells + self.shape - self.rate * value, 0.0)
-
-    def _log_density(self, log_value: Array) -> Array:
-        """log π_t of every line, nats, a density of logarithms: (particle, line)."""
-        value = self.chain._values(log_value)
-        cells = log_cells(self.x, self.seen, self.noise_shape, self._mean(value)).sum(2)
-        gammas = jnp.where(self.chain.exists, self.shape * log_value - self.rate * value, 0.0).sum(2)
-        return self.temperature * cells + gammas
 
 
 @first_steps.register

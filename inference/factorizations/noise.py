@@ -16,6 +16,8 @@ from lvsearch.models.hyperpriors import GammaPrior
 
 LOWEST, HIGHEST = -12.0, 13.0
 """Of log r: mass beyond is left out, which lowers the bound."""
+FURTHEST, CLOSE = 0.5, 0.01
+"""Of log r: how far one step goes, while factors move too, and how near it comes."""
 NODES = 61
 COARSE, NEGLIGIBLE = 41, 40.0
 """Nodes by which the part that counts is found, and nats below the highest from which on nothing does."""
@@ -28,13 +30,15 @@ def log_noise_prior(prior: GammaPrior, log_shape: float | Float64[np.ndarray, " 
 
 
 def likely_noise(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) -> float:
-    """The r whose logarithm has the highest density p(log r) e^L(r)."""
+    """The r whose logarithm has the highest density p(log r) e^L(r), up to `FURTHEST` from that of `counts`."""
     log_cells = _of_cells(counts, fitted)
+    assert counts.noise_shape is not None  # where r has a prior it has a value
+    now = np.log(counts.noise_shape)
     found = minimize_scalar(
         lambda log_shape: -(log_cells(log_shape) + log_noise_prior(prior, log_shape)),
-        bounds=(LOWEST, HIGHEST),
+        bounds=(max(LOWEST, now - FURTHEST), min(HIGHEST, now + FURTHEST)),
         method="bounded",
-        options={"xatol": 1e-3},
+        options={"xatol": CLOSE},
     )
     return float(np.exp(found.x))
 

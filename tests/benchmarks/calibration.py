@@ -175,6 +175,9 @@ def hidden_markov(components: Any, sequences: int, length: int, n_dims: int) -> 
 HYPER = lv.models.GammaPrior(2.0, 4.0)
 """Of the scales and of how far components are apart: every set draws its own."""
 
+NOISE = lv.models.GammaPrior(4.0, 0.4)
+"""Of the shape of the noise of counts: every set draws its own, about 10."""
+
 REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "topics-hard": lambda: topics(60, 30, 40, 0.3, 3.0, 5.0, 14),
     "topics-easy": lambda: topics(120, 50, 80, 0.1, 2.0, 5.0, 14),
@@ -200,6 +203,10 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "hidden-markov": lambda: hidden_markov(lv.models.DiagonalComponents(pseudo_count=0.1), 3, 10, 2),
     "block-model": lambda: blocks(lv.models.BernoulliComponents(1.0, 1.0), 100, 80, 3.0, (6, 5)),
     "poisson-factorization": lambda: rows(lv.models.PoissonFactorization(mean_count=2.0), 24, 10, 2.5, 5),
+    "noisy-counts": lambda: rows(lv.models.PoissonFactorization(mean_count=2.0, noise_shape=NOISE), 24, 10, 2.5, 5),
+    "many-noisy-counts": lambda: rows(
+        lv.models.PoissonFactorization(mean_count=100.0, noise_shape=NOISE), 24, 10, 2.5, 5
+    ),
     "features": lambda: rows(lv.models.IBP(), 12, 3, 2.0, 4),
 }
 

@@ -13,7 +13,7 @@ way is told the shape or the number.
 |---|---|
 | `noisy` | `PoissonFactorization` whose cells have noise of an inferred shape: the annealed posterior over sizes |
 | `poisson` | the same without noise |
-| `lda` | `LDA(1.0, 0.2)` by its mean-field bound: its annealing draws the signature of every single mutation |
+| `lda` | `LDA(1.0, 0.2)` by its mean-field bound, which is no posterior; annealing draws every single mutation |
 | `hdp` | `HDP()` with 50 places: its topics that hold a thousandth of the mutations |
 | `nmf` | the customary rule, with scikit-learn: `silhouettes` of factorisations of bootstrapped catalogues |
 
@@ -109,7 +109,7 @@ def lda(counts: np.ndarray, largest: int, seed: int) -> Answer:
     result = lv.search(
         lv.models.LDA(1.0, 0.2), corpus, max_size=largest, evidence="bound", starts=2, seed=seed, progress=False
     )
-    return Answer(result.best_size[0], ninety(result), result.best.table("topic_word").to_numpy())
+    return Answer(result.best_size[0], (), result.best.table("topic_word").to_numpy())
 
 
 def hdp(counts: np.ndarray, largest: int, seed: int) -> Answer:

@@ -209,6 +209,7 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
     "models.HiddenMarkov stickiness": lambda value: lv.models.HiddenMarkov(stickiness=value),
     "models.PoissonFactorization": lv.models.PoissonFactorization,
     "models.PoissonFactorization mean": lambda value: lv.models.PoissonFactorization(mean_count=value),
+    "models.PoissonFactorization noise": lambda value: lv.models.PoissonFactorization(noise_shape=value),
     "models.PoissonFactorization scaled": lv.models.PoissonFactorization.scaled_to,
     "models.DPMixture concentration": lambda value: lv.models.DPMixture(concentration=value),
     "models.HDP": lv.models.HDP,

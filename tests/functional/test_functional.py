@@ -291,7 +291,7 @@ TRACED_MODELS = [
     lambda x: FiniteMixture(lv.models.PoissonComponents(x, x)),
     lambda x: FiniteMixture(lv.models.NegativeBinomialComponents(x, x, x)),
     lambda x: lv.models.LatentBlockModel(lv.models.LevelComponents((1, 2), x), x, x),
-    lambda x: lv.models.PoissonFactorization(x, x, x),
+    lambda x: lv.models.PoissonFactorization(x, x, x, x),
     lambda x: lv.models.HiddenMarkov(DiagonalComponents(), x, x, x),
 ]
 

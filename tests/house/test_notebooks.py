@@ -75,6 +75,11 @@ REDUCED = {
         pictures=5,
         slow=True,
     ),
+    "signatures": Reduced(
+        "SEED, TUMOURS, PLANTED, NOISE, BURDEN, LARGEST, STARTS, BOOTSTRAPS, FILE = 0, 30, 2, 15.0, 800, 3, 1, 1, None",
+        pictures=4,
+        slow=True,
+    ),
     "hlda": Reduced(
         "SETS, DOCUMENTS, ORDERS, ABSTRACTS, SWEEPS, INFER_SWEEPS = 2, 15, 1, 60, 5, 2\n"
         "SMALL, MAX_BRANCHES, BRANCH_DRAWS = 6, (1, 1), 5",

@@ -32,6 +32,7 @@ from lvsearch.inference.evidence import (
     true_state,
 )
 from lvsearch.inference.evidence.poisson_factorization import FactorState
+from lvsearch.inference.evidence.simulation import packed
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState, near_fit
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.units import Row
@@ -42,6 +43,7 @@ CELLS = np.array([[2, 0, 0], [0, 1, np.nan], [0, 0, 0], [np.nan, 0, 1], [1, 0, 0
 """Five counts, two cells missing, a row of zeros."""
 R = 4.0
 NOISY = lv.models.PoissonFactorization(A, C, MU, R)
+INFERRED = lv.models.PoissonFactorization(A, C, MU, lv.models.GammaPrior(8.0, 2.0))
 NOISY_CELLS = np.array([[2, 0], [0, 3], [np.nan, 1]])
 
 
@@ -198,24 +200,45 @@ def seen_of(state: FactorState) -> np.ndarray:
     return np.stack([*np.log(means), *np.log(theta.sum(1)), *np.log(beta.sum(1)), even])
 
 
+def exact_of(model: lv.models.PoissonFactorization, size: int) -> tuple[float, float]:
+    """log p(`NOISY_CELLS` | size) and its standard error: all allocations, quadrature, or draws of the prior; nats."""
+    if model is MODEL:
+        return oracles.log_evidence(NOISY_CELLS, size, A, C, MU), 0.0
+    if model is NOISY:
+        return oracles.noisy_log_evidence(NOISY_CELLS, size, A, C, MU, R), 0.01
+    return oracles.sampled_log_evidence(
+        NOISY_CELLS, size, A, C, MU, draws=400_000, noise_shape=lambda rng, n: rng.gamma(8.0, 0.5, n)
+    )
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [MODEL, NOISY], ids=["Poisson", "noisy"])
-def test_annealed_evidence_is_that_of_the_oracle(model: lv.models.PoissonFactorization):
-    """Of all allocations; with noise by quadrature."""
-    cells, temperatures = CELLS if model is MODEL else NOISY_CELLS, np.linspace(0, 1, 65)[1:]
-    data = lv.Points.from_array(cells, missing="nan").dataset()
-    for size in (1, 2, 3) if model is MODEL else (1, 2):
-        if model is MODEL:
-            exact = oracles.log_evidence(CELLS, size, A, C, MU)
-        else:
-            exact = oracles.noisy_log_evidence(NOISY_CELLS, size, A, C, MU, R)
-        chain = PoissonFactorizationChain.of(model, data, size, 4)
+def test_annealed_evidence_is_that_of_all_allocations():
+    data, temperatures = tiny().dataset(), np.linspace(0, 1, 65)[1:]
+    for size in (1, 2, 3):
+        exact = oracles.log_evidence(CELLS, size, A, C, MU)
+        chain = PoissonFactorizationChain.of(MODEL, data, size, 4)
         there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=32)
         back = backward(chain, jax.random.key(2), there.state, temperatures, islands=32)
         assert there.moved
         for ends in (there.log_evidence, back.log_evidence):
             assert abs(ends.mean() - exact) < 4 * ends.std() / np.sqrt(32) + ends.var()
             assert ends.std() < 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["from the prior", "from about a fit"])
+@pytest.mark.parametrize("model", [MODEL, NOISY, INFERRED], ids=["Poisson", "noisy", "inferred"])
+def test_annealed_evidence_of_noisy_counts_is_that_of_the_oracle(model: lv.models.PoissonFactorization, path: str):
+    data, temperatures = lv.Points.from_array(NOISY_CELLS, missing="nan").dataset(), np.linspace(0, 1, 65)[1:]
+    exact, known = exact_of(model, 2)
+    chain = PoissonFactorizationChain.of(model, data, 2, 4) if path == "from the prior" else near(model, NOISY_CELLS, 2)
+    there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=16)
+    back = backward(chain, jax.random.key(2), there.state, temperatures, islands=32)
+    assert there.moved
+    assert there.labelled == (path == "from about a fit")
+    for ends in (there.log_evidence, back.log_evidence):
+        assert abs(ends.mean() - exact) < 4 * np.hypot(ends.std() / np.sqrt(32), known) + ends.var()
+        assert ends.std() < 0.3
 
 
 @pytest.mark.slow
@@ -246,8 +269,6 @@ def test_true_latents_begin_backward_paths_above_forward_ones():
 
 
 # ── from about a fit ────────────────────────────────────────────────────────────────────────────────────────────────
-
-INFERRED = lv.models.PoissonFactorization(A, C, MU, lv.models.GammaPrior(8.0, 2.0))
 
 
 def near(model: lv.models.PoissonFactorization, cells: np.ndarray, size: int) -> AnchoredFactorization:
@@ -304,29 +325,6 @@ def seen_near(state: NearState) -> np.ndarray:
     return np.stack([*np.log(means), *np.log(beta.sum(1)).T, np.asarray(state.log_noise)])
 
 
-@pytest.mark.slow
-def test_evidence_from_about_a_fit_is_that_of_the_oracle():
-    """Given and inferred noise, and none: the same number by quadrature, by all allocations, by draws of the prior."""
-    temperatures = np.linspace(0, 1, 65)[1:]
-    sampled, error = oracles.sampled_log_evidence(
-        NOISY_CELLS, 2, A, C, MU, draws=400_000, noise_shape=lambda rng, n: rng.gamma(8.0, 0.5, n)
-    )
-    cases = (
-        (MODEL, NOISY_CELLS, 2, oracles.log_evidence(NOISY_CELLS, 2, A, C, MU), 0.0),
-        (NOISY, NOISY_CELLS, 2, oracles.noisy_log_evidence(NOISY_CELLS, 2, A, C, MU, R), 0.01),
-        (INFERRED, NOISY_CELLS, 2, sampled, error),
-    )
-    for model, cells, size, exact, known in cases:
-        chain = near(model, cells, size)
-        there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=16)
-        back = backward(chain, jax.random.key(2), there.state, temperatures, islands=32)
-        assert there.moved
-        assert there.labelled
-        for ends in (there.log_evidence, back.log_evidence):
-            assert abs(ends.mean() - exact) < 4 * np.hypot(ends.std() / np.sqrt(32), known) + ends.var()
-            assert ends.std() < 0.3
-
-
 def test_many_counts_are_annealed_from_a_fit():
     counts = np.full((30, 30), 30.0)
     few, many = (lv.Points.from_array(table).dataset() for table in (counts[:10], counts))
@@ -335,6 +333,26 @@ def test_many_counts_are_annealed_from_a_fit():
     fit = estimator(NOISY, many).fit((1,), jax.random.key(0), None)
     assert isinstance(evidence_chain(NOISY, many, (1,), fit), AnchoredFactorization)
     assert isinstance(evidence_chain(NOISY, few, (1,), fit), PoissonFactorizationChain)
+
+
+@pytest.mark.slow
+def test_true_latents_of_many_counts_begin_backward_paths_above_forward_ones():
+    """Whatever the labelling in which they were drawn, and with the shape of the noise drawn too."""
+    model = lv.models.PoissonFactorization(mean_count=60.0, noise_shape=lv.models.GammaPrior(4.0, 0.4))
+    blank = lv.Points.from_array(np.zeros((40, 10))).dataset()
+    simulated = simulated_like(blank, model, (3,), jax.random.key(3))
+    data = packed(simulated.data)
+    chain = near_fit(model, data, 3, estimator(model, data).fit((3,), jax.random.key(0), None))
+    temperatures = np.linspace(0, 1, 201)[1:]
+    with jax.enable_x64(True):
+        truth = true_state(chain, simulated, 16)
+    mean = np.exp(truth.log_intensities[3]) @ np.exp(truth.log_factors[3]).T  # places without a factor hold 1 in both
+    drawn = -simulated.locals["intensities"].negative_value @ -simulated.globals["factors"].negative_value
+    np.testing.assert_allclose(mean - (chain.capacity - 3), drawn[: len(mean)], rtol=1e-6)
+    there = forward(chain, jax.random.key(1), temperatures, islands=2, particles=8)
+    back = backward(chain, jax.random.key(2), truth, temperatures, islands=2)
+    assert there.log_evidence.max() < back.log_evidence.min() + 3
+    assert back.log_evidence.mean() - there.log_evidence.mean() < 40
 
 
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
