@@ -304,7 +304,8 @@ class FittedTopics(FittedModel):
 
     def to_anndata(self, data: Any, *, layer: str | None = None, posterior: pd.DataFrame | None = None) -> None:
         """Write the topics into an `AnnData` of cells: shares into `.obsm["X_lvsearch"]`, p(gene | topic) into
-        `.varm["lvsearch"]`, what they rest on into `.uns["lvsearch"]`.
+        `.varm["lvsearch"]`, what they rest on into `.uns["lvsearch"]`: the model, how many topics, and the interval of
+        the log evidence that the fit carries, nats.
 
         data: the one that the training corpus was made of (`Corpus.from_anndata`), or one of other cells over the same
             genes, whose counts are in `layer`. posterior: `result.posterior()`, of which sizes and probabilities are
