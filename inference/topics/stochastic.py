@@ -14,7 +14,6 @@ point of coordinate ascent.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from math import fsum, inf
 from typing import cast
 
@@ -33,6 +32,7 @@ from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.estimator import TopicEstimator, exact_alpha
 from lvsearch.models.families import PointSimplex
+from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 
 Schedule = Callable[[int], float | Array]
@@ -177,7 +177,7 @@ def _bound(model: LDA, minibatches: Minibatches, natural: np.ndarray, capacity: 
     return fsum(sums)
 
 
-@partial(jax.jit, donate_argnames=("total",))
+@kernel(donate_argnames=("total",))
 @counted
 def _moved(total: Array, found: Array, rate: Array, times: Array) -> Array:
     return (1 - rate) * total + rate * times * found

@@ -15,7 +15,7 @@ import pytest
 import lvsearch as lv
 from lvsearch.inference.sharding import devices_at_work, mesh_for, n_shares, on_mesh, split, units_of
 
-CHILD = Path(__file__).with_name("mesh_child.py")
+CHILD = Path(__file__).parents[1] / "cases" / "mesh_child.py"
 RELATIVE = 1e-5
 
 
