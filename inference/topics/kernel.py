@@ -14,6 +14,7 @@ coordinate ascent on the evidence bound.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
