@@ -157,11 +157,12 @@ def test_a_search_goes_on_past_what_raises_returns_nan_or_takes_too_long():
             time.sleep(0.005)
         return curve(size[0])
 
-    result = lv.search(lv.from_function(trouble, seconds_per_call=0.2), max_size=7, **QUIET)
+    # a second: the other sizes answer at once, but a busy machine may let them wait for a while
+    result = lv.search(lv.from_function(trouble, seconds_per_call=1.0), max_size=7, **QUIET)
     told = result.starts().set_index("size")["failure"]
     assert told[3] == "size 3 raised RuntimeError: no luck; it is reported, not ranked"
     assert told[5] == "size 5 is not a number; it is reported, not ranked"
-    assert told[6] == "size 6 took longer than 0.2 seconds; it is reported, not ranked"
+    assert told[6] == "size 6 took longer than 1 seconds; it is reported, not ranked"
     assert list(result.posterior()["size"]) == [1, 2, 4, 7]
     assert result.best_size == (4,)
     assert "3 fit(s) failed" in str(result)

@@ -23,12 +23,12 @@ from lvsearch.searching.controller import SearchState
 
 QUICK = ["--evidence", "bound", "--max-size", "2", "--starts", "1", "--no-cache", "--quiet"]
 HOLDER = """
-import sys, time
+import sys
 from pathlib import Path
 from lvsearch.files.locking import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
 
 
@@ -140,7 +140,10 @@ def test_a_folder_in_use_by_another_process_is_left_to_it(stored: Path, tmp_path
     before = (stored / "manifest.json").read_bytes()
     root = str(Path(lv.__file__).parents[1])
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(stored)], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": root}
+        [sys.executable, "-c", HOLDER, str(stored)],
+        stdin=subprocess.PIPE,  # held until this process kills it or is no more
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": root},
     )
     try:
         assert holder.stdout is not None

@@ -30,7 +30,7 @@ def test_the_notebook_runs(data_folder, monkeypatch):
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     place = next(i for i, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", []))
     notebook.cells.insert(place + 1, nbformat.v4.new_code_cell(REDUCED))
-    NotebookClient(notebook, timeout=1200, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=3600, startup_timeout=600, iopub_timeout=600, kernel_name="python3").execute()
 
 
 def test_the_notebook_is_stored_with_its_outputs():

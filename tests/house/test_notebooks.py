@@ -98,7 +98,8 @@ def test_notebook_runs(name, data_folder, monkeypatch):
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     position = next(i for i, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", []))
     notebook.cells.insert(position + 1, nbformat.v4.new_code_cell(REDUCED[name].parameters))
-    NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    patient = {"timeout": 3600, "startup_timeout": 600, "iopub_timeout": 600}  # they end hangs; a busy machine is none
+    NotebookClient(notebook, kernel_name="python3", **patient).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == REDUCED[name].pictures
     assert not [output for output in outputs if output.output_type == "error"]

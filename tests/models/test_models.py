@@ -648,14 +648,14 @@ def test_the_end_is_stationary(fitted):
             def per_copy(leaf: Any, natural: Any, copies: Any = copies, weight: Any = batch.weight) -> Any:
                 divisor = copies.reshape(copies.shape + (1,) * (natural.ndim - copies.ndim))
                 exists = (divisor > 0) & (weight > 0).reshape((-1,) + (1,) * (natural.ndim - 1))
-                return jnp.where(exists, leaf / np.where(divisor > 0, divisor, 1), natural)
+                return np.where(exists, np.asarray(leaf) / np.where(divisor > 0, divisor, 1), natural)
 
             natural = jax.tree.map(per_copy, gradient[name], l.natural[name])
 
             def mean(unit: Any, eta: Any, site: Any = site) -> Any:  # on the scale where a probability of 0 is 0
                 return expected_statistics(site, eta, within(fitted.model, unit, on))
 
-            assert_close(jax.vmap(mean)(batch.units, natural), l.mean[name], atol=2e-6)
+            assert_close(jax.jit(jax.vmap(mean))(batch.units, natural), l.mean[name], atol=2e-6)
 
 
 # ── padding ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -760,6 +760,7 @@ def test_log_symmetry_counts_the_relabellings(fitted):
 # ── compilation ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow  # every operation is compiled by itself; what is compiled whole has the exact numbers above
 def test_jit_changes_nothing(fitted):
     g, batch, lb = fitted.end.beliefs.mean, fitted.batches[0], fitted.end.locals[0]
     jitted = batch_bound(fitted.model, g, batch, lb, fitted.size, capacity=fitted.capacity)

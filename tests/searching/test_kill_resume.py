@@ -19,6 +19,8 @@ import lvsearch as lv
 from lvsearch.files.storage import MANIFEST
 
 CHILD = ROOT / "tests" / "cases" / "kill_child.py"
+PATIENCE = 1800
+"""Seconds after which a child hangs; a busy machine lets it wait for minutes."""
 
 
 def child(folder: Path, evidence: str, counted: str, last: int, rest: float = 0.0) -> subprocess.Popen[bytes]:
@@ -29,7 +31,7 @@ def child(folder: Path, evidence: str, counted: str, last: int, rest: float = 0.
 
 def wait_for_kill(process: subprocess.Popen[bytes]) -> None:
     """Fails if the child did not get as far as its kill, or ended otherwise."""
-    _, errors = process.communicate(timeout=300)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL, errors.decode()
 
 
@@ -72,7 +74,7 @@ def test_killed_again_and_again_at_random_points(evidence: str, seed: int, tmp_p
     for _ in range(3):
         counted = str(random.choice(["fits", "writes"]))
         process = child(tmp_path / "run", evidence, counted, int(random.integers(2, 9)))
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode in (0, -signal.SIGKILL), errors.decode()
         if not (tmp_path / "run" / MANIFEST).exists():
             return  # killed in its very first write: see above
@@ -86,12 +88,12 @@ def test_killed_from_outside_after_a_while(evidence: str, seed: int, tmp_path: P
     """The parent waits for the first checkpoint and then for a random while (seeded) in which several fits are made."""
     wait = float(np.random.default_rng([seed, 7]).uniform(0.0, 3.0))
     process = child(tmp_path / "run", evidence, "nothing", 0, rest=0.3)
-    give_up = time.monotonic() + 300
+    give_up = time.monotonic() + PATIENCE
     while not (tmp_path / "run" / MANIFEST).exists():
         assert process.poll() is None, "the child ended before it wrote anything"
         assert time.monotonic() < give_up
         time.sleep(0.02)
     time.sleep(wait)
     process.kill()
-    process.communicate(timeout=300)
+    process.communicate(timeout=PATIENCE)
     assert_same_search(lv.resume(tmp_path / "run", report=False, progress=False), searched(evidence))

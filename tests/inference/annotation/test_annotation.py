@@ -68,8 +68,14 @@ def tokens(model: Any, concentration: Any = 1.7) -> Any:
 # ── the log-joint is the thesis' ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("family", ["features", "tokens"])
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [
+        *((kind, "features") for kind in MODELS),
+        (CorrLDA, "tokens"),
+        *(pytest.param(kind, "tokens", marks=pytest.mark.slow) for kind in (GMMixture, GMLDA)),
+    ],
+)
 def test_log_joint_is_the_product_of_the_textbook_densities(kind, family, float64):
     """At a joint draw: every density written out with SciPy, priors and latents included (Eq. 4.1 and after it)."""
     model = gaussian(kind, ALPHA) if family == "features" else tokens(kind, ALPHA)
@@ -239,7 +245,7 @@ def fitted(kind: Any, evidence: str = "marginal") -> lv.FittedModel:
     return lv.fit(kind(), small().corpus, size=3, evidence=evidence, seed=0)
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", [GMMixture, CorrLDA, pytest.param(GMLDA, marks=pytest.mark.slow)])
 def test_evidence_is_the_bound_at_the_state_carried(kind):
     """Recomputed by the generic engine in float64, at the globals of the estimate: never above, and close."""
     estimate = fitted(kind).estimate

@@ -59,12 +59,16 @@ KINDS += [(name, component, rows, one_by_one(component)) for name, component, ro
 
 
 ONE_FACTOR = [(GMMixture, *kind) for kind in KINDS] + [(model, *KINDS[1]) for model in (GMLDA, CorrLDA)]
+QUICK = {"full covariance", "levels", "Poisson"}
+"""A matrix, cells of their own, one number a cell; the rest, in the slow tier here, are in the tables of mixtures."""
 
 
 @pytest.mark.parametrize(
     ("model", "name", "component", "rows", "log_marginal"),
-    ONE_FACTOR,
-    ids=[f"{case[0].__name__}-{case[1]}" for case in ONE_FACTOR],
+    [
+        pytest.param(*case, id=f"{case[0].__name__}-{case[1]}", marks=[] if case[1] in QUICK else pytest.mark.slow)
+        for case in ONE_FACTOR
+    ],
 )
 def test_one_factor_is_exact(model, name, component, rows, log_marginal):
     """Where there is nothing to choose, the bound is the evidence: conjugate in regions and words."""

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from compiled import Compiled
 from scipy.special import gammaln
 
 import lvsearch as lv
@@ -27,13 +28,13 @@ def blocks(leaf: np.ndarray) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("base", [Dirichlet(), PointSimplex(smoothing=0.5)], ids=lambda base: type(base).__name__)
 def test_blocks_are_the_base_block_by_block(float64, base):
-    family, natural = SimplexBlocks(base, WIDTHS), jnp.asarray(NATURAL)
+    family, natural = Compiled(SimplexBlocks(base, WIDTHS)), jnp.asarray(NATURAL)
     apart = [jnp.asarray(block) for block in blocks(NATURAL)]
     for name in ("mean", "point"):
-        each = [np.asarray(getattr(base, name)(block)) for block in apart]
+        each = [np.asarray(getattr(Compiled(base), name)(block)) for block in apart]
         np.testing.assert_allclose(getattr(family, name)(natural), np.concatenate(each, -1), rtol=1e-12)
     for name in ("log_normaliser", "entropy"):
-        each = [np.asarray(getattr(base, name)(block)) for block in apart]
+        each = [np.asarray(getattr(Compiled(base), name)(block)) for block in apart]
         np.testing.assert_allclose(getattr(family, name)(natural), np.sum(each, 0), rtol=1e-12)
     mean = family.mean(natural)
     np.testing.assert_allclose(family.mean(family.natural(mean)), mean, rtol=1e-9)
@@ -42,7 +43,7 @@ def test_blocks_are_the_base_block_by_block(float64, base):
 
 
 def test_draws_have_the_expected_statistics(float64):
-    family = SimplexBlocks(Dirichlet(), WIDTHS)
+    family = Compiled(SimplexBlocks(Dirichlet(), WIDTHS))
     drawn = np.asarray(family.sample(jax.random.key(1), jnp.broadcast_to(NATURAL[0], (4000, NATURAL.shape[1]))))
     error = drawn.std(0) / np.sqrt(4000)
     assert np.all(np.abs(drawn.mean(0) - np.asarray(family.mean(jnp.asarray(NATURAL[0])))) < 5 * error)
@@ -99,7 +100,8 @@ def test_a_frame_of_answers_becomes_indicators():
 def test_draws_of_a_row_are_one_category_a_column():
     component = CategoricalComponents((3, 2))
     model = FiniteMixture(component)
-    rows = model.simulate(jax.random.key(0), (2,), Row(np.zeros((50, 5)), np.ones((50, 5), bool)), {"dim": 5})[2]
+    empty = Row(np.zeros((50, 5)), np.ones((50, 5), bool))
+    rows = jax.jit(lambda key: model.simulate(key, (2,), empty, {"dim": 5})[2])(jax.random.key(0))
     component.check(rows)
     mean, covariance = component.moments(jnp.log(jnp.array([0.5, 0.3, 0.2, 0.9, 0.1])))
     np.testing.assert_allclose(mean, [0.5, 0.3, 0.2, 0.9, 0.1], rtol=1e-6)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import partition_oracles as exact
 import pytest
+from compiled import Compiled
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
@@ -43,13 +44,18 @@ def log_evidence(size: int) -> float:
 
 
 def test_rows_have_the_product_of_the_parts(float64):
+    @jax.jit
+    def step(natural, row):
+        """The row's probability after those before it, and what it adds to them."""
+        unit = Row(row, jnp.ones(5, bool))
+        added = COMPONENT.increment(COMPONENT.coordinates(unit), unit.observed)
+        return log_predictive(COMPONENT, natural, unit)[0], jax.tree.map(jnp.add, natural, added)
+
     natural = jax.tree.map(lambda leaf: leaf[None], COMPONENT.prior(5))
     total = 0.0
     for row in ROWS:
-        unit = Row(jnp.asarray(row), jnp.ones(5, bool))
-        total += float(log_predictive(COMPONENT, natural, unit)[0])
-        added = COMPONENT.increment(COMPONENT.coordinates(unit), jnp.ones(5, bool))
-        natural = jax.tree.map(jnp.add, natural, added)
+        log_p, natural = step(natural, jnp.asarray(row))
+        total += float(log_p)
     assert total == pytest.approx(log_marginal(ROWS), abs=1e-9)
 
 
@@ -69,18 +75,21 @@ def test_the_contract_holds():
 
 
 def test_moments_are_those_of_draws(float64):
-    statistics = draw_parameters(COMPONENT, jax.random.key(0), 2, 5)
+    statistics = jax.jit(lambda key: draw_parameters(COMPONENT, key, 2, 5))(jax.random.key(0))
     one = jax.tree.map(lambda leaf: leaf[1], statistics)
     unit = Row(jnp.asarray(ROWS[0]), jnp.ones(5, bool))
-    drawn = jax.vmap(lambda key: COMPONENT.draw(key, one, unit))(jax.random.split(jax.random.key(1), 20_000))
-    mean, covariance = COMPONENT.moments(one)
+    draw = jax.jit(jax.vmap(lambda key: COMPONENT.draw(key, one, unit)))
+    drawn = draw(jax.random.split(jax.random.key(1), 20_000))
+    mean, covariance = Compiled(COMPONENT).moments(one)
     spread = np.sqrt(np.diag(covariance))
     assert_allclose(np.mean(drawn, 0), mean, atol=5 * spread.max() / np.sqrt(20_000))
     assert_allclose(np.cov(np.asarray(drawn).T), covariance, atol=0.1 * spread.max() ** 2)
     assert covariance[1, 4] != 0
     assert_array_equal(covariance[np.ix_([1, 4], [0, 2, 3])], 0)
-    together = log_likelihoods(COMPONENT, statistics, Row(jnp.asarray(ROWS), jnp.ones((5, 5), bool)))
-    assert_allclose(together[0], log_likelihood(COMPONENT, statistics, unit), rtol=1e-12)
+    rows = Row(jnp.asarray(ROWS), jnp.ones((5, 5), bool))
+    together = jax.jit(lambda s: log_likelihoods(COMPONENT, s, rows))(statistics)
+    alone = jax.jit(lambda s: log_likelihood(COMPONENT, s, unit))(statistics)
+    assert_allclose(together[0], alone, rtol=1e-12)
 
 
 def planted(rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray]:
