@@ -116,7 +116,7 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
     return PackedDocuments(batched, documents.reshape(n_batches, tiles_per_batch, -1), *counts.shape)
 
 
-class Places(NamedTuple):
+class TilePlaces(NamedTuple):
     """Where documents stand in their tiles.
 
     `order`: documents tile by tile, longest first; of each of these the `slot` that it has and its `first` block.
@@ -139,16 +139,16 @@ class Places(NamedTuple):
         return int(self.slot.max(initial=0)) + 1
 
 
-def place_documents(at: Int[np.ndarray, " document"], blocks: Int[np.ndarray, " document"]) -> Places:
+def place_documents(at: Int[np.ndarray, " document"], blocks: Int[np.ndarray, " document"]) -> TilePlaces:
     """Documents of so many blocks one after another in the tiles (D,) that they were dealt to."""
     order = np.lexsort((np.arange(blocks.size), -blocks, at))  # tile by tile, longest first
     starts_tile = np.diff(at[order], prepend=-1) > 0
     slot, first = _within(starts_tile, np.ones_like(blocks)), _within(starts_tile, blocks[order])
-    return Places(order, slot, first, blocks)
+    return TilePlaces(order, slot, first, blocks)
 
 
 def fill_tiles(
-    counts: csr_array, at: Int[np.ndarray, " document"], places: Places, shape: tuple[int, int, int]
+    counts: csr_array, at: Int[np.ndarray, " document"], places: TilePlaces, shape: tuple[int, int, int]
 ) -> tuple[DocumentTiles, Int[np.ndarray, "tile slot"]]:
     """The documents of counts (D, V) in tiles, as yet of one batch, and which document each slot has, −1 for none.
 

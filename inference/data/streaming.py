@@ -60,7 +60,7 @@ class StreamedLayout(NamedTuple):
         return min(max(most, 1), self.n_tiles)
 
 
-class Piece(NamedTuple):
+class DocumentPiece(NamedTuple):
     """Part of a batch, in memory; of tiles beyond the last all counts are 0.
 
     | field | shape | meaning |
@@ -104,14 +104,14 @@ class StreamedDocuments:
         """Places for documents in a tile."""
         return self.records.row["documents"].shape[0]
 
-    def pieces(self, batch: int | None = None) -> Iterator[Piece]:
+    def pieces(self, batch: int | None = None) -> Iterator[DocumentPiece]:
         """The pieces of a batch, or of all one after another, in order."""
         batches = range(self.n_batches) if batch is None else (batch,)
         for piece in (b * self.pieces_per_batch + p for b in batches for p in range(self.pieces_per_batch)):
             first = piece * self.piece_tiles
             found = self.records.read(first, first + self.piece_tiles)
             tiles = DocumentTiles(*(np.ascontiguousarray(found[name]) for name in DocumentTiles._fields))
-            yield Piece(first, tiles, found["lengths"].copy(), found["documents"] - 1)
+            yield DocumentPiece(first, tiles, found["lengths"].copy(), found["documents"] - 1)
 
 
 def streamed_layout(files: CountFiles, tile_blocks: int) -> StreamedLayout:

@@ -27,7 +27,8 @@ PASS_PROPORTIONS, BOUND_PROPORTIONS = 3, 3
 TILE_COPIES = 4
 """(token, topic) blocks of the tile being worked on: weights at the words, p, φ and the expected counts."""
 RUN_BYTES = 120
-"""Of a (document, word) pair while documents are dealt to tiles: counts, tiles, records, their order; measured."""
+"""Of a (document, word) pair while documents are dealt to tiles, at most: ids and counts as read, where they go (three
+arrays of 8 bytes), tiles, records of tiles, and Python's lists of documents."""
 PIECE_COPIES = 3
 """Of a piece: as read, as arrays of their own, on the device; of its γ: as read, visited, being written."""
 

@@ -45,4 +45,4 @@ def _(
 @unit_ceilings.register
 def _(model: TopicModel, data: Dataset) -> np.ndarray:
     """The saturated model of each document: no mixture of topics gives its words more."""
-    return saturated_ceiling(counts_of(data))
+    return np.concatenate([saturated_ceiling(counts_of(part)) for part in data.in_turn()])

@@ -26,7 +26,7 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import StoredDocuments, counts_of
 from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments, device_tile_blocks, pack
-from lvsearch.inference.data.streaming import Piece, StreamedDocuments, pack_streamed, streamed_layout
+from lvsearch.inference.data.streaming import DocumentPiece, StreamedDocuments, pack_streamed, streamed_layout
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.topics import kernel as kernels
@@ -72,7 +72,7 @@ class Minibatches:
     def __len__(self) -> int:
         return self.packed.n_batches
 
-    def pieces(self, number: int) -> Iterator[Piece]:
+    def pieces(self, number: int) -> Iterator[DocumentPiece]:
         """The documents of one minibatch, in one piece where they are at hand."""
         packed = self.packed
         if isinstance(packed, StreamedDocuments):
@@ -86,7 +86,7 @@ class Minibatches:
             packed.n_documents,
             packed.n_words,
         )
-        yield Piece(number * len(tiles.slots), tiles, alone.lengths[0], packed.documents[number])
+        yield DocumentPiece(number * len(tiles.slots), tiles, alone.lengths[0], packed.documents[number])
 
 
 def stochastic_topics(
@@ -148,7 +148,7 @@ def expected_counts(
     return sum((_settled(piece, topics, alpha)[1] for piece in minibatches.pieces(number)), jnp.zeros_like(total))
 
 
-def _settled(piece: Piece, topics: Array, alpha: np.ndarray) -> tuple[Array, Array]:
+def _settled(piece: DocumentPiece, topics: Array, alpha: np.ndarray) -> tuple[Array, Array]:
     """γ (1, tile, document, topic) of a piece's documents from an even start, and their counts (word, topic)."""
     exists = alpha > 0
     even = np.where(exists, alpha + piece.lengths[..., None] / exists.sum(), 0.0).astype(np.float32)

@@ -166,7 +166,7 @@ def _first_look(
                 words.append(each.word)
                 tokens_kept += each.tokens
     if not n_terms:
-        raise no_words(n_texts, "empty vocabulary; perhaps the documents only contain stop words", analyzer)
+        raise ValueError(no_words(n_texts, "empty vocabulary; perhaps the documents only contain stop words", analyzer))
     note = kept_words(len(words), n_terms, least, most, n_texts, tokens_kept, tokens)
     joined = None if kinds is None else {name: joined_kind(each) for name, each in kinds.items()}
     named = (index_name, joined_kind(index) or "text") if index else None

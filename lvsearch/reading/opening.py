@@ -49,7 +49,7 @@ def texts_in(
         refuse_columns(path, "a document per line", options)
         return Documents(read_documents(path, encoding))
     if ending not in TEXTS:
-        raise unknown_ending(path, ending)
+        raise ValueError(unknown_ending(path, ending))
     return frame_documents(read_table(path, ending, text, id, encoding), text, id, label, keep)
 
 
@@ -91,9 +91,9 @@ def folder_documents(
     return files, tuple(file.as_posix() for file in inner), labels
 
 
-def unknown_ending(path: Any, ending: str) -> ValueError:
+def unknown_ending(path: Any, ending: str) -> str:
     """What says that no reader knows such files."""
-    return ValueError(
+    return (
         f"{path}: got the ending {ending!r}; expected one of {', '.join((*TEXTS, *COUNTS))}, or a folder of .txt "
         "files: rename the file, or read it yourself and use lv.Corpus.from_texts or from_frame"
     )

@@ -147,7 +147,7 @@ def count_texts(
     try:
         counts = csr_array(vectorizer.fit_transform(texts))
     except ValueError as error:
-        raise no_words(len(texts), str(error), analyzer) from error
+        raise ValueError(no_words(len(texts), str(error), analyzer)) from error
     terms = vectorizer.get_feature_names_out()
     frequency = np.bincount(counts.indices, minlength=len(terms))
     kept = np.flatnonzero((frequency >= least) & (frequency <= most * len(texts)))
@@ -175,9 +175,9 @@ def frequency_limits(
     return least, float(most)
 
 
-def no_words(n_texts: int, reason: str, analyzer: Analyzer) -> ValueError:
+def no_words(n_texts: int, reason: str, analyzer: Analyzer) -> str:
     """What says that texts are empty to this analyzer."""
-    return ValueError(
+    return (
         f"got {n_texts:,} texts without a single word ({reason}); expected words that match "
         f"token_pattern={analyzer.token_pattern!r} and are not stop words; change one of the two"
     )

@@ -54,7 +54,7 @@ class TextSource(NamedTuple):
             yield from _folder(self.path, self.encoding) if self.path.is_dir() else _lines(self.path, self.encoding)
             return
         if ending not in TEXTS:
-            raise unknown_ending(self.path, ending)
+            raise ValueError(unknown_ending(self.path, ending))
         for frame in self._frames(ending, frozenset(as_text)):
             yield frame_documents(frame, self.text, self.id, self.label, self.keep)
 

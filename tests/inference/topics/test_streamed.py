@@ -1,5 +1,7 @@
 """Documents on disk: packed to the same tiles, fitted to the same topics, in memory that does not grow with them."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,14 +15,18 @@ import lvsearch as lv
 from lvsearch.inference.data import mapped, streaming
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.mapped import CountFiles, files_of
+from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.data.packing import PackedDocuments, pack
 from lvsearch.inference.data.scratch import ScratchArray
 from lvsearch.inference.data.streaming import StreamedDocuments, pack_streamed, streamed_layout
-from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.describing import bound_units, describe_units
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.topics.estimator import TopicEstimator
+from lvsearch.inference.topics.memoized import streamed_plan
 from lvsearch.inference.topics.streamed import StreamedTopicEstimator
+from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.searching.evaluators import data_ceiling
 
 ROOT = Path(__file__).parent.parent
 SIZE, TILE_BLOCKS = (3,), 4
@@ -157,3 +163,67 @@ def test_many_pieces_are_fitted_to_the_same_topics(files, small_pieces):
     streamed = describe_units(on_disk.model, on_disk, stored(files))
     np.testing.assert_allclose(streamed.representation, described.representation, atol=1e-5)
     np.testing.assert_allclose(streamed.log_lower, described.log_lower, rtol=1e-9, atol=1e-6)
+    assert data_ceiling(at_hand.model, stored(files)) == pytest.approx(data_ceiling(at_hand.model, documents(counts())))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        lv.models.LDA(0.9, 0.2).plug_in(),
+        lv.models.LDA(GammaPrior(2.0, 1.0), GammaPrior(1.0, 4.0)),
+        lv.models.LDA(np.array([0.9, 0.3, 0.6]), 0.2),
+    ],
+    ids=["plug-in", "hyper-parameters inferred", "a vector"],
+)
+def test_every_form_of_the_model(files, model):
+    """Also from a start; and the fitted hyper-parameters, the certified ends and those of each document."""
+    for start in (None, lv.fit(lv.models.LDA(), counts(), size=2 if model.nested else 4).estimate):
+        if start is not None and isinstance(model.concentration, np.ndarray) and model.concentration.ndim == 1:
+            continue  # a vector has one size
+        at_hand, on_disk = fits(model, files, start)
+        assert on_disk.log_lower == pytest.approx(at_hand.log_lower, rel=1e-5)
+        assert on_disk.log_upper == pytest.approx(at_hand.log_upper, rel=1e-5)
+        for name, value in at_hand.model.numbers_by_name().items():
+            np.testing.assert_allclose(on_disk.model.numbers_by_name()[name], value, rtol=1e-3)
+        for mine, its in zip(
+            bound_units(at_hand.model, at_hand, stored(files)),
+            bound_units(at_hand.model, at_hand, documents(counts())),
+            strict=True,
+        ):
+            np.testing.assert_allclose(mine, its, rtol=1e-6, atol=1e-6)
+
+
+# ── memory ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_plan_does_not_grow_with_the_documents(files):
+    """The numbers of a real layout, and ten and a thousand times as many runs of it."""
+    layout = streamed_layout(files, TILE_BLOCKS)._replace(tiles_of_runs=(10**5,))
+    more = layout._replace(tiles_of_runs=(10**5,) * 1000)
+    assert streamed_plan(layout, 5000, 112, 16) == streamed_plan(more, 5000, 112, 16)
+    assert streamed_plan(layout, 5000, 112, 16).peak_bytes > streamed_plan(layout, 5000, 112, 8).peak_bytes
+    assert streamed_plan(layout, 5000, 112, 16).peak_bytes > streamed_plan(layout, 5000, 48, 16).peak_bytes
+
+
+def test_batches_are_as_many_as_fit(files):
+    """Halved for the budget, and once more for every time that memory ran out."""
+    fitting = estimator(lv.models.LDA(), stored(files))
+    assert isinstance(fitting, StreamedTopicEstimator)
+    most = fitting.memory_plan(SIZE).n_batches
+    assert most == min(2506 // (12 * 31), fitting._layout.n_tiles)
+    assert fitting.with_chunks(Chunks(0)).memory_plan(SIZE).n_batches == 1
+    halved = fitting.with_chunks(fitting.chunks.halved())
+    assert halved.memory_plan(SIZE).n_batches == most // 2
+    assert isinstance(halved, StreamedTopicEstimator)
+    halved._lay_out(8)
+    assert halved._documents.n_batches == most // 2
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_documents():
+    """In processes of their own, from where a piece and a run are full on."""
+    command = [sys.executable, "tests/benchmarks/out_of_core.py", "--documents", "16000", "--scales", "1", "4"]
+    command += ["--topics", "8", "--passes", "1", "--words", "2000"]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    assert "bar below 10 %: met" in done.stdout, done.stdout
