@@ -279,10 +279,10 @@ def test_an_error_is_raised_where_its_fit_is_wanted_and_nowhere_else():
     raising = {int(n) for n in range(1, 13)} - {visit.size[0] for visit in alone(*SEARCHES["bound"]())[0].visits}
     assert raising
     calm = Fake(function, ceiling=9.0, nested=False)
-    assert spread(calm, FLAT12, settings((12,), starts=3), Scrambled(12))[0].stopped == "finished"
+    assert spread(calm, FLAT12, settings((12,), starts=3), Scrambled(5))[0].stopped == "finished"
     raising.add(4)
     with pytest.raises(ValueError, match="planted at 4"):
-        spread(Fake(function, ceiling=9.0, nested=False), FLAT12, settings((12,), starts=3), Scrambled(12))
+        spread(Fake(function, ceiling=9.0, nested=False), FLAT12, settings((12,), starts=3), Scrambled(5))
 
 
 @pytest.mark.parametrize("other", [3, "processes", object(), ThreadPoolExecutor])
