@@ -179,8 +179,8 @@ def one_table(name: str, most: int, starts: int, n_rows: int, orders: int) -> No
         plain = search.results_["full"]
         print(f"  full (the default): {told(plain, labels)}")
         print(f"  auto: {search.kinds_.index[0]}: {told(search.result_, labels)}")
-        kinds = search.kinds_.assign(log_evidence=search.kinds_["log_evidence"].round(1))
-        print("    " + "; ".join(f"{kind} {row.log_evidence:.1f} ({row.best_size})" for kind, row in kinds.iterrows()))
+        each = zip(search.kinds_.index, search.kinds_["log_evidence"], search.kinds_["best_size"], strict=True)
+        print("    " + "; ".join(f"{kind} {evidence:.1f} ({size})" for kind, evidence, size in each))
     began_robust = time.process_time()
     robust = plain.robustness(orders=orders, progress=False)
     print(f"  robust: {robust.size} [{', '.join(map(str, robust.together))}]")
