@@ -42,13 +42,6 @@ LONGEST = ("test_notebooks", "test_doctests")
 
 # Traced programs leave millions of objects that stay; looking through them again and again took half of the session.
 gc.set_threshold(100_000, 20, 50)
-LARGEST_PROCESS = 3 * 2**30
-"""Bytes."""
-
-
-def resident_bytes() -> int:
-    """Of this process, where Linux says so."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,12 +76,12 @@ def shared_programs() -> None:
 def released_programs() -> Iterator[None]:
     """Compiled programs go when they near what a process may hold.
 
-    Each is a handful of memory maps. Linux gives a process 65,530, and XLA crashes on the next. What tracing leaves is
-    seldom looked through (above) and would grow to many GiB, on a machine where the other worker does the same.
+    Each is a handful of memory maps. Linux gives a process 65,530, and XLA crashes on the next. A map goes with about a
+    third of a MiB: a process holds 5 GiB where programs go, and the other worker as much.
     """
     yield
     maps = Path("/proc/self/maps")
-    if maps.exists() and (maps.read_bytes().count(b"\n") > 30_000 or resident_bytes() > LARGEST_PROCESS):
+    if maps.exists() and maps.read_bytes().count(b"\n") > 15_000:
         jax.clear_caches()
         gc.collect()
 

@@ -22,7 +22,9 @@ def log_marginal(rows: np.ndarray) -> float:
     return sum(cells(column) for column in rows.T)
 
 
-@pytest.mark.parametrize("model", [FiniteMixture, HiddenMarkov, DPMixture, HDPMixture])
+@pytest.mark.parametrize(
+    "model", [FiniteMixture, HiddenMarkov, DPMixture, pytest.param(HDPMixture, marks=pytest.mark.slow)]
+)
 def test_one_component_is_exact(model):
     data = lv.Groups.from_arrays([ROWS[:3], ROWS[3:]]) if model in (HiddenMarkov, HDPMixture) else ROWS
     fit = lv.fit(model(COMPONENT), data, size=1)
