@@ -63,7 +63,7 @@ def log_responsibilities(
     weights = jnp.where(on["component"][:, None], statistics[:, varying], 0.0)
     logits = packed @ weights.T + bias
     if components.n_variants > 1:
-        tilts = jax.vmap(components.variant_tilts)(tile.observed) + components.log_variants
+        tilts = jax.vmap(components.variant_tilts)(jnp.asarray(tile.observed)) + components.log_variants
         logits = logits + tilts.astype(packed.dtype).reshape(-1, 1)
     return logits.reshape(len(tile.weight), -1), packed
 

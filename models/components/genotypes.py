@@ -40,7 +40,7 @@ class GenotypeComponents(CategoricalComponents):
         return np.zeros(len(units.value))
 
     def plug_in(self) -> "GenotypeComponents":
-        return GenotypeComponents(self.categories, self.concentration, estimated=True)
+        return GenotypeComponents(categories=self.categories, concentration=self.concentration, estimated=True)
 
     def draw(self, key: Array, statistics: Float[Array, " dim"], unit: Row) -> Float[Array, " dim"]:
         """With as many copies at each locus as `unit` has."""
