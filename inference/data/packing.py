@@ -113,7 +113,7 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
     shape = (n_batches * tiles_per_batch, places.tile_blocks, places.slots)
     tiles, documents = fill_tiles(counts, at, places, shape)
     batched = DocumentTiles(*(leaf.reshape(n_batches, tiles_per_batch, *leaf.shape[2:]) for leaf in tiles))
-    return PackedDocuments(batched, documents.reshape(n_batches, tiles_per_batch, -1), *counts.shape)
+    return PackedDocuments(batched, documents.reshape(n_batches, tiles_per_batch, -1), len(blocks), counts.shape[1])
 
 
 class TilePlaces(NamedTuple):

@@ -27,7 +27,7 @@ class ScratchArray:
     def read(self, first: int, last: int) -> np.ndarray:
         """Rows first … last − 1, (rows, …), of their own. Raises OSError where the file was cut off."""
         rows = np.empty(last - first, self.row)
-        left = memoryview(rows.reshape(-1).view(np.uint8))
+        left = rows.reshape(-1).view(np.uint8).data
         self._file.seek(first * self.row.itemsize)
         while left:
             done = self._file.readinto(left)
@@ -38,7 +38,7 @@ class ScratchArray:
 
     def write(self, first: int, rows: np.ndarray) -> None:
         """Put rows (rows, …) at `first` and after it. Raises OSError where the disk is full."""
-        left = memoryview(np.ascontiguousarray(rows).reshape(-1).view(np.uint8))
+        left = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
         self._file.seek(first * self.row.itemsize)
         while left:
             left = left[self._file.write(left) :]

@@ -222,7 +222,7 @@ class DocumentCounts(Data):
     def part(self: C, rows: Int[np.ndarray, " chosen"], note: str) -> C:
         """The documents with these numbers, in this order, and a note saying so."""
 
-        def chosen(values: Sequence[str] | None) -> tuple[str, ...] | None:
+        def chosen(values: tuple[str, ...] | StoredStrings | None) -> tuple[str, ...] | None:
             return None if values is None else tuple(values[row] for row in rows)
 
         return replace(

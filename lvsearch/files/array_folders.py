@@ -38,7 +38,7 @@ class ArrayWriter:
 
     def append(self, values: np.ndarray) -> None:
         """Values (entries,) behind those that there are. Raises OSError where the disk is full."""
-        content = memoryview(np.ascontiguousarray(values, self.dtype).view(np.uint8))
+        content = np.ascontiguousarray(values, self.dtype).view(np.uint8).data
         self._digest.update(content)
         self._file.write(content)
         self.length += len(values)

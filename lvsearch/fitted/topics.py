@@ -118,7 +118,7 @@ class FittedTopics(FittedModel):
         )
         if self.training.unit_labels is not None:
             lengths = self.training.observations_per_unit
-            frame.insert(1, "label", _labels(self.training.unit_labels, self.proportions * lengths[:, None]))
+            frame.insert(1, "label", _labels(tuple(self.training.unit_labels), self.proportions * lengths[:, None]))
         return frame.sort_values("prevalence", ascending=False, kind="stable")
 
     @cached_property
@@ -365,7 +365,7 @@ class FittedTopics(FittedModel):
         if by is None:
             if self.training.unit_labels is None:
                 raise ValueError("got no `by`, and the corpus has no labels: pass a value for each document")
-            return self.training.unit_labels
+            return tuple(self.training.unit_labels)
         if not isinstance(by, str):
             return by
         known = self._metadata

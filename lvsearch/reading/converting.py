@@ -181,15 +181,16 @@ def _frequencies(texts: list[str], analyzer: Analyzer) -> Iterator[WordFrequency
         return
     terms = vectorizer.get_feature_names_out().tolist()
     documents = np.bincount(counts.indices, minlength=len(terms)).tolist()
-    tokens = counts.sum(axis=0).tolist()
-    yield from map(WordFrequency, terms, documents, tokens)
+    tokens = np.bincount(counts.indices, weights=counts.data, minlength=len(terms)).tolist()
+    for word, n_documents, n_tokens in zip(terms, documents, tokens, strict=True):
+        yield WordFrequency(word, n_documents, int(n_tokens))
 
 
 def _columns(metadata: pd.DataFrame | None, kinds: dict[str, str], index: tuple[str, str] | None) -> list[TableColumn]:
     """A block of the metadata, and of its index where there is one, in the kinds that all blocks have together."""
     if metadata is None:
         return []
-    columns = [as_kind(name, metadata[name], kind) for name, kind in kinds.items()]
+    columns = [as_kind(name, pd.Series(metadata[name]), kind) for name, kind in kinds.items()]
     return columns if index is None else [*columns, as_kind(index[0], pd.Series(metadata.index), index[1])]
 
 

@@ -92,7 +92,8 @@ def _svmlight_blocks(path: Path) -> Iterator[tuple[csr_array, np.ndarray]]:
     with opened(path) as file:
         while lines := "".join(islice(file, LINES_AT_ONCE)):
             try:
-                counts, labels = load_svmlight_file(io.BytesIO(lines.encode()), zero_based=True)
+                content = io.BytesIO(lines.encode())
+                counts, labels = load_svmlight_file(content, zero_based=True)  # pyright: ignore[reportArgumentType]
             except (ValueError, OverflowError) as error:
                 reason = " ".join(str(error).split())
                 raise ValueError(

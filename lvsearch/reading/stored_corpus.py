@@ -40,8 +40,8 @@ class StoredParts(NamedTuple):
 
     counts: csr_array
     vocabulary: tuple[str, ...]
-    names: Sequence[str] | None
-    labels: Sequence[str] | None
+    names: tuple[str, ...] | StoredStrings | None
+    labels: tuple[str, ...] | StoredStrings | None
     notes: tuple[str, ...]
     analyzer: Analyzer | None
     table: DocumentTable | None
