@@ -164,7 +164,7 @@ class PoissonFactorization(Model):
         return PoissonFactorization(self.concentration, self.factor_concentration, self.mean_count, noise_shape)
 
     def given_noise_shape(self) -> HyperparameterArray | None:
-        """r, or None without noise. Raises ValueError where it has a prior."""
+        """r as (), or None without noise. Raises ValueError where it has a prior."""
         if isinstance(self.noise_shape, GammaPrior):
             raise ValueError(
                 "got a PoissonFactorization whose noise_shape has a GammaPrior, expected a number: its log-joint is no "

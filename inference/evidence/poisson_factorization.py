@@ -211,6 +211,7 @@ class PoissonFactorizationChain(eqx.Module):
 
         density = self.log_ratio(state) + of_rows + jax.vmap(of_factors, in_axes=-1)(log_beta)
         if isinstance(self.model.noise_shape, GammaPrior):
+            assert log_noise is not None  # where r has a prior it is part of the state
             shape, rate = (jnp.asarray(each) for each in self.model.noise_shape)
             density += (shape - 1) * log_noise - rate * jnp.exp(log_noise) + shape * jnp.log(rate) - gammaln_of(shape)
         return density

@@ -144,6 +144,7 @@ class FactorizationEstimator(BaseEstimator):
         counts, fitted = climbed
         value = bound(counts, priors, fitted)
         if isinstance(self.model.noise_shape, GammaPrior):
+            assert counts.noise_shape is not None  # where r has a prior it has a value
             value += float(log_noise_prior(self.model.noise_shape, np.log(counts.noise_shape)))
         return value
 

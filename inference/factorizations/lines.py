@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.factorizations.kernel import TINY
@@ -38,8 +39,8 @@ class Lines(NamedTuple):
     seen: Float[Array, "line across"]
     noise_shape: Array | None
     other: Float[Array, "particle across factor"]
-    shape: Array
-    rate: Array
+    shape: Array | np.ndarray
+    rate: Array | np.ndarray
     temperature: Array
 
     def moved(self, key: Array, log_value: Array, lengths: Array) -> Array:

@@ -118,7 +118,8 @@ def probe(
     g |= {
         n: beginning[n] for n, s in sites.items() if not s.axes
     }  # a scale of 0 is not one: these begin at their prior
-    l = as_numpy(local_statistics(model, natural_l, units, on))
+    blank_l = as_numpy(local_statistics(model, natural_l, units, on))
+    l = jax.tree.map(lambda leaf: np.where(np.isfinite(leaf), leaf, 0.0), blank_l)  # sites without any yet may multiply
     others = [name for name, site in local_sites.items() if not isinstance(site.family, IndicatorFamily)]
     if others:
         choosing = {site.gate.site for site in local_sites.values() if site.gate is not None}

@@ -445,7 +445,7 @@ def test_factors_are_matched_and_compared_by_cells_and_by_columns():
 
 def test_the_shape_of_the_noise_is_found():
     """Of counts that vary by m²/4; without it the same fit says nothing of it, and is much worse."""
-    rng, factors = np.random.default_rng(1), np.kron(np.eye(2), [40.0, 20.0, 10.0])
+    rng, factors = np.random.default_rng(1), np.kron(np.eye(2), np.linspace(40.0, 10.0, 20))
     mean = rng.gamma(2.0, 0.5, (80, 2)) @ factors
     counts = rng.poisson(mean * rng.gamma(R, 1 / R, mean.shape)).astype(float)
     noisy = lv.models.PoissonFactorization.scaled_to(counts, noise_shape=lv.models.GammaPrior(1.0, 0.1))
