@@ -74,7 +74,7 @@ def _copies(site: Site, unit: AnnotatedImage, mean: Array) -> Array:
     return jnp.asarray(unit.counts)[:, None] if site.copies is not None else jnp.ones((len(mean), 1), mean.dtype)
 
 
-@kernel(static_argnames=("capacity", "sweeps"))
+@kernel(static_argnames=("capacity", "sweeps"), brief=True)
 @counted
 def collapsed_step(
     model: AnnotatedModel,

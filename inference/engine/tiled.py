@@ -70,7 +70,7 @@ def gather(tiles: Sequence[UnitTile], per_tile: Sequence[Any], n_units: int) -> 
     return out
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def blank_tile(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Any:
     """Zero statistics of the locals of every unit."""
@@ -88,7 +88,7 @@ class TileStep(NamedTuple):
     bounds: Float[Array, " unit"]
 
 
-@kernel(static_argnames=("capacity", "sweeps"))
+@kernel(static_argnames=("capacity", "sweeps"), brief=True)
 @counted
 def tile_step(
     model: Model,
@@ -113,7 +113,7 @@ Summary = Callable[[Model, dict[str, Statistics], Any, Beliefs, Any], Any]
 """(model, globals' statistics, unit, its settled locals, masks) -> what is wanted of the unit: a pytree of arrays."""
 
 
-@kernel(static_argnames=("capacity", "summary"))
+@kernel(static_argnames=("capacity", "summary"), brief=True)
 @counted
 def settled_tile(
     model: Model,

@@ -47,7 +47,7 @@ def pack_increment(component: Component, coordinates: Any, observed: Any) -> Flo
     return jnp.concatenate(parts)
 
 
-@kernel()
+@kernel(brief=True)
 def pack_increments(component: Component, coordinates: Any, observed: Any) -> Float[Array, "row packed"]:
     """`pack_increment` of each row."""
     return jax.vmap(partial(pack_increment, component))(coordinates, observed)

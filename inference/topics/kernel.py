@@ -149,7 +149,7 @@ MEAN_FIELD = Rule(_mean_field_topics, _mean_field_document)
 # ── passes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@kernel(donate_argnames=("state",), static_argnames=("rule",))
+@kernel(donate_argnames=("state",), static_argnames=("rule",), brief=True)
 @counted
 def memoized_passes(
     tiles: DocumentTiles,
@@ -228,7 +228,7 @@ def start_state(packed: PackedDocuments, pseudo_counts: np.ndarray, alpha: np.nd
     return Counts(pseudo_counts.astype(np.float32), no_memory, even.astype(np.float32))
 
 
-@kernel()
+@kernel(brief=True)
 @counted
 def exp_log_topics(
     total: Float[Array, "word topic"], eta: float | Array, alpha: Float[Array, " topic"]
@@ -238,7 +238,7 @@ def exp_log_topics(
     return weights * scale
 
 
-@kernel()
+@kernel(brief=True)
 @counted
 def document_pass(
     tiles: DocumentTiles,
@@ -269,7 +269,7 @@ def document_pass(
     return gamma, total
 
 
-@kernel()
+@kernel(brief=True)
 @counted
 def document_bounds(
     tiles: DocumentTiles,
@@ -303,7 +303,7 @@ def document_bounds(
     return jax.lax.map(lambda batch: jax.lax.map(one_tile, batch), (tiles, gamma))
 
 
-@kernel()
+@kernel(brief=True)
 @counted
 def topic_bound(
     concentration: Float[Array, "word topic"], eta: float | Array, exists: Array
