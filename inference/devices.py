@@ -6,11 +6,12 @@ CPU whatever there is, and what they return lies there.
 """
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import jax
 
 
-def device_of_loops() -> jax.Device | None:
+def device_of_loops() -> Any:
     """The CPU, where programs would go elsewhere; None where they go there anyhow, or JAX was told of no CPU."""
     if jax.default_backend() == "cpu":
         return None
