@@ -53,6 +53,14 @@ class Hosted(Sampler, Protocol):
 
 
 @runtime_checkable
+class OneByOne(Sampler, Protocol):
+    """A sampler that says whether its sweep is a loop over members, each drawn given all others: such run on the CPU
+    (`lvsearch.inference.devices`)."""
+
+    one_by_one: bool
+
+
+@runtime_checkable
 class Growing(Sampler, Protocol):
     """A sampler of a process, whose states have places for so many parts, and are made again where that was too few.
 

@@ -17,6 +17,6 @@ def generators(key: Array, number: int) -> list[np.random.Generator]:
     return [np.random.default_rng(data.ravel().tolist()) for data in np.asarray(_split_data(key, number=number))]
 
 
-@kernel(static_argnames=("number",))
+@kernel(static_argnames=("number",), brief=True)
 def _split_data(key: Array, *, number: int) -> Array:
     return jax.random.key_data(jax.random.split(key, number))

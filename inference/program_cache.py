@@ -19,7 +19,7 @@ import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 OFF = "off"
-LEAST_SECONDS = 0.2
+LEAST_SECONDS = 0.05
 """Programs that compile faster are not kept: reading is not faster."""
 MOST_BYTES = 2 * 2**30
 """Of a folder; the programs not read for longest go first, when a process begins to use it."""

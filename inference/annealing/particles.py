@@ -280,7 +280,7 @@ def resampled(chain: Selectable, key: Array, population: Population, islands: in
     )
 
 
-_resample_all = kernel(static_argnames=("islands",))(
+_resample_all = kernel(static_argnames=("islands",), brief=True)(
     lambda chain, key, population, *, islands: resampled(chain, key, population, islands, jnp.inf)
 )
 
@@ -292,16 +292,16 @@ def _ended(
     return sign * np.asarray(population.log_total, np.float64), population.state
 
 
-@kernel(static_argnames=("particles",))
+@kernel(static_argnames=("particles",), brief=True)
 def drawn(chain: Chain, key: Array, *, particles: int) -> State:
     """Draws of q, compiled."""
     return chain.init(key, particles)
 
 
-_log_ratio = kernel()(lambda chain, state: chain.log_ratio(state))
-_log_gain = kernel()(lambda chain, state, before, after: chain.log_gain(state, before, after))
-_label_scores = kernel()(lambda chain, state: chain.label_scores(state))
-_relabel = kernel()(lambda chain, state, order: chain.relabel(state, order))
+_log_ratio = kernel(brief=True)(lambda chain, state: chain.log_ratio(state))
+_log_gain = kernel(brief=True)(lambda chain, state, before, after: chain.log_gain(state, before, after))
+_label_scores = kernel(brief=True)(lambda chain, state: chain.label_scores(state))
+_relabel = kernel(brief=True)(lambda chain, state, order: chain.relabel(state, order))
 
 
 def _n_particles(chain: Chain, state: State) -> int:

@@ -76,7 +76,7 @@ def _copies(site: Site, unit: AnnotatedImage, mean: Array) -> Array:
 
 
 @units_of("batch", "l")
-@kernel(static_argnames=("capacity", "sweeps"))
+@kernel(static_argnames=("capacity", "sweeps"), brief=True)
 @counted
 def collapsed_step(
     model: AnnotatedModel,

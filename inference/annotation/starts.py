@@ -81,7 +81,7 @@ class _Shares(NamedTuple):
     words: Array
 
 
-@kernel()
+@kernel(brief=True)
 @counted
 def _start_statistics(
     model: AnnotatedModel, g: dict[str, Statistics], units: Any, weight: Any, share: Any

@@ -52,8 +52,8 @@ def settled(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]
         return BlockStart(*(np.asarray(leaf[..., best]) for leaf in known))
 
 
-_of_labels = kernel()(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
-_log_density = kernel()(lambda chain, state: chain.log_density(state))
+_of_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
+_log_density = kernel(brief=True)(lambda chain, state: chain.log_density(state))
 
 
 @patience.register
@@ -64,7 +64,7 @@ def _(chain: BlockChain) -> float:
     return 0.0
 
 
-@kernel()
+@kernel(brief=True)
 def _averaged(chain: BlockChain, key: Key[Array, ""], state: BlockState) -> tuple[BlockStart, Array]:
     """Averages for each particle, its axis last, of what a `BlockStart` holds, labels as probabilities; and of the
     joint, nats."""

@@ -13,7 +13,7 @@ from lvsearch.inference.evidence.truth import true_state
 from lvsearch.models.block_model import COLUMN, ROW
 from lvsearch.models.kernels import kernel
 
-_completed = kernel()(lambda chain, *latents: chain.completed(*latents))
+_completed = kernel(brief=True)(lambda chain, *latents: chain.completed(*latents))
 
 
 @true_state.register

@@ -87,7 +87,7 @@ def pad_axes(
     return out
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def beliefs_of(
     model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
@@ -97,7 +97,7 @@ def beliefs_of(
     return Beliefs(natural, {n: expected_statistics(s, natural[n], on) for n, s in model.globals().items()})
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def point_of(
     model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]

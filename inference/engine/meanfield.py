@@ -177,7 +177,7 @@ def unit_bounds(
     return jnp.where(batch.weight > 0, per_unit, 0)
 
 
-@kernel(static_argnames=("capacity", "sweeps"))
+@kernel(static_argnames=("capacity", "sweeps"), brief=True)
 @counted
 def fit_locals(
     model: Model,
@@ -202,7 +202,7 @@ def batch_log_joint(
     return jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def batch_statistics(
     model: Model,
@@ -218,7 +218,7 @@ def batch_statistics(
     return jax.grad(lambda m: batch_log_joint(model, m, batch, l, on))(dict(g))
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def batch_bound(
     model: Model,
@@ -236,7 +236,7 @@ def batch_bound(
 # ── globals ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def update_globals(
     model: Model,
@@ -263,7 +263,7 @@ def update_globals(
     return beliefs
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def resident_sweep(
     model: Model,
@@ -286,7 +286,7 @@ def resident_sweep(
     return beliefs
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def globals_bound(model: Model, beliefs: Beliefs, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Array:
     """log_prior at the expected statistics plus the entropy of the globals, in nats: ()."""

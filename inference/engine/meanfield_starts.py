@@ -55,7 +55,7 @@ def _blank(sites: Mapping[str, Site], lengths: Mapping[str, int], dtype: Any) ->
     return Beliefs(dict(zeros), dict(zeros))
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def blank_locals(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Beliefs:
     """Zero statistics for every unit of a batch: where `fit_locals` starts when nothing better is known."""
@@ -69,7 +69,7 @@ def blank_unit(model: Model, unit: Unit, on: Masks, dtype: Any) -> Beliefs:
     return _blank(model.locals(), local_lengths(model, unit, on), dtype)
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def scattered_locals(
     model: Model,

@@ -40,7 +40,7 @@ def existing(model: Model, batch: Batch, values: np.ndarray, on: Masks) -> list[
     return [value[np.ix_(*(mask[row] for mask in per_axis))] for row, value in enumerate(values)]
 
 
-@kernel()
+@kernel(brief=True)
 def representing_value(model: Model, local: Beliefs, on: Masks) -> Array:
     """The expected value of the representing site under q of each unit, (units, …), padding included."""
     site = model.locals()[model.representation]

@@ -72,7 +72,7 @@ def gather(tiles: Sequence[UnitTile], per_tile: Sequence[Any], n_units: int) -> 
 
 
 @units_of("batch")
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def blank_tile(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Any:
     """Zero statistics of the locals of every unit."""
@@ -91,7 +91,7 @@ class TileStep(NamedTuple):
 
 
 @units_of("batch", "l")
-@kernel(static_argnames=("capacity", "sweeps"))
+@kernel(static_argnames=("capacity", "sweeps"), brief=True)
 @counted
 def tile_step(
     model: Model,
@@ -117,7 +117,7 @@ Summary = Callable[[Model, dict[str, Statistics], Any, Beliefs, Any], Any]
 
 
 @units_of("batch", "start")
-@kernel(static_argnames=("capacity", "summary"))
+@kernel(static_argnames=("capacity", "summary"), brief=True)
 @counted
 def settled_tile(
     model: Model,

@@ -56,7 +56,7 @@ class NormalState(NamedTuple):
     rate: Float[Array, "dim particle"]
 
 
-@kernel()
+@kernel(brief=True)
 def _seen_by(model: IndependentNormalMixture, rows: Row) -> tuple[Array, Array]:
     """(Rows in the unit of the prior, log h of each in nats)."""
     return jax.vmap(model.coordinates)(rows), jax.vmap(model.log_carrier)(rows)

@@ -16,6 +16,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array
 
+from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.feature_samplers.chain import FeatureState, Hyperparameters
 from lvsearch.inference.feature_samplers.collapsed_rows import FeatureRows, redraw_row
 from lvsearch.inference.feature_samplers.loadings import LARGEST_EXPONENT, Cells, SharedLoadings, fit_loadings
@@ -57,7 +58,7 @@ class _Row(NamedTuple):
 def compiled_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
     """As `collapsed_rows.collapsed_sweep`, with other random numbers. Needs every cell to be observed."""
     features, n_rows, row = state.features, len(state.features), 0
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_after_another():
         while row < n_rows:
             padded = _pad(cells, features, state.hyper)
             n_rows, capacity = padded.features.shape

@@ -29,7 +29,7 @@ class Units(NamedTuple):
     members: Any
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def ascend_units(
     model: HierarchicalProcess,
@@ -83,7 +83,7 @@ def follow_units(
     return beliefs
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def parts_from(
     model: HierarchicalProcess,
@@ -128,7 +128,7 @@ class SharedSurvey(NamedTuple):
         return {units: float(self.units), "log prior": float(self.log_prior), **entropies}
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def survey_units(
     model: HierarchicalProcess,

@@ -161,7 +161,7 @@ def _collect(rows: Array, tile: DocumentTiles, seats: _Seats, real: Array) -> tu
     return expected, pointed, jnp.where(real[:, None], log_left, 0.0).sum(), n_sticks
 
 
-@kernel(donate_argnames=("state",))
+@kernel(donate_argnames=("state",), brief=True)
 @counted
 def memoized_passes(
     model: HDP,
@@ -211,7 +211,7 @@ def memoized_passes(
     return jax.lax.fori_loop(0, passes, one_pass, state)
 
 
-@kernel()
+@kernel(brief=True)
 @counted
 def settle_documents(
     tiles: DocumentTiles, seating: TablePosterior, seen: Globals, *, sweeps: int | Array
@@ -252,7 +252,7 @@ def settle_documents(
     return TablePosterior(*seats), bounds
 
 
-@kernel()
+@kernel(brief=True)
 @counted
 def collect_documents(
     tiles: DocumentTiles, seating: TablePosterior, seen: Globals, real: Bool[Array, "batch tile document"]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -63,6 +63,7 @@ class FranchiseSampler(eqx.Module):
     begin: FranchiseStates
     n_units: int = eqx.field(static=True)
     capacity: int = eqx.field(static=True)
+    one_by_one: ClassVar[bool] = True
 
     @classmethod
     def of(cls, model: HierarchicalProcess, members: Members, begin: FranchiseStates) -> "FranchiseSampler":

@@ -88,7 +88,7 @@ def bound_at(
     return total, jax.tree.map(np.asarray, settled)
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def globals_of(
     model: HierarchicalProcess,

@@ -33,7 +33,7 @@ def collapsed_gibbs(
     start: labels (N,) to begin with; by default all rows in one component. keep: keep the labels after every keep-th
     sweep, 0 for none. Raises ValueError for a model that is no `DPMixture`, and for rows without a density.
     """
-    return run_chain(collapsed_sweep, process_weights, model, data, key, sweeps, keep, start, None)
+    return run_chain(collapsed_sweep, process_weights, model, data, key, sweeps, keep, start, None, one_by_one=True)
 
 
 def collapsed_sweep(

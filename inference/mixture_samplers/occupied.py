@@ -30,7 +30,7 @@ def partitions(
 ) -> tuple[PartitionSampler, PartitionRecorder]:
     """Collapsed Gibbs sampling, its chains side by side, from the same starts."""
     starts = np.stack([_start(model, data, jax.random.fold_in(key, number), number) for number in range(chains)])
-    sampler = partition_sampler(collapsed_sweep, log_occupancy, model, data, starts, None)
+    sampler = partition_sampler(collapsed_sweep, log_occupancy, model, data, starts, None, one_by_one=True)
     return sampler, PartitionRecorder.of(model, data.n_units, units=units)
 
 

@@ -49,7 +49,7 @@ class PartitionSampler(eqx.Module):
     """A `Sampler` of the partitions of some rows, by any `Sweep`; `Growing`, unless the sweep fills its places.
 
     starts: labels that each chain begins with. log_carrier: Σ log h(x). log_prior: (rows per place, α) -> log p(labels
-    | α), nats.
+    | α), nats. one_by_one: the sweep is a loop over the rows.
     """
 
     model: DPMixture
@@ -59,6 +59,7 @@ class PartitionSampler(eqx.Module):
     sweep: Sweep = eqx.field(static=True)
     log_prior: Callable[[Array, Array], Array] = eqx.field(static=True)
     capacity: int = eqx.field(static=True)
+    one_by_one: bool = eqx.field(static=True, default=False)
 
     def init(self, key: Array, particles: int) -> PartitionStates:
         """The starts, and α at its prior mean. ValueError for another number of chains."""
@@ -138,12 +139,15 @@ def partition_sampler(
     data: Dataset,
     starts: Int[np.ndarray, "chain row"],
     capacity: int | None,
+    *,
+    one_by_one: bool = False,
 ) -> PartitionSampler:
-    """Chains from these labels. capacity: as for `run_chain`. Raises ValueError for rows without a density."""
+    """Chains from these labels. capacity, one_by_one: as for `run_chain`. Raises ValueError for rows without a
+    density."""
     places = FIRST_CAPACITY if capacity is None else capacity
     while capacity is None and places <= starts.max() + 1:
         places *= 2
     with jax.enable_x64(True):
         rows = chain_rows(model, data)
         _, carriers = seen_by(model.components, rows_of(data)[0])
-        return PartitionSampler(model, rows, starts, carriers.sum(), sweep, log_prior, places)
+        return PartitionSampler(model, rows, starts, carriers.sum(), sweep, log_prior, places, one_by_one)

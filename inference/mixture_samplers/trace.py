@@ -86,10 +86,12 @@ def run_chain(
     start: Any,
     capacity: int | None,
     log_prior: Callable[[Array, Array], Array] = log_occupancy,
+    *,
+    one_by_one: bool = False,
 ) -> MixtureTrace:
     """`sweeps` sweeps from `start` (labels; all rows in one component where None), in float64.
 
-    capacity: a fixed one, for a truncation; None to grow with need.
+    capacity: a fixed one, for a truncation; None to grow with need. one_by_one: the sweep is a loop over the rows.
     """
     if not isinstance(model, DPMixture):
         raise ValueError(f"got a model of type {type(model).__name__}, expected a DPMixture")
@@ -100,7 +102,7 @@ def run_chain(
         raise ValueError(f"got start with {len(labels)} labels, expected one for each of {data.n_units} rows")
     if capacity is not None and labels.max() >= capacity:
         raise ValueError(f"got start with {labels.max() + 1} components, expected at most the truncation {capacity}")
-    sampler = partition_sampler(sweep, log_prior, model, data, labels[None], capacity)
+    sampler = partition_sampler(sweep, log_prior, model, data, labels[None], capacity, one_by_one=one_by_one)
     seconds, begun = [], perf_counter()
 
     def done(n: int) -> None:

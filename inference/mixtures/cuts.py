@@ -34,7 +34,7 @@ class Cuts(NamedTuple):
         return coordinates @ np.asarray(self.directions[component]) > float(self.middles[component])
 
 
-@kernel(static_argnames=("layout",))
+@kernel(static_argnames=("layout",), brief=True)
 @counted
 def find_cuts(
     component: Component, shares: Float[Array, "tile row component"], tiles: RowTiles, *, layout: PackedColumns

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows_of
+from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
 from lvsearch.inference.engine.estimator import estimator
@@ -205,7 +206,8 @@ class _Run(RowsRun[MixtureEstimator]):
 
         weight = pick(tiles.weight) * (np.arange(length) < len(order))
         part = RowTiles(pick(tiles.coordinates).astype(self.dtype), pick(tiles.observed), weight.astype(self.dtype))
-        labels = sequential_pass(self.model, key_pass, *part, self.size, capacity=self.capacity)
+        with one_after_another():
+            labels = np.asarray(sequential_pass(self.model, key_pass, *part, self.size, capacity=self.capacity))
         tile = jax.tree.map(lambda leaf: leaf[None], part)
         shares = jax.nn.one_hot(labels, self.capacity[0], dtype=self.dtype)[None]
         return beliefs_from(self.model, shares, tile, self.size, **self.static)

@@ -194,7 +194,7 @@ class RowsRun(ABC, Generic[Owner]):
         return np.asarray(_gains(component, natural, n_dims=n_dims), np.float64)[:n, :n]
 
 
-@kernel(static_argnames=("n_dims",))
+@kernel(static_argnames=("n_dims",), brief=True)
 @counted
 def _gains(component: Component, natural: Any, *, n_dims: int) -> Float[Array, "component component"]:
     return gains_together(component, natural, n_dims)

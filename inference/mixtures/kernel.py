@@ -154,7 +154,7 @@ def exists_dtype(tree: Any) -> Any:
     return jax.tree.leaves(tree)[0].dtype
 
 
-@kernel(static_argnames=("layout", "capacity"))
+@kernel(static_argnames=("layout", "capacity"), brief=True)
 @counted
 def ascend_rows(
     model: MixtureModel,
@@ -201,7 +201,7 @@ class MixtureSurvey(NamedTuple):
     together: Float[Array, "component component"]
 
 
-@kernel(static_argnames=("layout", "capacity"))
+@kernel(static_argnames=("layout", "capacity"), brief=True)
 @counted
 def survey(
     model: MixtureModel,
@@ -239,7 +239,7 @@ def gains_together(component: Component, natural: Any, n_dims: int) -> Float[Arr
     return jax.lax.map(with_all, own) - alone[:, None] - alone
 
 
-@kernel(static_argnames=("layout", "capacity"))
+@kernel(static_argnames=("layout", "capacity"), brief=True)
 @counted
 def beliefs_from(
     model: MixtureModel,

@@ -57,7 +57,7 @@ def _packed(component: Component, increment: Any) -> Float[Array, " packed"]:
     return jnp.concatenate(parts)
 
 
-@kernel()
+@kernel(brief=True)
 def pack_increments(component: Component, coordinates: Any, observed: Any) -> Float[Array, "row packed"]:
     """`pack_increment` of each row."""
     return jax.vmap(partial(pack_increment, component))(coordinates, observed)

@@ -50,7 +50,7 @@ def weighted_predictive(
         return np.asarray(_each(component, wide, log_weights, Row(np.asarray(units.value), np.asarray(units.observed))))
 
 
-@kernel()
+@kernel(brief=True)
 @counted
 def _each(component: Component, natural: Any, log_weights: Any, units: Row) -> Array:
     n_dims = units.value.shape[-1]

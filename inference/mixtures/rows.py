@@ -43,14 +43,14 @@ class PreparedRows(NamedTuple):
     n_rows: int
 
 
-@kernel()
+@kernel(brief=True)
 def seen_by(component: Component, rows: Row) -> tuple[Float[Array, "row dim"], Float[Array, " row"]]:
     """(Coordinates of the rows, log h(x) of each in nats) as a kind of components sees them."""
     coordinates = jax.vmap(component.coordinates)(rows)
     return coordinates, jax.vmap(component.log_carrier)(coordinates, jnp.asarray(rows.observed))
 
 
-@kernel()
+@kernel(brief=True)
 def increments(component: Component, coordinates: Any, observed: Any) -> Any:
     """s(x) of each row, shaped as the component's statistics are."""
     return jax.vmap(component.increment)(coordinates, observed)

@@ -18,7 +18,7 @@ FEWEST_MANY, MOST_MANY = 14, 30
 longer and stay for the whole chain."""
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def sequential_pass(
     model: MixtureModel,

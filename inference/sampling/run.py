@@ -6,6 +6,7 @@ many chains stand side by side. A draw is recorded after every `thin`-th sweep t
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -15,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from lvsearch.inference.chains import Growing, Hosted, Sampler, State
+from lvsearch.inference.chains import Growing, Hosted, OneByOne, Sampler, State
 from lvsearch.inference.compiles import counted
+from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.sampling.recording import Nothing, Recorder
 from lvsearch.inference.sampling.trace import Trace
 from lvsearch.models.kernels import kernel
@@ -64,7 +66,8 @@ def run(
     record = Nothing() if recorder is None else recorder
     key_init, key_sweeps = jax.random.split(key)
     last, length = warmup + draws * thin, 1
-    with jax.enable_x64(True):
+    alone = isinstance(chain, OneByOne) and chain.one_by_one
+    with jax.enable_x64(True), one_after_another() if alone else nullcontext():
         hosted = isinstance(chain, Hosted)
         advance = _advance_hosted if hosted else _advance
         fresh = chain.init(key_init, chains) if hosted else _init.eval_shape(chain, key_init, chains=chains)

@@ -223,7 +223,7 @@ def sequences_of(component: Component, data: Dataset) -> tuple[tuple[Sequences, 
     return tuple(batches), total
 
 
-@kernel()
+@kernel(brief=True)
 @counted
 def _prepared(component: Component, units: Row) -> tuple[Array, Array]:
     """(packed increments, log h) of rows with two leading axes."""

@@ -117,7 +117,7 @@ def updated(model: HiddenMarkov, beliefs: Beliefs, sums: PathSums, on: Masks) ->
     return Beliefs(natural, {name: expected_statistics(site, natural[name], on) for name, site in sites.items()})
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def ascend_paths(
     model: HiddenMarkov,
@@ -143,7 +143,7 @@ def ascend_paths(
     return sweep_until_settled(sweep, beliefs, None, tolerance, sweeps, batches[0].increments.dtype)
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def beliefs_from(
     model: HiddenMarkov,
@@ -173,7 +173,7 @@ class PathSurvey(NamedTuple):
     of_globals: Array
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def survey_paths(
     model: HiddenMarkov,
@@ -202,7 +202,7 @@ def path_potentials(
     return MarkovChainStatistics(state, step), present & exists[:, None] & exists
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def exact_log_totals(
     model: HiddenMarkov,

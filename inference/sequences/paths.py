@@ -39,7 +39,7 @@ def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarra
     return gathered(data, per_batch)
 
 
-@kernel(static_argnames=("capacity",))
+@kernel(static_argnames=("capacity",), brief=True)
 @counted
 def _states(
     model: HiddenMarkov,

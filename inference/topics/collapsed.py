@@ -29,6 +29,7 @@ from scipy.special import gammaln
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.devices import one_after_another
 from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 
@@ -273,15 +274,16 @@ def _next(
     *,
     adding: bool,
 ) -> IndicatorState:
-    return _sweep(
-        IndicatorState(*map(jnp.asarray, state)),
-        tokens,
-        key,
-        number,
-        alpha.astype(np.float32),
-        np.float32(eta),
-        adding=adding,
-    )
+    with one_after_another():
+        return _sweep(
+            IndicatorState(*map(jnp.asarray, state)),
+            tokens,
+            key,
+            number,
+            alpha.astype(np.float32),
+            np.float32(eta),
+            adding=adding,
+        )
 
 
 # ── the border ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -176,7 +176,7 @@ def visit(
 
 
 @tiles_over_devices
-@kernel(donate_argnames=("state",), static_argnames=("rule", "mesh"))
+@kernel(donate_argnames=("state",), static_argnames=("rule", "mesh"), brief=True)
 @counted
 def memoized_passes(
     tiles: DocumentTiles,
@@ -272,7 +272,7 @@ def start_state(packed: PackedDocuments, pseudo_counts: np.ndarray, alpha: np.nd
     return Counts(pseudo_counts.astype(np.float32), no_memory, even.astype(np.float32))
 
 
-@kernel()
+@kernel(brief=True)
 @counted
 def exp_log_topics(
     total: Float[Array, "word topic"], eta: float | Array, alpha: Float[Array, " topic"]
@@ -283,7 +283,7 @@ def exp_log_topics(
 
 
 @tiles_over_devices
-@kernel(static_argnames=("mesh",))
+@kernel(static_argnames=("mesh",), brief=True)
 @counted
 def document_pass(
     tiles: DocumentTiles,
@@ -331,7 +331,7 @@ def _documents_pass(
 
 
 @tiles_over_devices
-@kernel(static_argnames=("mesh",))
+@kernel(static_argnames=("mesh",), brief=True)
 @counted
 def document_bounds(
     tiles: DocumentTiles,
@@ -373,7 +373,7 @@ def _documents_bounds(tiles: DocumentTiles, expected_log_topics: Array, gamma: A
     return jax.lax.map(lambda batch: jax.lax.map(one_tile, batch), (tiles, gamma))
 
 
-@kernel()
+@kernel(brief=True)
 @counted
 def topic_bound(
     concentration: Float[Array, "word topic"], eta: float | Array, exists: Array

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Array, Int
 
+from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.trees.density import Allocation
 from lvsearch.inference.trees.hyper import TreeHyper
 from lvsearch.inference.trees.state import TreeTokens, levels_of, state_of, tokens_of
@@ -74,7 +75,7 @@ def swept(
     `GEMLevels`."""
     first, n_docs, n_words = 0, corpus.counts.shape[0], corpus.counts.shape[1]
     state, layout = state_of(corpus.tokens, n_words, levels, paths)
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_after_another():
         while True:
             state, stopped = tree_sweep(
                 key,

@@ -160,7 +160,7 @@ class PLSIEstimator(BaseEstimator):
         return log_likelihood(theta, topics, self.counts)
 
 
-@kernel(donate_argnames=("state",))
+@kernel(donate_argnames=("state",), brief=True)
 @counted
 def aspect_passes(
     tiles: DocumentTiles,
