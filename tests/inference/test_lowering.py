@@ -217,8 +217,6 @@ FITS: list[tuple[Model, Any, Any]] = [
 ]
 
 OTHERS = {
-    "fitted.similarity": {"_log_densities"},
-    "inference.annealing.generic": {"_flat_globals", "_flat_locals"},
     "inference.annealing.particles": {"_log_gain", "_log_ratio", "_relabel"},
     "inference.annealing.prefixes": {"_grow", "_shrink"},
     "inference.annealing.tuning": {"_settled"},
@@ -233,7 +231,6 @@ OTHERS = {
     "inference.engine.representation": {"representing_value"},
     "inference.evidence.independent_normal": {"_seen_by"},
     "inference.evidence.mixture_anchors": {"_averaged", "_log_density"},
-    "inference.evidence.simulation": {"_drawn"},
     "inference.feature_samplers.compiled": {"_rows"},
     "inference.features.gaussian_scores": {"_scores"},
     "inference.generators": {"_split_data"},
