@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from lvsearch.models.hyperpriors import GammaPrior
 
@@ -68,8 +68,8 @@ class Concentration(NamedTuple):
             low, high = grid[max(counts[0] - 1, 0)], grid[min(counts[-1] + 1, NODES - 1)]
         grid = np.linspace(low, high, NODES)
         log_weight = self._log_integrand(grid) + np.log(grid[1] - grid[0])
-        total = logsumexp(log_weight)
-        return float(total), float(np.exp(logsumexp(log_weight + grid) - total))
+        total = np.logaddexp.reduce(log_weight)
+        return float(total), float(np.exp(np.logaddexp.reduce(log_weight + grid) - total))
 
     def _log_densities(self, values: Float64[np.ndarray, " node"]) -> Float64[np.ndarray, " node"]:
         c = values / self.share

@@ -275,8 +275,8 @@ def arrow_batches(path: str | os.PathLike[str], n_rows: int) -> tuple[pd.DataFra
     Arrow's files (Feather) and its streams, as Hugging Face's data sets are kept, both. Errors as `arrow_readable`.
     """
     with arrow_readable(path):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        import pyarrow as pa  # pyright: ignore[reportMissingImports] — an extra
+        import pyarrow.parquet as pq  # pyright: ignore[reportMissingImports]
 
         if Path(path).suffix.lower() == ".parquet":
             file = pq.ParquetFile(path)

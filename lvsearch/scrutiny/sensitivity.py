@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import logsumexp
 
 from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed
@@ -58,7 +57,7 @@ class Variant:
     @property
     def log_evidence(self) -> float:
         """log Σ_k p(k) p(data | k) over the sizes tried, nats; nan where there is none."""
-        return float(logsumexp(np.add(self.log_prior, self.estimate))) if self.sizes else float("nan")
+        return float(np.logaddexp.reduce(np.add(self.log_prior, self.estimate))) if self.sizes else float("nan")
 
     @property
     def name(self) -> str:
