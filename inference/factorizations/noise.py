@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
 from lvsearch.inference.factorizations.kernel import CountMatrix, Fitted
@@ -31,6 +30,8 @@ def log_noise_prior(prior: GammaPrior, log_shape: float | Float64[np.ndarray, " 
 
 def likely_noise(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) -> float:
     """The r whose logarithm has the highest density p(log r) e^L(r), up to `FURTHEST` from that of `counts`."""
+    from scipy.optimize import minimize_scalar  # a tenth of a second that only this needs
+
     log_cells = _of_cells(counts, fitted)
     assert counts.noise_shape is not None  # where r has a prior it has a value
     now = np.log(counts.noise_shape)

@@ -30,10 +30,11 @@ class PackedColumns(NamedTuple):
 
 def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumns:
     """complete: every cell of every row is observed (rows of padding, of weight 0, may be anything)."""
-    probe = jnp.asarray(np.random.default_rng(0).uniform(0.1, 0.9, (2, n_dims)))
-    observed = jnp.ones((2, n_dims), bool)
-    packed = np.asarray(jax.vmap(partial(pack_variants, component))(probe, observed), np.float64)
-    packed = packed.reshape(-1, packed.shape[-1])  # every row in every variant
+    probe, observed = jnp.asarray(np.random.default_rng(0).uniform(0.1, 0.9, (2, n_dims))), jnp.ones(n_dims, bool)
+    # every row in every variant, one by one: a `vmap` outside of programs leaves its constants behind at each call
+    seen = [component.variant_increments(row, observed) for row in probe]
+    each = [jax.tree.map(lambda leaf, v=v: leaf[v], one) for one in seen for v in range(len(jax.tree.leaves(one)[0]))]
+    packed = np.asarray([_packed(component, one) for one in each], np.float64)
     # what is 0 may only be so at these cells: whether a cell has a level is 0 at all cells between levels
     same = (np.ptp(packed, axis=0) < 1e-12) & (packed[0] != 0) & complete
     constants = tuple((int(c), float(packed[0, c])) for c in np.flatnonzero(same))

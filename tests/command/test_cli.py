@@ -153,6 +153,7 @@ def test_demo_with_planted_topics_gives_a_verdict(tmp_path, monkeypatch, capsys)
     assert (tmp_path / "demo" / "report" / "summary.md").is_file()
 
 
+@pytest.mark.slow
 def test_demo_shows_labels_beside_topics(tmp_path, monkeypatch, capsys):
     drawn = planted(3, n_documents=24, n_tokens=12, n_terms=20, seed=1).corpus
     corpus = lv.Corpus.from_matrix(drawn.counts, drawn.vocabulary, document_labels=["numpy.linalg"] * 24)

@@ -89,12 +89,13 @@ def kept(work: Callable[[], object]) -> Counter[str]:
     return grown() & grown()
 
 
-@pytest.mark.parametrize("work", [searching, sampling])
+@pytest.mark.parametrize("work", [searching, pytest.param(sampling, marks=pytest.mark.slow)])
 def test_searches_and_samples(work: Callable[[Model, object], object]):
     """Of one model; of every other in the slow tier."""
     assert not kept(partial(work, *SIZED["mixture, full"]()))
 
 
+@pytest.mark.slow
 def test_occupied():
     assert not kept(partial(occupying, *PROCESSES["DP mixture, full"]()))
 
@@ -114,6 +115,7 @@ def test_every_process(name: str):
     assert not kept(partial(fitting, *PROCESSES[name]()))
 
 
+@pytest.mark.slow
 def test_what_is_traced_at_every_call_is_noticed():
     """The three ways in which it came about: a function of the module traced by a new tracer; constants under a `vmap`
     that is not compiled; a loop over a function made at every call."""

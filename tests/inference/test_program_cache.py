@@ -75,6 +75,7 @@ def test_nothing_is_changed_where_somebody_said_so(environment: dict[str, str], 
     assert not (tmp_path / ".cache").exists()
 
 
+@pytest.mark.slow
 def test_the_command_line_has_the_last_word(tmp_path: Path):
     given = str(tmp_path / "given")
     folder, _, _ = run(tmp_path, COMMAND.format("--cache", given, 4), LVSEARCH_CACHE="off")

@@ -202,6 +202,7 @@ def found() -> OtherScores:
     return searched().other_scores(draws=3, samples=2, n_words=4, progress=False)
 
 
+@pytest.mark.slow
 def test_separated_topics_are_found_by_the_posterior_and_by_most_scores():
     assert searched().best_size == found().best == (3,)
     assert found().sizes == ((1,), (2,), (3,), (4,))

@@ -262,6 +262,7 @@ def test_rows_in_turn_have_the_exact_evidence_of_every_prefix(islands):
     assert np.abs(z_of_prefixes(sampler, islands, 50)).max() < Z_LIMIT
 
 
+@pytest.mark.slow
 def test_rows_that_have_not_come_move_nothing():
     """Planted: sweeps that label rows before they came are seen."""
 

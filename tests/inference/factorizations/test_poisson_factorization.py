@@ -296,7 +296,8 @@ def test_densities_near_a_fit_are_those_of_scipy():
     np.testing.assert_allclose(density - ratio, about, rtol=1e-6)
 
 
-@pytest.mark.parametrize("planted_bug", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("planted_bug", [False, True])
 def test_a_sweep_near_a_fit_leaves_every_place_of_the_path_as_it_is(planted_bug: bool):
     """Draws of π_t, resampled from q, before and after: the same means; not so where a rate is wrong."""
     chain, n, t = near(INFERRED, NOISY_CELLS, 2), 4_000, 0.6

@@ -203,6 +203,7 @@ def test_draws_of_a_process_of_topics_are_exact():
     assert trace["topic"].shape == (4, 1200, COUNTS.sum())
 
 
+@pytest.mark.slow
 def test_draws_of_a_process_of_topics_go_on():
     """More topics than places in between: the same bits as in one run."""
     whole, again = drawn(1200), drawn(1200, after=drawn(70))

@@ -187,6 +187,7 @@ def three_obvious_topics() -> CollapsedTopics:
     return collapsed_topics(csr_array(counts), np.full(3, 0.3), 0.1, 3)
 
 
+@pytest.mark.slow
 def test_where_directions_are_far_apart_a_second_path_begins_where_the_first_one_ended():
     """The path from the prior is hundreds of nats wide in so few steps, the other one is not."""
     plain = three_obvious_topics()

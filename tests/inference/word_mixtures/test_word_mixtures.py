@@ -313,6 +313,7 @@ def test_backward_paths_begin_with_the_documents_topics():
     assert np.mean(found.backward) == pytest.approx(np.mean(found.forward), abs=2.0)
 
 
+@pytest.mark.slow
 def test_search_says_how_many_kinds_of_documents(tmp_path):
     result = lv.search(
         MixtureOfUnigrams(1.0, 0.3), planted(), prior=lv.sizes.Poisson(3), max_size=4, starts=1, progress=False

@@ -59,6 +59,7 @@ def test_rows_have_the_product_of_the_parts(float64):
     assert total == pytest.approx(log_marginal(ROWS), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_search_has_the_enumerated_posterior():
     result = lv.search(FiniteMixture(COMPONENT, 0.8), ROWS, prior=lv.sizes.Uniform(3), max_size=3, progress=False)
     wanted = np.array([log_evidence(size) for size in (1, 2, 3)])
