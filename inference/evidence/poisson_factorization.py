@@ -47,6 +47,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, near_fit
+from lvsearch.inference.factorizations.rescaling import scale_step
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
@@ -346,24 +347,13 @@ class PoissonFactorizationChain(eqx.Module):
         return jnp.broadcast_to(rate, like.shape[:1])[:, None, None]
 
     def _rescaled(self, key: Array, state: FactorState) -> FactorState:
-        """Every factor's scale, by an independent proposal."""
-        key_propose, key_accept = jax.random.split(key)
+        """Every factor's scale."""
         real = jnp.asarray(self.weight)[:, None, None] > 0
         a = jnp.asarray(self.model.concentration, state.log_factors.dtype)
         up = a * jnp.where(real, jnp.exp(state.log_intensities), 0.0).sum(0)
         down = (self._factor_rate(state.log_factors) * jnp.exp(state.log_factors)).sum(0)
         slope = real.sum() * a / self.size - len(self.exposed.T) * self.model.factor_concentration
-        curvature = jnp.sqrt(slope**2 + 4 * up * down)
-        # of the two roots of one quadratic, the way without cancellation
-        mode = jnp.log(jnp.where(slope > 0, (slope + curvature) / (2 * up), 2 * down / (curvature - slope)))
-
-        def log_density(y: Array) -> Array:
-            return slope * y - up * jnp.exp(y) - down * jnp.exp(-y) + 0.5 * curvature * (y - mode) ** 2
-
-        proposed = mode + jax.random.normal(key_propose, mode.shape, mode.dtype) / jnp.sqrt(curvature)
-        gain = log_density(proposed) - log_density(jnp.zeros_like(mode))
-        accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
-        by = jnp.where(accepted, proposed, 0.0)
+        by = scale_step(key, slope, up, down)
         log_intensities = jnp.where(real, state.log_intensities + by, state.log_intensities)
         return state._replace(log_intensities=log_intensities, log_factors=state.log_factors - by)
 

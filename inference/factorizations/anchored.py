@@ -34,6 +34,7 @@ from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.factorizations.estimator import counts_of_rows, factors_of, priors_of, settled
 from lvsearch.inference.factorizations.kernel import TINY, CountMatrix, Gammas
 from lvsearch.inference.factorizations.lines import LEAPS, Lines, log_cells
+from lvsearch.inference.factorizations.rescaling import scale_step
 from lvsearch.models.contract import first
 from lvsearch.models.exponential.digamma import gamma_shape
 from lvsearch.models.hyperpriors import GammaPrior
@@ -253,8 +254,7 @@ class AnchoredFactorization(eqx.Module):
         return state._replace(log_noise=jnp.where(accepted, proposed, state.log_noise))
 
     def _rescaled(self, key: Array, state: NearState, at: Shapes) -> NearState:
-        """θ_·k e^y and β_k e^−y, by an independent proposal of y, from the Gaussian at the mode of its density."""
-        key_propose, key_accept = jax.random.split(key)
+        """θ_·k e^y and β_k e^−y: every factor's scale."""
         rows, columns, log_noise = state
         wide = [
             jnp.broadcast_to(each, leaf.shape[1:])
@@ -262,16 +262,7 @@ class AnchoredFactorization(eqx.Module):
         ]
         slope = wide[0].sum(0) - wide[2].sum(0)
         up, down = (wide[1] * jnp.exp(rows)).sum(1), (wide[3] * jnp.exp(columns)).sum(1)
-        curvature = jnp.sqrt(slope**2 + 4 * up * down)
-        mode = jnp.log(jnp.where(slope > 0, (slope + curvature) / (2 * up), 2 * down / (curvature - slope)))
-
-        def log_density(y: Array) -> Array:
-            return slope * y - up * jnp.exp(y) - down * jnp.exp(-y) + 0.5 * curvature * (y - mode) ** 2
-
-        proposed = mode + jax.random.normal(key_propose, mode.shape, mode.dtype) / jnp.sqrt(curvature)
-        gain = log_density(proposed) - log_density(jnp.zeros_like(mode))
-        accepted = self.exists & (jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain)
-        by = jnp.where(accepted, proposed, 0.0)[:, None]
+        by = jnp.where(self.exists, scale_step(key, slope, up, down), 0.0)[:, None]
         return NearState(rows + by, columns - by, log_noise)
 
 
