@@ -327,6 +327,7 @@ def test_the_command_audits_a_search_that_was_made(tmp_path, capsys):
     assert str(report) in printed
 
 
+@pytest.mark.slow
 def test_the_command_searches_first_where_it_is_given_documents(tmp_path, capsys):
     lines = ["apple pear plum apple", "iron zinc tin iron", "apple plum tin", "zinc iron pear iron"] * 3
     (tmp_path / "docs.txt").write_text("\n".join(lines))

@@ -311,6 +311,7 @@ def test_forked_processes_are_refused_and_spawned_ones_taken():
 # ── models ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_threads_find_what_one_process_finds(tmp_path: Path):
     with ThreadPoolExecutor(2) as pool:
         result = lv.search(

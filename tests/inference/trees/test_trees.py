@@ -329,6 +329,7 @@ def test_draws_of_trees_are_exact():
     assert row["effective_sample_size"] > 100
 
 
+@pytest.mark.slow
 def test_draws_of_trees_go_on():
     whole, again = drawn(250), drawn(250, drawn(60))
     for name in ("log_density", *whole.names):
