@@ -5,17 +5,18 @@ import os
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from test_structure import ROOT
 
 import lvsearch as lv
 from lvsearch.inference.sharding import devices_at_work, mesh_for, n_shares, on_mesh, split, units_of
 
-CHILD = Path(__file__).parents[1] / "cases" / "mesh_child.py"
+SHARED = [ROOT / "tests" / folder for folder in ("cases", "oracles")]
+CHILD = SHARED[0] / "mesh_child.py"
 RELATIVE = 1e-5
 
 
@@ -23,7 +24,7 @@ RELATIVE = 1e-5
 def in_child() -> dict[str, Any]:
     """What the child prints, by name."""
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
-    path = os.pathsep.join([str(CHILD.parent.parent), str(CHILD.parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), *map(str, SHARED), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, CHILD],
         env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": path},
