@@ -167,11 +167,20 @@ def _(chain: PoissonFactorizationChain, simulated: Simulated, particles: int) ->
 
 @true_state.register
 def _(chain: AnchoredFactorization, simulated: Simulated, particles: int) -> NearState:
-    """Raises ValueError: backward paths from latents that were drawn end thousands of nats below the forward ones, so
-    that this path has no upper end but from its own states."""
-    raise ValueError(
-        "got a matrix of so many counts that its evidence is annealed from about a fit, expected one of few: audits of "
-        "such paths are not to be trusted. Audit a search of fewer rows, data.select(range(50)) say"
+    """As above, rows in the order of the data set."""
+    (ids,), more = simulated.data.unit_ids, chain.capacity - simulated.size[0]
+    rows = np.flatnonzero(ids >= 0)[np.argsort(ids[ids >= 0], kind="stable")]
+
+    def copies(log_values: Any) -> Array:
+        return jnp.asarray(np.repeat(np.pad(log_values, [(0, 0), (0, more)])[None], particles, axis=0))
+
+    noise = None
+    if chain.inferred:
+        noise = jnp.full(particles, float(simulated.globals["noise_shape"].log_value))
+    return NearState(
+        copies(np.asarray(simulated.locals["intensities"].log_value, np.float64)[rows]),
+        copies(np.asarray(simulated.globals["factors"].log_value.T, np.float64)),
+        noise,
     )
 
 

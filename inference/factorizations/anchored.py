@@ -160,18 +160,18 @@ class AnchoredFactorization(eqx.Module):
         return self._log_counts(state, state.log_noise) + self._log_gammas(state, self.prior)
 
     def label_scores(self, state: NearState) -> Float[Array, "particle component component"]:
-        """log of q's density of each factor, its intensities with it, as if it were each other one."""
+        """S[k, l] = log q(factor k = the state's factor l), its intensities with it, nats."""
         rows, columns, _ = state
         q, on = self.start, self.exists
 
         def scored(log_value: Array, shape: Any, rate: Any) -> Array:
-            """(particle, the state's, q's)"""
             shape, rate = (jnp.asarray(each) for each in (shape, rate))
             constant = (shape * jnp.log(rate) - gammaln(shape)).sum(0)
-            kernel = jnp.einsum("pnk,nl->pkl", log_value, shape - 1) - jnp.einsum(
-                "pnk,nl->pkl", jnp.exp(log_value), rate
+            logs, values = (
+                jnp.einsum("pnl,nk->pkl", log_value, shape - 1),
+                jnp.einsum("pnl,nk->pkl", jnp.exp(log_value), rate),
             )
-            return kernel + constant
+            return logs - values + constant[:, None]
 
         both = scored(rows, q.intensities, q.intensity_rates) + scored(columns, q.factors, q.factor_rates)
         return jnp.where(on[:, None] & on, both, jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf))

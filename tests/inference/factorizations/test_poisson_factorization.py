@@ -32,6 +32,7 @@ from lvsearch.inference.evidence import (
     true_state,
 )
 from lvsearch.inference.evidence.poisson_factorization import FactorState
+from lvsearch.inference.evidence.simulation import packed
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState, near_fit
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.units import Row
@@ -325,6 +326,19 @@ def seen_near(state: NearState) -> np.ndarray:
     return np.stack([*np.log(means), *np.log(beta.sum(1)).T, np.asarray(state.log_noise)])
 
 
+def test_labels_are_scored_by_where_they_go():
+    """What q says of a state under new labels is what the scores said before; three factors tell an order from its
+    inverse."""
+    chain = near(MODEL, CELLS, 3)
+    order = jnp.asarray([[1, 2, 0, *range(3, chain.capacity)]])
+    with jax.enable_x64(True):
+        state = jax.jit(lambda c, key: c.init(key, 1))(chain, jax.random.key(0))
+        scores, after = chain.label_scores(state)[0], chain.label_scores(chain.relabel(state, order))[0]
+    was = np.argsort(order[0])  # factor k is what factor was[k] was
+    np.testing.assert_allclose(np.diag(after), np.asarray(scores)[np.arange(chain.capacity), was], rtol=1e-6)
+    assert not np.allclose(np.diag(after)[:3], np.diag(scores)[:3])
+
+
 def test_many_counts_are_annealed_from_a_fit():
     counts = np.full((30, 30), 30.0)
     few, many = (lv.Points.from_array(table).dataset() for table in (counts[:10], counts))
@@ -335,12 +349,24 @@ def test_many_counts_are_annealed_from_a_fit():
     assert isinstance(evidence_chain(NOISY, few, (1,), fit), PoissonFactorizationChain)
 
 
-def test_true_latents_of_many_counts_are_refused():
-    """Backward paths from them end far below the forward ones."""
-    blank = lv.Points.from_array(np.zeros((6, 4))).dataset()
-    simulated = simulated_like(blank, MODEL, (2,), jax.random.key(3))
-    with pytest.raises(ValueError, match="fewer rows"):
-        true_state(near(MODEL, CELLS, 2), simulated, 4)
+@pytest.mark.slow
+def test_true_latents_of_many_counts_begin_backward_paths_above_forward_ones():
+    """Whatever the labelling in which they were drawn, and with the shape of the noise drawn too."""
+    model = lv.models.PoissonFactorization(mean_count=60.0, noise_shape=lv.models.GammaPrior(4.0, 0.4))
+    blank = lv.Points.from_array(np.zeros((40, 10))).dataset()
+    simulated = simulated_like(blank, model, (3,), jax.random.key(3))
+    data = packed(simulated.data)
+    chain = near_fit(model, data, 3, estimator(model, data).fit((3,), jax.random.key(0), None))
+    temperatures = np.linspace(0, 1, 201)[1:]
+    with jax.enable_x64(True):
+        truth = true_state(chain, simulated, 16)
+    mean = np.exp(truth.log_intensities[3]) @ np.exp(truth.log_factors[3]).T  # places without a factor hold 1 in both
+    drawn = -simulated.locals["intensities"].negative_value @ -simulated.globals["factors"].negative_value
+    np.testing.assert_allclose(mean - (chain.capacity - 3), drawn[: len(mean)], rtol=1e-6)
+    there = forward(chain, jax.random.key(1), temperatures, islands=2, particles=8)
+    back = backward(chain, jax.random.key(2), truth, temperatures, islands=2)
+    assert there.log_evidence.max() < back.log_evidence.min() + 3
+    assert back.log_evidence.mean() - there.log_evidence.mean() < 40
 
 
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
