@@ -176,12 +176,16 @@ def open_stored(folder: Path, verify: bool) -> StoredParts:
 
 def _parts(body: Mapping[str, Any], arrays: Mapping[str, FileArray]) -> StoredParts:
     starts, words, counts = (arrays[name] for name in (STARTS, WORDS, COUNTS))
-    vocabulary = _strings(VOCABULARY, arrays)
-    assert vocabulary is not None
+    vocabulary = StoredStrings(arrays[VOCABULARY + TEXT], arrays[VOCABULARY + ENDS])
+    for array in (starts, words, counts):
+        if array.dtype.kind != "i":
+            raise CorruptFolderError(
+                f"{array.path}: got numbers of type {array.dtype}, expected whole ones; restore the folder from a copy"
+            )
     if (
         starts.length < 2
         or words.length != counts.length
-        or int(starts.read(starts.length - 1, starts.length)[0]) != (words.length)
+        or int(starts.read(starts.length - 1, starts.length)[0]) != words.length
     ):
         raise CorruptFolderError(
             f"{starts.path}: got {starts.length:,} row starts for {words.length:,} word ids and {counts.length:,} "

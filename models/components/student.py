@@ -24,9 +24,9 @@ class StudentComponents(Component):
     With u ~ Gamma(ν/2, rate ν/2) the row would be Student's t with ν degrees of freedom (Peel & McLachlan 2000); the
     multipliers and their probabilities are the nodes and weights of Gauss's quadrature of that Gamma, so that every
     polynomial in u of degree below 2V has the same mean. Nothing else is approximate: the model *is* this mixture of
-    Gaussians, its evidence that of it. With ν = 4 and V = 4 the density of a row is within .2 nats of Student's up to 4
-    standard units from the mean in one or two columns, .6 in thirteen; beyond, its tails are those of the
-    widest Gaussian.
+    Gaussians, its evidence that of it. With ν = 4 and V = 4 the density of a row is within .2 nats of Student's up to a
+    distance of 4 from the mean in standard units in one or two columns, .4 in thirteen; beyond, its tails are those of
+    the widest Gaussian.
 
     gaussians: `DiagonalComponents` or `FullCovarianceComponents`, with their priors; their covariance is Σ.
     degrees: ν, positive: the smaller, the heavier the tails. It is given, not inferred; searches with several of them,

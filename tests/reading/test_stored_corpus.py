@@ -1,5 +1,6 @@
 """A corpus in a folder: it comes back as it went in, stays on disk, and says which of its files is damaged."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -186,6 +187,31 @@ def test_manifests_that_are_refused(folder):
     path.write_text(json.dumps(right))
     with pytest.raises(ValueError, match="holds a corpus; expected no text="):
         lv.Corpus.open(folder, text="body")
+
+
+def resigned(folder, change):
+    """The manifest changed and its checksum made right again, as somebody would who knows how it is made."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    content = {key: manifest[key] for key in ("arrays", "body")}
+    manifest["sha256"] = hashlib.sha256(json.dumps(content, indent=1, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda manifest: manifest["arrays"]["word_ids"].update(dtype="<f4"), "word_ids.* of type float32"),
+        (lambda manifest: manifest["arrays"].pop("vocabulary.ends"), "lacks what a corpus needs"),
+        (lambda manifest: manifest["body"].pop("notes"), "lacks what a corpus needs"),
+        (lambda manifest: manifest["body"].update(kind="fit"), "holds no corpus"),
+    ],
+)
+def test_crafted_manifests_are_refused(folder, change, message):
+    resigned(folder, change)
+    with pytest.raises(CorruptFolderError, match=message):
+        lv.Corpus.open(folder)
 
 
 def test_nothing_of_anybodys_is_overwritten(folder):
