@@ -292,9 +292,9 @@ def _ended(
     return sign * np.asarray(population.log_total, np.float64), population.state
 
 
-@kernel(static_argnames=("particles",), brief=True)
+@kernel(static_argnames=("particles",))
 def drawn(chain: Chain, key: Array, *, particles: int) -> State:
-    """Draws of q, compiled."""
+    """Draws of q, compiled with full effort: arguments are small, and some chains sweep to draw."""
     return chain.init(key, particles)
 
 

@@ -64,7 +64,7 @@ def _(chain: BlockChain) -> float:
     return 0.0
 
 
-@kernel(brief=True)
+@kernel()
 def _averaged(chain: BlockChain, key: Key[Array, ""], state: BlockState) -> tuple[BlockStart, Array]:
     """Averages for each particle, its axis last, of what a `BlockStart` holds, labels as probabilities; and of the
     joint, nats."""
