@@ -15,7 +15,8 @@ Unsmoothed models give probability 0 to a document with a word that their topics
 is printed under a floor of e^−100 a word too (what the LDA-C code puts for the logarithm of 0). The pseudo-counts that
 smooth the topics of each model are chosen on a tenth of the *training* documents, by completion, at each size up to 50
 topics (beyond it as at 50); the tempering of pLSI by `choose_tempering`, which holds another tenth out; α of LDA, one
-for each topic, is estimated by empirical Bayes (§3.4.3) in its plug-in form. Seconds are of fitting, with compiling.
+for each topic, is estimated by empirical Bayes (§3.4.3) in its plug-in form. Seconds are of the processor, for fitting
+and for choosing an exponent, with compiling.
 `--causes` says what LDA owes to its α and to the rule by which it predicts.
 """
 
@@ -77,7 +78,8 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Record:
-    """One line of the table. `floored`: under the floor, the same as without where no word is impossible."""
+    """One line of the table. `floored`: under the floor, the same as without where no word is impossible. `seconds`: of
+    the processor, all threads, for the fit and what chooses its exponent."""
 
     corpus: str
     model: str
@@ -208,9 +210,9 @@ def perplexity_of(nats: float, tokens: int) -> float:
 
 def record(corpus: str, model: str, size: int, fitter: Fitter, split: Any, seed: int) -> Record:
     train, test, observed, rest = split
-    began = time.perf_counter()
+    began = time.process_time()
     fit = fitter(train, size, seed)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     zeros = bool((fit.topics <= 0).any())
     plain = floored = (math.nan, math.nan)
     if zeros:
