@@ -21,7 +21,7 @@ from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.describing import Described, describe_units
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
 from lvsearch.inference.engine.meanfield import Beliefs, unit_bound
-from lvsearch.inference.engine.tiled import Summary, UnitTile, blank_tile, gather, settled_tile
+from lvsearch.inference.engine.tiled import Summary, blank_tile, settled_tile
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.families import IndicatorFamily
 
@@ -100,13 +100,13 @@ def collapsed_factors(
     return jax.lax.fori_loop(0, COLLAPSED_SWEEPS, sweep, jnp.zeros_like(density))
 
 
-def about_images(estimate: Estimate, data: Dataset) -> list[tuple[UnitTile, About]]:
-    """What is asked of images with their captions, in float64: a pair for each tile. ValueError for other models."""
+def about_images(estimate: Estimate, data: Dataset) -> tuple[Dataset, list[About]]:
+    """(The tiles, what is asked of the images of each with their captions, float64). ValueError for other models."""
     return _summaries(estimate, data, UNIT_SWEEPS, everything)
 
 
-def images_alone(estimate: Estimate, data: Dataset) -> list[tuple[UnitTile, Alone]]:
-    """What is asked of images whose captions are not looked at, in float64: a pair for each tile. Errors as above."""
+def images_alone(estimate: Estimate, data: Dataset) -> tuple[Dataset, list[Alone]]:
+    """(The tiles, what is asked of their images, captions not looked at, in float64). Errors as above."""
     return _summaries(estimate, without_captions(data), 1, alone)
 
 
@@ -119,7 +119,7 @@ def without_captions(data: Dataset) -> Dataset:
     return Dataset.of_batches(tuple(map(bare, data.batches)), data.unit_ids, data.extents, data.n_units)
 
 
-def _summaries(estimate: Estimate, data: Dataset, sweeps: int, summary: Summary) -> list[tuple[UnitTile, Any]]:
+def _summaries(estimate: Estimate, data: Dataset, sweeps: int, summary: Summary) -> tuple[Dataset, list[Any]]:
     model, size = estimate.model, estimate.size
     if not isinstance(model, AnnotatedModel):
         raise ValueError(f"{type(model).__name__} has no captions; expected GMMixture, GMLDA or CorrLDA")
@@ -127,23 +127,23 @@ def _summaries(estimate: Estimate, data: Dataset, sweeps: int, summary: Summary)
     if np.ndim(model.concentration):  # one program for all sizes of one capacity
         alpha = np.pad(model.concentration, (0, capacity[0] - size[0]), constant_values=1.0)
         model = model.with_parts(alpha, model.words, model.regions)
-    pairs = []
+    tiles, done = tiles_of(data, capacity), []
     with jax.enable_x64(True):
         wide = padded_natural(model, estimate.natural, size, capacity, np.float64)
         point = point_of(model, wide, size, capacity=capacity)
-        for tile in tiles_of(data, capacity):
-            batch = double(tile.batch)
+        for tile in tiles.batches:
+            batch = double(tile)
             blank = blank_tile(model, batch, size, capacity=capacity)
-            done = settled_tile(
+            settled = settled_tile(
                 model, point, batch, blank, size, UNIT_TOLERANCE, sweeps, capacity=capacity, summary=summary
             )
-            pairs.append((tile, jax.tree.map(np.asarray, done)))
-    return pairs
+            done.append(jax.tree.map(np.asarray, settled))
+    return tiles, done
 
 
 @describe_units.register
 def _(model: AnnotatedModel, estimate: Estimate, data: Dataset) -> Described:
     """Shares of the factors (images, K), and a lower bound on log p(regions, caption | parameters)."""
-    tiles, about = zip(*about_images(estimate, data), strict=True)
-    values = gather(tiles, [a.representation for a in about], data.n_units)
-    return Described(values[:, : estimate.size[0]], gather(tiles, [a.bound for a in about], data.n_units))
+    tiles, about = about_images(estimate, data)
+    values = tiles.gather([a.representation for a in about])
+    return Described(values[:, : estimate.size[0]], tiles.gather([a.bound for a in about]))

@@ -25,7 +25,7 @@ from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_s
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, cut_axes, point_of
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator, resident_plan
 from lvsearch.inference.engine.meanfield import Beliefs, cast, globals_bound, update_globals
-from lvsearch.inference.engine.tiled import UnitTile, blank_tile, settled_tile, tile_step
+from lvsearch.inference.engine.tiled import blank_tile, settled_tile, tile_step
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.components import MultinomialComponents
 from lvsearch.models.contract import Statistics
@@ -83,7 +83,7 @@ class AnnotationEstimator(BaseEstimator):
         spread = self.settings.token_spread if has_tokens(self.data) else self.settings.feature_spread
         scratch = clustered(model, self.data, self._described, size, capacity, key, spread)
         begun = [scratch] if start is None else [scratch, with_factors_of(model, scratch, start, size, capacity)]
-        blanks = [blank_tile(model, tile.batch, size, capacity=capacity) for tile in tiles]
+        blanks = [blank_tile(model, tile, size, capacity=capacity) for tile in tiles.batches]
         states = [self._collapsed(_State(model, beliefs, blanks, ()), tiles, size, capacity) for beliefs in begun]
         if len(states) > 1:
             states = [self._ascend(state, tiles, size, capacity, self.settings.trial_passes) for state in states]
@@ -96,18 +96,16 @@ class AnnotationEstimator(BaseEstimator):
             fitted = fitted.with_parts(np.asarray(fitted.concentration)[: size[0]], fitted.words, fitted.regions)
         return Estimate(fitted, size, natural, lower, np.inf, len(done.trace))
 
-    def _collapsed(
-        self, state: "_State", tiles: tuple[UnitTile, ...], size: tuple[int, ...], capacity: tuple[int, ...]
-    ) -> "_State":
+    def _collapsed(self, state: "_State", tiles: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]) -> "_State":
         """Passes with the proportions integrated out, for models that have some and regions that are tokens."""
         model, beliefs, l = state.model, state.beliefs, list(state.locals)
         passes = self.settings.collapsed_passes if has_tokens(self.data) and not model.whole_images else 0
         for _ in range(passes):
             point = point_of(model, beliefs.natural, size, capacity=capacity)
             statistics = jax.tree.map(jnp.zeros_like, point)
-            for index, tile in enumerate(tiles):
+            for index, tile in enumerate(tiles.batches):
                 l[index], statistics = collapsed_step(
-                    model, point, tile.batch, l[index], statistics, size, capacity=capacity, sweeps=1
+                    model, point, tile, l[index], statistics, size, capacity=capacity, sweeps=1
                 )
             beliefs = update_globals(model, beliefs, statistics, size, capacity=capacity)
         return _State(model, beliefs, l, ())
@@ -115,7 +113,7 @@ class AnnotationEstimator(BaseEstimator):
     def _ascend(
         self,
         state: "_State",
-        tiles: tuple[UnitTile, ...],
+        tiles: Dataset,
         size: tuple[int, ...],
         capacity: tuple[int, ...],
         passes: int,
@@ -124,11 +122,11 @@ class AnnotationEstimator(BaseEstimator):
         model, beliefs, trace, l = state.model, state.beliefs, list(state.trace), list(state.locals)
         for _ in range(passes):
             statistics, bounds = jax.tree.map(jnp.zeros_like, beliefs.mean), []
-            for index, tile in enumerate(tiles):
+            for index, tile in enumerate(tiles.batches):
                 step = tile_step(
                     model,
                     beliefs.mean,
-                    tile.batch,
+                    tile,
                     l[index],
                     statistics,
                     size,
@@ -158,13 +156,13 @@ class AnnotationEstimator(BaseEstimator):
         return model.with_parts(alpha, model.words, model.regions)
 
     def _refitted(
-        self, model: AnnotatedModel, beliefs: Beliefs, tiles: tuple[UnitTile, ...], l: list[Any], size: tuple[int, ...]
+        self, model: AnnotatedModel, beliefs: Beliefs, tiles: Dataset, l: list[Any], size: tuple[int, ...]
     ) -> AnnotatedModel:
         if self.plug_in and not model.whole_images:
             total = np.zeros(size[0])
-            for tile, means in zip(tiles, l, strict=True):
+            for ids, means in zip(tiles.unit_ids, l, strict=True):
                 log_theta = np.asarray(means["proportions"], np.float64)[:, : size[0]]
-                total += log_theta[tile.unit_ids >= 0].sum(0)
+                total += log_theta[ids >= 0].sum(0)
             alpha = np.array(model.concentration, np.float64)
             alpha[: size[0]] = newton_dirichlet(alpha[: size[0]], total / self.data.n_units)
             return model.with_parts(alpha, model.words, model.regions)
@@ -189,7 +187,7 @@ class _State(NamedTuple):
 def double_bound(
     model: AnnotatedModel,
     natural: dict[str, Statistics],
-    tiles: tuple[UnitTile, ...],
+    tiles: Dataset,
     l: list[Any],
     size: tuple[int, ...],
     capacity: tuple[int, ...],
@@ -202,7 +200,7 @@ def double_bound(
             settled_tile(
                 model,
                 beliefs.mean,
-                double(tile.batch),
+                double(tile),
                 double(means),
                 size,
                 0.0,
@@ -210,7 +208,7 @@ def double_bound(
                 capacity=capacity,
                 summary=everything,
             ).bound
-            for tile, means in zip(tiles, l, strict=True)
+            for tile, means in zip(tiles.batches, l, strict=True)
         ]
     return total + weighted_sum(tiles, done)
 

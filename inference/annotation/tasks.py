@@ -16,15 +16,14 @@ from jaxtyping import Float
 from lvsearch.inference.annotation.describing import about_images, images_alone
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.engine.tiled import gather
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.annotated import AnnotatedModel
 
 
 def caption_distributions(estimate: Estimate, data: Dataset) -> Float[np.ndarray, "images word"]:
     """p(w | r) of every image, rows summing to 1; the images' own captions are not looked at."""
-    tiles, images = zip(*images_alone(estimate, data), strict=True)
-    return _words_of(estimate, gather(tiles, [image.next_word for image in images], data.n_units))
+    tiles, images = images_alone(estimate, data)
+    return _words_of(estimate, tiles.gather([image.next_word for image in images]))
 
 
 def region_distributions(estimate: Estimate, data: Dataset) -> list[Float[np.ndarray, "regions word"]]:
@@ -32,17 +31,16 @@ def region_distributions(estimate: Estimate, data: Dataset) -> list[Float[np.nda
 
     Raises ValueError for a model in which regions have no words of their own.
     """
-    pairs = images_alone(estimate, data)
+    tiles, images = images_alone(estimate, data)
     if cast(AnnotatedModel, estimate.model).whole_images:
         raise ValueError(
             f"{type(estimate.model).__name__} has no region labels: one factor stands for the whole image (§4.1.1). "
             "Label regions with CorrLDA or GMLDA"
         )
     rows: list[Any] = [None] * data.n_units
-    for tile, images in pairs:
-        for row in np.flatnonzero(tile.unit_ids >= 0):
-            present = tile.batch.units.present[row]
-            rows[tile.unit_ids[row]] = _words_of(estimate, images.regions[row][present])
+    for tile, ids, seen in zip(tiles.batches, tiles.unit_ids, images, strict=True):
+        for row in np.flatnonzero(ids >= 0):
+            rows[ids[row]] = _words_of(estimate, seen.regions[row][tile.units.present[row]])
     return rows
 
 
@@ -62,8 +60,9 @@ class AbsentFactors(NamedTuple):
 def absent_factors(estimate: Estimate, data: Dataset) -> AbsentFactors:
     """How many caption words are assigned to factors absent from their image (§4.2.2: GM-LDA, 54 %)."""
     words = absent = 0.0
-    for tile, about in about_images(estimate, data):
-        real = tile.unit_ids >= 0
+    tiles, described = about_images(estimate, data)
+    for ids, about in zip(tiles.unit_ids, described, strict=True):
+        real = ids >= 0
         words += float(about.words[real].sum())
         absent += float(about.absent[real].sum())
     return AbsentFactors(words, absent)

@@ -7,19 +7,19 @@ import jax
 import numpy as np
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.tiled import UnitTile, cut_into_tiles
+from lvsearch.inference.data.tiles import in_tiles
 
 
-def tiles_of(data: Dataset, capacity: tuple[int, ...]) -> tuple[UnitTile, ...]:
+def tiles_of(data: Dataset, capacity: tuple[int, ...]) -> Dataset:
     """Tiles whose largest local site is that of the regions' factors."""
     longest = max(batch.units.present.shape[1] for batch in data.batches)
-    return cut_into_tiles(data, longest * capacity[0])
+    return in_tiles(data, longest * capacity[0])
 
 
-def weighted_sum(tiles: Sequence[UnitTile], per_unit: Sequence[Any]) -> float:
+def weighted_sum(tiles: Dataset, per_unit: Sequence[Any]) -> float:
     """Summed in float64."""
-    pairs = zip(tiles, per_unit, strict=True)
-    return sum(float(np.asarray(values, np.float64) @ tile.batch.weight.astype(np.float64)) for tile, values in pairs)
+    pairs = zip(tiles.batches, per_unit, strict=True)
+    return sum(float(np.asarray(values, np.float64) @ tile.weight.astype(np.float64)) for tile, values in pairs)
 
 
 def double(tree: Any) -> Any:

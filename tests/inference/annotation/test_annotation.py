@@ -37,6 +37,7 @@ from lvsearch.inference.annotation.estimator import AnnotationEstimator, Annotat
 from lvsearch.inference.annotation.seeds import cluster
 from lvsearch.inference.annotation.tasks import caption_distributions, region_distributions
 from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.data.tiles import in_tiles
 from lvsearch.inference.engine.describing import describe_units
 from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, pad_axes
 from lvsearch.inference.engine.estimator import GenericEstimator
@@ -49,7 +50,7 @@ from lvsearch.inference.engine.meanfield import (
     sweep_unit,
 )
 from lvsearch.inference.engine.meanfield_starts import blank_locals, scattered_start
-from lvsearch.inference.engine.tiled import blank_tile, cut_into_tiles, gather, tile_step
+from lvsearch.inference.engine.tiled import blank_tile, tile_step
 from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, GMMixture, MultinomialComponents
 
 MODELS = (GMMixture, GMLDA, CorrLDA)
@@ -173,10 +174,11 @@ def test_a_tile_is_the_generic_engine(kind, float64):
     model, data = gaussian(kind), feature_images()
     state = scattered_start(model, jax.random.key(2), data, SIZE, CAPACITY, np.float64)
     g = state.beliefs.mean
-    (tile,) = cut_into_tiles(data, 1 << 18)
-    assert tile.unit_ids.tolist() == [0, 1, 2, 3, 4, -1, -1, -1]
-    start, nothing = blank_tile(model, tile.batch, SIZE, capacity=CAPACITY), jax.tree.map(jnp.zeros_like, g)
-    step = tile_step(model, g, tile.batch, start, nothing, SIZE, capacity=CAPACITY, sweeps=3)
+    tiles = in_tiles(data, 1 << 18)
+    (tile,) = tiles.batches
+    assert tiles.unit_ids[0].tolist() == [0, 1, 2, 3, 4, -1, -1, -1]
+    start, nothing = blank_tile(model, tile, SIZE, capacity=CAPACITY), jax.tree.map(jnp.zeros_like, g)
+    step = tile_step(model, g, tile, start, nothing, SIZE, capacity=CAPACITY, sweeps=3)
     blank = jax.tree.map(jnp.zeros_like, state.locals[0])
     direct = fit_locals(model, g, data.batches[0], blank, SIZE, capacity=CAPACITY, sweeps=3)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[:5], b, atol=1e-12), step.locals, direct.mean)
@@ -184,7 +186,7 @@ def test_a_tile_is_the_generic_engine(kind, float64):
     np.testing.assert_allclose(step.bounds, np.append(bounds, [0, 0, 0]), atol=1e-12)
     added = batch_statistics(model, g, data.batches[0], direct.mean, SIZE, capacity=CAPACITY)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-11), step.total, added)
-    again = tile_step(model, g, tile.batch, start, step.total, SIZE, capacity=CAPACITY, sweeps=3)
+    again = tile_step(model, g, tile, start, step.total, SIZE, capacity=CAPACITY, sweeps=3)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, 2 * b, atol=1e-11), again.total, added)
 
 
@@ -194,11 +196,12 @@ def test_every_unit_is_in_one_tile():
     data = Dataset.of_batches(
         (Batch(units, np.ones(25)),), (np.random.default_rng(0).permutation(25),), {"word": N_WORDS}, 25
     )
-    tiles = cut_into_tiles(data, 1 << 16)  # of eight units
-    assert {tile.batch.units.regions.shape for tile in tiles} == {(8, 2, 2)}
-    assert sorted(np.concatenate([tile.unit_ids for tile in tiles]).tolist()) == [-1] * 7 + list(range(25))
-    assert all(np.array_equal(tile.unit_ids >= 0, tile.batch.weight > 0) for tile in tiles)
-    np.testing.assert_array_equal(gather(tiles, [10 * tile.unit_ids for tile in tiles], 25), 10 * np.arange(25))
+    tiles = in_tiles(data, 1 << 16)  # of eight units
+    assert {tile.units.regions.shape for tile in tiles.batches} == {(8, 2, 2)}
+    assert sorted(np.concatenate(tiles.unit_ids).tolist()) == [-1] * 7 + list(range(25))
+    for tile, ids in zip(tiles.batches, tiles.unit_ids, strict=True):
+        np.testing.assert_array_equal(ids >= 0, tile.weight > 0)
+    np.testing.assert_array_equal(tiles.gather([10 * ids for ids in tiles.unit_ids]), 10 * np.arange(25))
 
 
 @pytest.mark.parametrize("kind", [GMLDA, CorrLDA])

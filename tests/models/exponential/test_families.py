@@ -188,7 +188,7 @@ def test_families_are_abstract_or_final(case):
 
 def test_gradient_of_log_normaliser_is_mean(case, float64):
     natural = to_jax(case.natural)
-    gradient = jax.grad(lambda eta: case.family.log_normaliser(eta).sum())(natural)
+    gradient = jax.jit(jax.grad(lambda eta: case.family.log_normaliser(eta).sum()))(natural)
     assert_trees_close(gradient, case.family.mean(natural), rtol=1e-11, atol=1e-12)
 
 
@@ -295,18 +295,21 @@ def test_point_is_the_statistic_of_the_mean_value(case, float64):
 
 
 def test_dtype_follows_the_argument(case):
+    def everything(natural, key):
+        mean = case.family.mean(natural)
+        return (
+            mean,
+            case.family.log_normaliser(natural),
+            case.family.entropy(natural),
+            case.family.natural(mean),
+            case.family.sample(key, natural),
+            case.family.point(natural),
+        )
+
     for dtype, x64 in ((jnp.float32, False), (jnp.float64, True)):
         with jax.enable_x64(x64):
             natural = jax.tree.map(lambda leaf, dtype=dtype: jnp.asarray(leaf, dtype), case.natural)
-            mean = case.family.mean(natural)
-            results = (
-                mean,
-                case.family.log_normaliser(natural),
-                case.family.entropy(natural),
-                case.family.natural(mean),
-                case.family.sample(jax.random.key(0), natural),
-                case.family.point(natural),
-            )
+            results = jax.eval_shape(everything, natural, jax.random.key(0))
             assert {leaf.dtype for leaf in jax.tree.leaves(results)} == {np.dtype(dtype)}
 
 
@@ -373,7 +376,7 @@ def test_gradients_under_masks_are_finite(masked, exists):
             + family.point(eta, exists).sum()
         )
 
-    gradient = np.asarray(jax.grad(everything)(whole))
+    gradient = np.asarray(jax.jit(jax.grad(everything))(whole))
     assert np.all(np.isfinite(gradient))
     assert np.all(gradient[np.broadcast_to(~exists, gradient.shape)] == 0)
 
@@ -563,10 +566,10 @@ def test_gradient_of_a_textbook_log_joint_is_the_natural_parameter(float64):
     np.testing.assert_allclose(f.Dirichlet().to_numpyro(natural).concentration, alpha + counts)
 
 
-@pytest.mark.parametrize("exponents", [(-3, 0), (-2, 2), (0, 4), (-3, 4)])
 @pytest.mark.parametrize("entries", [2, 3, 50])
-def test_dirichlet_inversion_over_many_scales(exponents, entries, float64):
-    concentration = 10 ** np.random.default_rng(1).uniform(*exponents, (20, entries))
+def test_dirichlet_inversion_over_many_scales(entries, float64):
+    exponents = [(-3, 0), (-2, 2), (0, 4), (-3, 4)]
+    concentration = 10 ** np.concatenate([np.random.default_rng(1).uniform(*ends, (20, entries)) for ends in exponents])
     natural = jnp.asarray(concentration - 1)
     mean = f.Dirichlet().mean(natural)
     np.testing.assert_allclose(f.Dirichlet().natural(mean) + 1, concentration, rtol=1e-7)
