@@ -4,9 +4,7 @@ Tests run with x64 off, as production does; float64 oracles take the `float64` f
 in `lvsearch` are checked (`--jaxtyping-packages` in pyproject.toml; `test_structure.py` holds the canary).
 """
 
-import functools
 import gc
-import itertools
 import os
 import sys
 import tempfile
@@ -40,19 +38,12 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
-from jax._src.interpreters import mlir  # noqa: E402
 
 LONGEST = ("test_notebooks", "test_doctests")
 """Files of few and long tests go first: at the end one worker would wait for the other."""
 
 # Traced programs leave millions of objects that stay; looking through them again and again took half of the session.
 gc.set_threshold(100_000, 20, 50)
-
-# JAX loads all of MLIR's dialects anew for every program that it lowers, which takes longer than compiling a small one.
-# Here a hundred programs share them; what else such a context holds, their constants and types, goes with it.
-if make_ir_context := getattr(mlir, "make_ir_context", None):
-    PROGRAMS, shared_context = itertools.count(), functools.lru_cache(1)(lambda hundred: make_ir_context())
-    mlir.make_ir_context = lambda: shared_context(next(PROGRAMS) // 100)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
