@@ -1,5 +1,6 @@
-"""Mixtures whose components share a covariance: their annealed path. They are fitted as other mixtures are."""
+"""Mixtures whose components share a covariance at one size: their annealed path, and fits that begin where one ended."""
 
 from lvsearch.inference.tied_mixtures.chain import TiedMixtureChain
+from lvsearch.inference.tied_mixtures.estimator import TiedEstimator
 
-__all__ = ["TiedMixtureChain"]
+__all__ = ["TiedEstimator", "TiedMixtureChain"]
