@@ -61,9 +61,7 @@ class TiedMixture(MixtureModel):
     nested: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
 
-    def __init__(
-        self, components: FullCovarianceComponents | None = None, concentration: Any = 1.0, dynamic: bool = False
-    ):
+    def __init__(self, components: Component | None = None, concentration: Any = 1.0, dynamic: bool = False):
         components = FullCovarianceComponents() if components is None else components
         if not isinstance(components, FullCovarianceComponents):
             raise ValueError(

@@ -143,9 +143,7 @@ def tied_parameters(
     return degrees, cholesky(scale), centre, count
 
 
-def tied_marginals(
-    natural: NormalWishartStatistics, event_mask: ComponentMask = None
-) -> NormalWishartStatistics:
+def tied_marginals(natural: NormalWishartStatistics, event_mask: ComponentMask = None) -> NormalWishartStatistics:
     """η of each component's own Normal–Wishart, (component, …) a leaf: what is believed of (μ_k, Λ) when the other
     means are integrated out."""
     degrees, factor, centre, count = tied_parameters(natural, event_mask)
