@@ -69,7 +69,8 @@ class MixtureModel(Model):
         """Draw the weight sites from their prior. Raises ValueError where they have none."""
 
     def prior_natural(self, component: Component, n_dims: int, on: Masks) -> Any:
-        """λ: the natural parameters of one component without rows, (…) a leaf. component: its hyper-parameters given."""
+        """λ: the natural parameters of one component without rows, (…) a leaf. component: the kind, its
+        hyper-parameters given."""
         del on
         return component.prior(n_dims)
 

@@ -18,7 +18,9 @@ Source: Fraley & Raftery (2002), model EEE; scikit-learn calls such covariances 
 
 Given the labels everything else is integrated out in closed form: with n_k and s_k the rows and their sum,
 
-    log p(y | z) = A(λ + S) − A(λ) − ½ND log 2π,    A(λ + S): ν + N and spread · I + Σ_n y_n y_nᵀ − Σ_k s_k s_kᵀ / (κ + n_k)
+    log p(y | z) = A(λ + S) − A(λ) − ½ND log 2π,
+
+A(λ + S) with ν + N in the place of ν and spread · I + Σ_n y_n y_nᵀ − Σ_k s_k s_kᵀ / (κ + n_k) in that of spread · I.
 """
 
 from collections.abc import Mapping
@@ -47,7 +49,7 @@ class TiedMixture(MixtureModel):
     """A mixture of `size` Gaussians with means of their own and one covariance.
 
     components: what is believed of the means and of the covariance, as of those of a single one of these:
-        `FullCovarianceComponents.weak(values)`, or `scaled_to(values)`. With one component it is `FiniteMixture` of them.
+        `FullCovarianceComponents.weak(values)`, or `scaled_to(values)`. With one component it is a `FiniteMixture`.
     concentration, dynamic: of the weights, as in `FiniteMixture`.
 
     Rows must be whole. `nested` is False: there is no plug-in form.
@@ -151,8 +153,8 @@ class TiedMixture(MixtureModel):
 
     def plug_in(self) -> "TiedMixture":
         raise ValueError(
-            "TiedMixture has no plug-in form: with as many components as rows the likelihood grows without bound as the "
-            'covariance shrinks. Use evidence="marginal" or "bound"'
+            "TiedMixture has no plug-in form: with as many components as rows the likelihood grows without bound as "
+            'the covariance shrinks. Use evidence="marginal" or "bound"'
         )
 
     def _in_each(self, one: NormalWishartStatistics, n_components: int) -> NormalWishartStatistics:

@@ -10,7 +10,8 @@ so that one factor of B serves all components: A gains, for each k,
 
     ½D log 2 + log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) − ½ log|B| − ½(ν + 1) log(1 + c_k q_k) + ½D log c_k,
 
-q_k = (y − m_k)ᵀ B⁻¹ (y − m_k): a row's predictive density is a t with ν + 1 − D degrees of freedom (Bishop 2006, §2.3.7).
+q_k = (y − m_k)ᵀ B⁻¹ (y − m_k): a row's predictive density is Student's t with ν + 1 − D degrees of freedom (Bishop
+2006, §2.3.7).
 """
 
 from typing import Any
@@ -37,8 +38,8 @@ from lvsearch.models.tied_mixture import TiedMixture
 
 
 class TiedMixtureChain(CollapsedMixtureChain):
-    """A `Chain` over the labels of a `TiedMixture`, as of a `FiniteMixture`: `natural` is of `TiedNormalWishart`, and what
-    is A of each component there is A of all of them here, (1, particle)."""
+    """A `Chain` over the labels of a `TiedMixture`, as of a `FiniteMixture`: `natural` is of `TiedNormalWishart`, and
+    what is A of each component there is A of all of them here, (1, particle)."""
 
     @classmethod
     def of(cls, model: FiniteMixture | TiedMixture, data: Dataset, size: int, capacity: int) -> "TiedMixtureChain":

@@ -34,8 +34,8 @@ class MixtureSearch(ClusterMixin, SizeSearch):
     X: (rows, columns) finite numbers. `labels_` are the clusters of the rows fitted; `transform` and `predict_proba`
     the probability of each cluster for each row.
 
-    covariance_type: "full", "tied" (one covariance for all: `lv.models.TiedMixture`) or "diag", the shape of the default
-    mixture's Gaussians, under the weakly informative priors of `FullCovarianceComponents.weak` or
+    covariance_type: "full", "tied" (one covariance for all: `lv.models.TiedMixture`) or "diag", the shape of the
+    default mixture's Gaussians, under the weakly informative priors of `FullCovarianceComponents.weak` or
     `DiagonalComponents.weak`; "student-full" or "student-diag", Student's t with four degrees of freedom, of full or
     diagonal Gaussians; "auto" for all five, each searched, of which the one with the highest evidence over all sizes is
     taken: `kinds_` says what each had. model: another mixture with a size, such as

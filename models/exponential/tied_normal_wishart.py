@@ -118,8 +118,8 @@ class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
     def to_numpyro(self, natural: NormalWishartStatistics) -> NumpyroDistribution:
         """ValueError: NumPyro has no such distribution."""
         raise ValueError(
-            "got components that share a covariance, expected parameters with a distribution in NumPyro, which has none "
-            "of several means and one precision matrix: use the samplers of lvsearch, or FullCovarianceComponents"
+            "got components that share a covariance, expected parameters with a distribution in NumPyro, which has "
+            "none of several means and one precision matrix: use the samplers of lvsearch, or FullCovarianceComponents"
         )
 
 

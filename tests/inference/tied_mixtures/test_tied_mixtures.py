@@ -196,7 +196,7 @@ def test_planted_clusters_are_found_and_stored(tmp_path: Path):
 
 @pytest.mark.slow
 def test_fits_end_where_true_labels_lead():
-    """Six clusters in three columns: rows in turn, each component with a covariance of its own, end 10 to 150 nats lower."""
+    """Six clusters in three columns: rows in turn, each component with its own covariance, end 10 to 150 nats lower."""
     rng = np.random.default_rng(2)
     along, labels = rng.normal(size=(3, 3)), rng.integers(6, size=300)
     rows = (3.0 * rng.normal(size=(6, 3)))[labels] @ along + rng.normal(size=(300, 3)) @ along
