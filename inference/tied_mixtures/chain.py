@@ -83,6 +83,7 @@ class TiedMixtureChain(CollapsedMixtureChain):
         return Joining(of_label, of_row, joined, normaliser + of_row)
 
     def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
+        """log p(rows | labels), nats."""
         prior = jax.tree.map(lambda leaf: self._rows(leaf)[None], self.prior)
         return self.gains(state.natural, prior)[0] + self.log_carried(state.labels)
 
