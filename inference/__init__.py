@@ -7,6 +7,7 @@ from lvsearch.inference import hdp as _hdp  # noqa: F401 — registers the estim
 from lvsearch.inference import mixture_samplers as _mixture_samplers  # noqa: F401 — registers the sampler of mixtures
 from lvsearch.inference import mixtures as _mixtures  # noqa: F401 — registers the estimator of mixtures
 from lvsearch.inference import sequences as _sequences  # noqa: F401 — registers the estimator of hidden Markov models
+from lvsearch.inference import tied_mixtures as _tied_mixtures  # noqa: F401 — registers tied mixtures
 from lvsearch.inference import trees
 from lvsearch.inference import word_mixtures as _word_mixtures  # noqa: F401 — registers the baselines' estimators
 from lvsearch.inference.annotation import estimator as _annotation  # noqa: F401 — registers the estimator of images

@@ -37,6 +37,7 @@ from lvsearch.models.plsi import PLSI
 from lvsearch.models.poisson_factorization import PoissonFactorization
 from lvsearch.models.registry import register
 from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.tied_mixture import TiedMixture
 from lvsearch.models.unigram import Unigram
 from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
@@ -81,6 +82,7 @@ __all__ = [
     "Row",
     "Site",
     "StudentComponents",
+    "TiedMixture",
     "Unigram",
     "check",
     "families",

@@ -22,6 +22,7 @@ except for `KnownPrecisionGaussian`.
 | `KnownPrecisionGaussian` | x real, Λ known | x | Λ · mean |
 | `NormalGamma` | μ real, τ > 0 | (log τ, −τ, τμ, −τμ²/2) | (a − ½, b + κm²/2, κm, κ) |
 | `NormalWishart` | μ in R^D, Λ positive definite | (½ log det Λ, −½Λ, Λμ, −½μᵀΛμ) | (ν − D, B + κmmᵀ, κm, κ) |
+| `TiedNormalWishart` | μ_1 … μ_K in R^D, one Λ positive definite | of each k those of `NormalWishart` | see there |
 | `PointMean` | x real, at one point | (x, −x²/2) | sums whose likelihood x maximises |
 | `PointProbability` | v in (0, 1), at one point | (log v, log(1 − v)) | counts whose likelihood v maximises |
 | `PointGaussian` | μ real, τ > 0, at a point | (log τ, −τ, τμ, −τμ²/2) | sums whose likelihood they maximise |
@@ -43,6 +44,7 @@ What a site of each family declares (`Site.axes`), and what the model then finds
 | `Gaussian`, `PointMean` | (elements…) | `value`, `negative_half_square`, each (elements…) |
 | `NormalGamma`, `PointGaussian` | (elements…) | the four fields of `NormalGammaStatistics`, each (elements…) |
 | `NormalWishart` | (elements…, event, event) | fields of `NormalWishartStatistics`: none, two, one and no event axes |
+| `TiedNormalWishart` | (elements…, component, event, event) | as well, each with the component first |
 
 Entries that do not exist contribute exactly 0 to every result, and their gradients are 0. Everything follows the dtype
 of its arguments. Log-normalisers and entropies are in nats.
@@ -68,6 +70,7 @@ from lvsearch.models.exponential.scalars import (
     KnownPrecisionGaussian,
 )
 from lvsearch.models.exponential.simplex import Dirichlet, PointSimplex
+from lvsearch.models.exponential.tied_normal_wishart import TiedNormalWishart
 
 __all__ = [
     "Bernoulli",
@@ -94,5 +97,6 @@ __all__ = [
     "PointMean",
     "PointProbability",
     "PointSimplex",
+    "TiedNormalWishart",
     "UnitCarrierFamily",
 ]

@@ -68,6 +68,26 @@ class MixtureModel(Model):
     def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
         """Draw the weight sites from their prior. Raises ValueError where they have none."""
 
+    def prior_natural(self, component: Component, n_dims: int, on: Masks) -> Any:
+        """λ: the natural parameters of one component without rows, (…) a leaf. component: the kind, its
+        hyper-parameters given."""
+        del on
+        return component.prior(n_dims)
+
+    def alone(self, component: Component, natural: Any, on: Masks) -> Any:
+        """Natural parameters of each component, (component, …) a leaf, as if its rows were all that there are."""
+        del component, on
+        return natural
+
+    def marginals(self, natural: Any) -> Any:
+        """Natural parameters of what is believed of each component by itself, of the family of its kind, from those of
+        the site `components`; existing components only."""
+        return natural
+
+    def draw_components(self, key: Array, component: Component, n_components: int, n_dims: int) -> Any:
+        """Statistics of their parameters drawn from their prior. ValueError for estimated ones, which have none."""
+        return draw_parameters(component, key, n_components, n_dims)
+
     def globals(self) -> dict[str, Site]:
         components = Site(self.components.family, ("component", *self.components.axes))
         return {**self.weight_sites(), **self.components.hyper_sites, "components": components}
@@ -131,7 +151,7 @@ class MixtureModel(Model):
         key_weights, key_components, key_z, key_data = jax.random.split(key, 4)
         n_rows, on = np.shape(units.value)[0], self.active(size, size)
         hyper = draw_hyper(self.components, jax.random.fold_in(key_components, 0), extents["dim"])
-        components = draw_parameters(self.components.at(hyper), key_components, size[0], extents["dim"])
+        components = self.draw_components(key_components, self.components.at(hyper), size[0], extents["dim"])
         g = {**self.draw_weights(key_weights, size), **hyper, "components": components}
         chosen = jax.random.categorical(key_z, self.log_weights(g, on), shape=(n_rows,))
         l = {"component": jax.nn.one_hot(chosen, size[0])}

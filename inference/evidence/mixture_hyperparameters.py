@@ -168,7 +168,7 @@ class HyperMixture(eqx.Module):
 
         def one(values: dict[str, Array]) -> Any:
             columns = {name: each if self.component.hyper_axes[name] else each[0] for name, each in values.items()}
-            return self.component.given(columns).prior(self.n_dims)
+            return self.mixture.prior_natural(self.component.given(columns), self.n_dims)
 
         return jax.vmap(one, in_axes=-1)({name: jnp.exp(each) for name, each in log_hyper.items()})
 
@@ -226,9 +226,7 @@ class HyperMixture(eqx.Module):
     def _gain(self, log_hyper: LogHyper, sums: Any) -> Float[Array, "cell particle"]:
         """Σ_k [A(λ(h) + S_k) − A(λ(h))], cell by cell where these are independent given h, else in one."""
         prior = self.prior(log_hyper)
-        after = self.mixture.normalisers(jax.tree.map(jnp.add, sums, prior))
-        before = self.mixture.normalisers(jax.tree.map(lambda leaf: leaf[None], prior))
-        return jnp.where(self.mixture.exists()[..., None], after - before, 0.0).sum(0).T
+        return self.mixture.gains(jax.tree.map(jnp.add, sums, prior), prior)
 
 
 @evidence_chain.register

@@ -17,7 +17,7 @@ Where its two directions end far apart there is a second path (`anchored_chain`)
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -28,48 +28,11 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence.rows import check_size, padded_rows
-from lvsearch.inference.evidence.variant_labels import VariantLabels
+from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, VariantLabels
 from lvsearch.inference.mixtures.rows import seen_by, variants
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.finite_mixture import FiniteMixture
-
-
-class CollapsedState(NamedTuple):
-    """Labels of the rows, particles side by side, and what they make of the components.
-
-    | field | meaning |
-    |---|---|
-    | `labels` | (row, particle): component and variant (`VariantLabels`), −1 for a row in none |
-    | `counts` | (component, particle) rows of each component, n_k |
-    | `natural` | λ + S_k: the natural parameters of p(θ_k | its rows), (component, particle, …) a leaf |
-    """
-
-    labels: Int[Array, "row particle"]
-    counts: Float[Array, "component particle"]
-    natural: Any
-
-
-class Joining(NamedTuple):
-    """One row and all labels, each of which it might have.
-
-    | field | meaning |
-    |---|---|
-    | `of_label` | log (n_k + a) + log p(v), (label, particle), nats |
-    | `of_row` | A(λ + S_k + s_v(row)) − A(λ + S_k) + log h_v(row) − log h(row), nats |
-    | `natural` | λ + S_k + s_v(row), (label, particle, …) a leaf |
-    | `normaliser` | A of these |
-    """
-
-    of_label: Float[Array, "label particle"]
-    of_row: Float[Array, "label particle"]
-    natural: Any
-    normaliser: Float[Array, "label particle"]
-
-    @property
-    def score(self) -> Float[Array, "label particle"]:
-        """log of the joint with the row in each component, but for its h, nats."""
-        return self.of_label + self.of_row
 
 
 class CollapsedMixtureChain(eqx.Module):
@@ -206,20 +169,24 @@ class CollapsedMixtureChain(eqx.Module):
         was = self._places == component
         normaliser = jnp.where(was, log_normalisers(self.component, changed), normaliser)
         joining = self.joining(left, row, normaliser)
-        if temperature is None:
-            score = joining.score
-        elif self.anchor is None:
-            score = joining.of_label + temperature * joining.of_row
-        else:
-            score = (1 - temperature) * self._rows(self.anchor)[row][:, None] + temperature * joining.score
-        label = self.chosen(score, uniform)
+        label = self.chosen(self.tempered(joining, row, temperature), uniform)
         joins = self._places == self.names.components(label)
         normaliser = jnp.where(joins, self.names.in_variant_of(label, joining.normaliser), normaliser)
         return self.joined(left, row, label, joining.natural), normaliser
 
+    def tempered(
+        self, joining: Joining, row: Int[Array, ""], temperature: Float[Array, ""] | None
+    ) -> Float[Array, "label particle"]:
+        """log π_t of the row's label given all others, but for a constant. temperature: as for `redrawn`."""
+        if temperature is None:
+            return joining.score
+        if self.anchor is None:
+            return joining.of_label + temperature * joining.of_row
+        return (1 - temperature) * self._rows(self.anchor)[row][:, None] + temperature * joining.score
+
     def joining(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
-    ) -> "Joining":
+    ) -> Joining:
         """What the row, which is in no component, makes of each. normaliser: A(λ + S_k)."""
 
         def with_row(sums: Array, s: Any) -> Array:
@@ -283,6 +250,15 @@ class CollapsedMixtureChain(eqx.Module):
         empty = log_normalisers(self.component, jax.tree.map(lambda leaf: self._rows(leaf)[None], self.prior))[0]
         gains = jnp.where(self.exists(), self.normalisers(state.natural).sum(-1) - empty, 0.0)
         return gains.sum(0) + self.log_carried(state.labels)
+
+    def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
+        """Σ_k A(λ + S_k) − A(λ), cell by cell where these are independent, else in one. prior: λ, (particle, …)."""
+        before = self.normalisers(jax.tree.map(lambda leaf: leaf[None], prior))
+        return jnp.where(self.exists()[..., None], self.normalisers(natural) - before, 0.0).sum(0).T
+
+    def prior_natural(self, component: Component, n_dims: int) -> Any:
+        """λ of one component, (…) a leaf. component: its hyper-parameters given."""
+        return component.prior(n_dims)
 
     def log_carried(self, labels: Int[Array, "row particle"]) -> Float[Array, " particle"]:
         """Σ_n log h_v(x_n)."""

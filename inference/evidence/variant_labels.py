@@ -1,4 +1,6 @@
-"""Labels that say both which component a row is in and in which of V variants it arose there: k V + v, −1 for none."""
+"""Labels that say both which component a row is in and in which of V variants it arose there: k V + v, −1 for none;
+and what a chain over labels knows of the components.
+"""
 
 from typing import Any, NamedTuple
 
@@ -45,3 +47,40 @@ class VariantLabels(NamedTuple):
             return leaf  # no gather
         by_variant = leaf.reshape(self.capacity, self.n_variants, *leaf.shape[1:])
         return by_variant[:, self.variants(labels), jnp.arange(len(labels))]
+
+
+class CollapsedState(NamedTuple):
+    """Labels of the rows, particles side by side, and what they make of the components.
+
+    | field | meaning |
+    |---|---|
+    | `labels` | (row, particle): component and variant (`VariantLabels`), −1 for a row in none |
+    | `counts` | (component, particle) rows of each component, n_k |
+    | `natural` | λ + S_k: the natural parameters of p(θ_k | its rows), (component, particle, …) a leaf |
+    """
+
+    labels: Int[Array, "row particle"]
+    counts: Float[Array, "component particle"]
+    natural: Any
+
+
+class Joining(NamedTuple):
+    """One row and all labels, each of which it might have.
+
+    | field | meaning |
+    |---|---|
+    | `of_label` | log (n_k + a) + log p(v), (label, particle), nats |
+    | `of_row` | A(λ + S_k + s_v(row)) − A(λ + S_k) + log h_v(row) − log h(row), nats |
+    | `natural` | λ + S_k + s_v(row), (label, particle, …) a leaf |
+    | `normaliser` | A of these |
+    """
+
+    of_label: Float[Array, "label particle"]
+    of_row: Float[Array, "label particle"]
+    natural: Any
+    normaliser: Float[Array, "label particle"]
+
+    @property
+    def score(self) -> Float[Array, "label particle"]:
+        """log of the joint with the row in each component, but for its h, nats."""
+        return self.of_label + self.of_row

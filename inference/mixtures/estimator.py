@@ -103,16 +103,16 @@ class MixtureEstimator(RowsEstimator):
         other.prepared, other.n_rows = chosen_rows(self.prepared, chosen), len(chosen)
         return other
 
-    def run(self, size: tuple[int, ...], dtype: Any) -> "_Run":
+    def run(self, size: tuple[int, ...], dtype: Any) -> "MixtureRun":
         """One fit at this size, to be made in this precision."""
-        return _Run(self, size, dtype)
+        return MixtureRun(self, size, dtype)
 
     def bound(self, natural: dict[str, Statistics], size: tuple[int, ...], l: None) -> float:
         """In float64 at exactly these natural parameters, nats, the rows at their optimum."""
         return recorded_bound(self.model, self.prepared, natural, size)
 
 
-class _Run(RowsRun[MixtureEstimator]):
+class MixtureRun(RowsRun[MixtureEstimator]):
     """One fit at one size in one precision."""
 
     def __init__(self, owner: MixtureEstimator, size: tuple[int, ...], dtype: Any):
@@ -128,7 +128,7 @@ class _Run(RowsRun[MixtureEstimator]):
 
     def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
         """The best of the ascents from all starts."""
-        starts = [self._first(begin.key)] if begin.start is None else self._grown(begin.start)
+        starts = self.starts(begin)
         if self._to_a_maximum:
             starts = [*starts, self._blurred(begin.key)]
         climbed = [self._ascend(beliefs, self.settings.sweeps) for beliefs in starts]
@@ -173,7 +173,11 @@ class _Run(RowsRun[MixtureEstimator]):
 
     # ── starts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _first(self, key: Array) -> Beliefs:
+    def starts(self, begin: RowsStart) -> list[Beliefs]:
+        """What the first ascents begin with: nothing, or a fit of another size."""
+        return [self.from_nothing(begin.key)] if begin.start is None else self.grown(begin.start)
+
+    def from_nothing(self, key: Array) -> Beliefs:
         """From nothing; where rows are many, from some of them, proposals included: a component that is missing shows
         there too, and costs less to find."""
         few, n_rows = self.settings.sample_rows, self.prepared.n_rows
@@ -194,25 +198,32 @@ class _Run(RowsRun[MixtureEstimator]):
         return best
 
     def _one_pass(self, key: Array) -> Beliefs:
-        tiles = self.prepared.tiles
-        n_rows = self.prepared.n_rows
         key_order, key_pass = jax.random.split(key)
-        order = np.asarray(jax.random.permutation(key_order, n_rows))[: self.settings.start_rows]
-        length = tiles.weight.size if n_rows <= self.settings.start_rows else self.settings.start_rows
+        part = self.in_turn(np.asarray(jax.random.permutation(key_order, self.prepared.n_rows)))
+        with one_after_another():
+            labels = np.asarray(sequential_pass(self.model, key_pass, *part, self.size, capacity=self.capacity))
+        return self.of_labels(part, labels)
+
+    def in_turn(self, order: Int[np.ndarray, " row"]) -> RowTiles:
+        """The first `start_rows` of the rows in this order; arrays (rows, …), padded to one length."""
+        tiles, n_rows, most = self.prepared.tiles, self.prepared.n_rows, self.settings.start_rows
+        order = order[:most]
+        length = tiles.weight.size if n_rows <= most else most
         chosen = np.concatenate([order, np.arange(length - len(order))])
 
         def pick(leaf: Any) -> np.ndarray:
             return np.asarray(leaf).reshape(tiles.weight.size, *leaf.shape[2:])[chosen]
 
         weight = pick(tiles.weight) * (np.arange(length) < len(order))
-        part = RowTiles(pick(tiles.coordinates).astype(self.dtype), pick(tiles.observed), weight.astype(self.dtype))
-        with one_after_another():
-            labels = np.asarray(sequential_pass(self.model, key_pass, *part, self.size, capacity=self.capacity))
+        return RowTiles(pick(tiles.coordinates).astype(self.dtype), pick(tiles.observed), weight.astype(self.dtype))
+
+    def of_labels(self, part: RowTiles, labels: Int[np.ndarray, " row"]) -> Beliefs:
+        """The globals that follow from these rows having these labels."""
         tile = jax.tree.map(lambda leaf: leaf[None], part)
         shares = jax.nn.one_hot(labels, self.capacity[0], dtype=self.dtype)[None]
         return beliefs_from(self.model, shares, tile, self.size, **self.static)
 
-    def _grown(self, start: Estimate) -> list[Beliefs]:
+    def grown(self, start: Estimate) -> list[Beliefs]:
         """The largest components split into the new ones; and, where components have an order, the new ones left
         empty: sticks that no row reaches keep their prior, so that a process' bound is no lower than at the start."""
         old = capacity_of(start.size)

@@ -125,7 +125,7 @@ def update_components(
     sites = model.components.hyper_sites
 
     def one_round(_: Any, b: Beliefs) -> Beliefs:
-        natural = natural_of(model.components.at(b.mean), sums, on)
+        natural = natural_of(model, model.components.at(b.mean), sums, on)
         mean = expected_statistics(model.globals()["components"], natural, on)
         b = Beliefs({**b.natural, "components": natural}, {**b.mean, "components": mean})
         for name, site in sites.items():
@@ -136,8 +136,9 @@ def update_components(
     return jax.lax.fori_loop(0, rounds, one_round, beliefs) if sites else one_round(0, beliefs)
 
 
-def natural_of(component: Component, sums: Any, on: Masks) -> Any:
-    """Prior plus sums, for components that exist; 0 elsewhere. component: its hyper-parameters given."""
+def natural_of(model: MixtureModel, component: Component, sums: Any, on: Masks) -> Any:
+    """Prior plus sums, for components that exist; 0 elsewhere. component: that of the model, its hyper-parameters
+    given."""
     exists = on["component"]
 
     def add(total: Any, prior: Any) -> Any:
@@ -145,7 +146,7 @@ def natural_of(component: Component, sums: Any, on: Masks) -> Any:
 
     if component.estimated:
         return jax.tree.map(lambda total: add(total, 0.0), sums)
-    prior = component.prior(component.n_dims(sums))
+    prior = model.prior_natural(component, component.n_dims(sums), on)
     return jax.tree.map(add, sums, jax.tree.map(lambda leaf: leaf.astype(exists_dtype(sums)), prior))
 
 
@@ -223,7 +224,9 @@ def survey(
     log_total, shares = jax.lax.scan(one, jnp.zeros((), tiles.weight.dtype), tiles)
     counts = jnp.einsum("trk,tr->k", shares, tiles.weight)
     entropies = {name: site_entropy(site, beliefs.natural[name], None, on) for name, site in model.globals().items()}
-    together = gains_together(model.components.at(beliefs.mean), beliefs.natural["components"], layout.n_dims)
+    component = model.components.at(beliefs.mean)
+    alone = model.alone(component, beliefs.natural["components"], on)
+    together = gains_together(component, alone, layout.n_dims)
     return MixtureSurvey(log_total, model.log_prior(beliefs.mean, on), entropies, counts, shares, together)
 
 

@@ -35,9 +35,11 @@ def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarra
         )
     units, _ = rows_of(data)
     model.components.check(units)
-    weights, left = model.expected_weights(estimate.natural)
+    (weights, left), own = model.expected_weights(estimate.natural), estimate.natural["components"]
     component = model.components.given({name: site_value(estimate, name) for name in model.components.inferred})
-    return weighted_predictive(component, estimate.natural["components"], weights, left, units)
+    with jax.enable_x64(True):
+        natural = model.marginals(jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), own))
+    return weighted_predictive(component, natural, weights, left, units)
 
 
 def weighted_predictive(

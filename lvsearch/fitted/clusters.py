@@ -174,7 +174,8 @@ class FittedMixture(FittedModel):
 
     def _statistics(self) -> Any:
         """Of the components' parameters at their posterior means, float64; for use inside `jax.enable_x64(True)`."""
-        return self.model.components.family.point(jax.tree.map(jnp.asarray, self.estimate.natural["components"]))
+        natural = jax.tree.map(jnp.asarray, self.estimate.natural["components"])
+        return self.model.components.family.point(self.model.marginals(natural))
 
     def _moments(self) -> tuple[Float[np.ndarray, "component dim"], Float[np.ndarray, "component dim dim"]]:
         with jax.enable_x64(True):

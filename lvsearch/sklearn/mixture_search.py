@@ -1,5 +1,6 @@
 """How many clusters, as a scikit-learn estimator."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,19 +11,20 @@ from sklearn.utils.validation import check_is_fitted
 from lvsearch.data.base import Data
 from lvsearch.data.points import Points
 from lvsearch.fitted.clusters import FittedMixture
-from lvsearch.models import FiniteMixture
+from lvsearch.models import FiniteMixture, TiedMixture
 from lvsearch.models.components import DiagonalComponents, FullCovarianceComponents, StudentComponents
 from lvsearch.models.contract import Model
 from lvsearch.sklearn.searching import SizeSearch, evidence_over_sizes
 
 Search = TypeVar("Search", bound="MixtureSearch")
-COMPONENTS = {
-    "full": FullCovarianceComponents.weak,
-    "diag": DiagonalComponents.weak,
-    "student-full": lambda values: StudentComponents(FullCovarianceComponents.weak(values)),
-    "student-diag": lambda values: StudentComponents(DiagonalComponents.weak(values)),
+KINDS: dict[str, Callable[[np.ndarray], Model]] = {
+    "full": lambda values: FiniteMixture(FullCovarianceComponents.weak(values)),
+    "tied": lambda values: TiedMixture(FullCovarianceComponents.weak(values)),
+    "diag": lambda values: FiniteMixture(DiagonalComponents.weak(values)),
+    "student-full": lambda values: FiniteMixture(StudentComponents(FullCovarianceComponents.weak(values))),
+    "student-diag": lambda values: FiniteMixture(StudentComponents(DiagonalComponents.weak(values))),
 }
-"""Name -> the kind, its priors in the unit of these values."""
+"""Name -> the mixture, its priors in the unit of these values."""
 AUTO = "auto"
 
 
@@ -32,10 +34,11 @@ class MixtureSearch(ClusterMixin, SizeSearch):
     X: (rows, columns) finite numbers. `labels_` are the clusters of the rows fitted; `transform` and `predict_proba`
     the probability of each cluster for each row.
 
-    covariance_type: "full" or "diag", the shape of the default mixture's Gaussians, under the weakly informative priors
-    of `FullCovarianceComponents.weak` or `DiagonalComponents.weak`; "student-full" or "student-diag", Student's t with
-    four degrees of freedom of these; "auto" for all four, each searched, of which the one with the highest evidence
-    over all sizes is taken: `kinds_` says what each had. model: another mixture with a size, such as
+    covariance_type: "full", "tied" (one covariance for all: `lv.models.TiedMixture`) or "diag", the shape of the
+    default mixture's Gaussians, under the weakly informative priors of `FullCovarianceComponents.weak` or
+    `DiagonalComponents.weak`; "student-full" or "student-diag", Student's t with four degrees of freedom, of full or
+    diagonal Gaussians; "auto" for all five, each searched, of which the one with the highest evidence over all sizes is
+    taken: `kinds_` says what each had. model: another mixture with a size, such as
     `lv.models.FiniteMixture(components)`; covariance_type is then not looked at. prior, max_size, evidence, starts,
     seconds: as for `lv.search`. random_state: the seed. verbose: show progress.
     """
@@ -110,11 +113,11 @@ class MixtureSearch(ClusterMixin, SizeSearch):
     def _model(self, data: Data) -> Model:
         if self.model is not None:
             return self.model
-        if self.covariance_type not in COMPONENTS:
-            expected = " or ".join(map(repr, (*COMPONENTS, AUTO)))
+        if self.covariance_type not in KINDS:
+            expected = " or ".join(map(repr, (*KINDS, AUTO)))
             raise ValueError(f"got covariance_type={self.covariance_type!r}, expected {expected}")
         assert isinstance(data, Points)  # made in `_data`
-        return FiniteMixture(COMPONENTS[self.covariance_type](data.values))
+        return KINDS[self.covariance_type](data.values)
 
     def _models(self, data: Data) -> dict[str, Model]:
         if self.model is not None or self.covariance_type != AUTO:
@@ -125,4 +128,4 @@ class MixtureSearch(ClusterMixin, SizeSearch):
                 "by it"
             )
         assert isinstance(data, Points)  # made in `_data`
-        return {name: FiniteMixture(kind(data.values)) for name, kind in COMPONENTS.items()}
+        return {name: kind(data.values) for name, kind in KINDS.items()}

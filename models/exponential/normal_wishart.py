@@ -50,7 +50,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
     def log_normaliser(self, natural: NormalWishartStatistics, event_mask: None = None) -> Float[Array, "*element"]:
         degrees, factor, _, count = _parameters(natural)
         n_dims = factor.shape[-1]
-        log_gamma = log_gamma_positive(_halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
+        log_gamma = log_gamma_positive(halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
         wishart = 0.5 * degrees * (n_dims * LOG_2 - log_determinant(factor)) + log_gamma
         return wishart + 0.5 * n_dims * (LOG_2PI - jnp.log(count))
 
@@ -58,7 +58,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         degrees, factor, centre, count = _parameters(natural)
         n_dims = factor.shape[-1]
         precision = degrees[..., None, None] * inverse_from(factor)
-        expected_log = digamma(_halves(degrees, n_dims)).sum(-1) + n_dims * LOG_2 - log_determinant(factor)
+        expected_log = digamma(halves(degrees, n_dims)).sum(-1) + n_dims * LOG_2 - log_determinant(factor)
         linear = jnp.einsum("...ij,...j->...i", precision, centre)
         square = n_dims / count + (linear * centre).sum(-1)
         return NormalWishartStatistics(0.5 * expected_log, -0.5 * precision, linear, -0.5 * square)
@@ -71,7 +71,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         centre = (inverse @ mean.precision_mean[..., None])[..., 0]
         count = n_dims / (-2 * mean.negative_half_square - (centre * mean.precision_mean).sum(-1))
         gap = 2 * mean.half_log_determinant - log_determinant(factor)
-        degrees = _degrees(gap, n_dims)
+        degrees = degrees_of(gap, n_dims)
         scale = degrees[..., None, None] * inverse
         outer = count[..., None, None] * centre[..., :, None] * centre[..., None, :]
         return NormalWishartStatistics(degrees - n_dims, scale + outer, count[..., None] * centre, count)
@@ -79,17 +79,14 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
     def sample(
         self, key: RandomKey, natural: NormalWishartStatistics, event_mask: None = None
     ) -> NormalWishartStatistics:
-        """Bartlett's decomposition: Λ = FFᵀ, F = C⁻ᵀA, with B = CCᵀ and A lower triangular, its diagonal drawn as χ."""
+        """Λ = FFᵀ by Bartlett's decomposition."""
         key_diagonal, key_below, key_mean = jax.random.split(key, 3)
         degrees, factor, centre, count = _parameters(natural)
-        n_dims, dtype = factor.shape[-1], factor.dtype
-        log_diagonal = 0.5 * (jax.random.loggamma(key_diagonal, _halves(degrees, n_dims), dtype=dtype) + LOG_2)
-        below = jnp.tril(jax.random.normal(key_below, factor.shape, dtype), -1)
-        bartlett = below + jnp.exp(log_diagonal)[..., None] * jnp.eye(n_dims, dtype=dtype)
-        noise = jax.random.normal(key_mean, centre.shape, dtype)[..., None]
-        offset = (factor @ solve_lower(bartlett, noise, transposed=True))[..., 0]
+        lower, log_diagonal = bartlett(key_diagonal, key_below, degrees, factor)
+        noise = jax.random.normal(key_mean, centre.shape, factor.dtype)[..., None]
+        offset = (factor @ solve_lower(lower, noise, transposed=True))[..., 0]
         half_log_determinant = log_diagonal.sum(-1) - 0.5 * log_determinant(factor)
-        root = solve_lower(factor, bartlett, transposed=True)
+        root = solve_lower(factor, lower, transposed=True)
         return _statistics(centre + offset / jnp.sqrt(count)[..., None], root, half_log_determinant)
 
     def point(self, natural: NormalWishartStatistics, event_mask: None = None) -> NormalWishartStatistics:
@@ -135,19 +132,32 @@ def _parameters(natural: NormalWishartStatistics) -> tuple[Array, Array, Array, 
     return natural.half_log_determinant + centre.shape[-1], cholesky(scale), centre, count
 
 
-def _halves(degrees: Any, n_dims: int) -> Array:
+def bartlett(
+    key_diagonal: RandomKey, key_below: RandomKey, degrees: Any, factor: Float[Array, "*element dim dim"]
+) -> tuple[Float[Array, "*element dim dim"], Float[Array, "*element dim"]]:
+    """A lower triangular, its diagonal drawn as χ, and the log of that: Λ = FFᵀ, F = C⁻ᵀA, with B = CCᵀ.
+
+    degrees: ν; factor: C.
+    """
+    n_dims, dtype = factor.shape[-1], factor.dtype
+    log_diagonal = 0.5 * (jax.random.loggamma(key_diagonal, halves(degrees, n_dims), dtype=dtype) + LOG_2)
+    below = jnp.tril(jax.random.normal(key_below, factor.shape, dtype), -1)
+    return below + jnp.exp(log_diagonal)[..., None] * jnp.eye(n_dims, dtype=dtype), log_diagonal
+
+
+def halves(degrees: Any, n_dims: int) -> Array:
     """(ν + 1 − i)/2 for i = 1…D."""
     return 0.5 * (degrees[..., None] - jnp.arange(n_dims, dtype=degrees.dtype))
 
 
-def _degrees(gap: Any, n_dims: int) -> Array:
+def degrees_of(gap: Any, n_dims: int) -> Array:
     """The ν with Σ_i ψ((ν + 1 − i)/2) − D log(ν/2) = gap, rising from −∞ at D − 1 to 0: bisected in log(ν − D + 1)."""
 
     def halve(_, ends):
         low, high = ends
         middle = 0.5 * (low + high)
         degrees = n_dims - 1 + jnp.exp(middle)
-        below = digamma(_halves(degrees, n_dims)).sum(-1) - n_dims * jnp.log(0.5 * degrees) < gap
+        below = digamma(halves(degrees, n_dims)).sum(-1) - n_dims * jnp.log(0.5 * degrees) < gap
         return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
     ends = jax.lax.fori_loop(0, BISECTIONS, halve, (jnp.full_like(gap, -25.0), jnp.full_like(gap, 25.0)))

@@ -107,6 +107,11 @@ def mixture(components: Any, n_rows: int, n_dims: int, whole: bool = False) -> R
     return rows(lv.models.FiniteMixture(components), n_rows, n_dims, 3.0, 8, whole)
 
 
+def tied(components: Any, n_rows: int, n_dims: int) -> Regime:
+    """One covariance for all components."""
+    return rows(lv.models.TiedMixture(components), n_rows, n_dims, 3.0, 8)
+
+
 def blocks(component: Any, n_rows: int, n_dims: int, rate: float, most: tuple[int, int]) -> Regime:
     """Clusters of rows and of columns, independent a priori."""
     model = lv.models.LatentBlockModel(component)
@@ -188,6 +193,9 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "diagonal-separated": lambda: mixture(lv.models.DiagonalComponents(pseudo_count=0.01), 60, 2),
     "full-overlapping": lambda: mixture(lv.models.FullCovarianceComponents(pseudo_count=0.5), 60, 2),
     "full-separated": lambda: mixture(lv.models.FullCovarianceComponents(pseudo_count=0.01), 60, 2),
+    "tied-overlapping": lambda: tied(lv.models.FullCovarianceComponents(pseudo_count=0.5), 60, 2),
+    "tied-separated": lambda: tied(lv.models.FullCovarianceComponents(pseudo_count=0.01), 60, 2),
+    "tied-hyper": lambda: tied(lv.models.FullCovarianceComponents(0.0, 1.0, HYPER, 6.0, HYPER), 60, 2),
     "diagonal-hyper": lambda: mixture(lv.models.DiagonalComponents(0.0, 1.0, HYPER, 4.0, HYPER), 60, 2),
     "full-hyper": lambda: mixture(lv.models.FullCovarianceComponents(0.0, 1.0, HYPER, 6.0, HYPER), 60, 2),
     "known-overlapping": lambda: mixture(lv.models.KnownCovarianceComponents(1.0, pseudo_count=0.3), 60, 2),

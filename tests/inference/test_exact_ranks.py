@@ -63,6 +63,11 @@ CASES: dict[str, Callable[[], Case]] = {
     "LDA, generic": lambda: Case(lv.models.LDA(0.9, 0.3), COUNTS, generic=True),
     "mixture": lambda: Case(lv.models.FiniteMixture(lv.models.FullCovarianceComponents()), ROWS),
     "mixture, hyper-priors": lambda: Case(lv.models.FiniteMixture(lv.models.FullCovarianceComponents.weak(ROWS)), ROWS),
+    "tied mixture": lambda: Case(lv.models.TiedMixture(), ROWS),
+    "tied mixture, hyper-priors": lambda: Case(
+        lv.models.TiedMixture(lv.models.FullCovarianceComponents.weak(ROWS)), ROWS
+    ),
+    "tied mixture, generic": lambda: Case(lv.models.TiedMixture(), ROWS, generic=True),
     "mixture, generic": lambda: Case(lv.models.FiniteMixture(), ROWS, generic=True),
     "mixture of unigrams": lambda: Case(lv.models.MixtureOfUnigrams(), COUNTS),
     "independent normal": lambda: Case(lv.models.IndependentNormalMixture(), ROWS),

@@ -202,6 +202,7 @@ FITS: list[tuple[Model, Any, Any]] = [
     (m.PLSI(), COUNTS, 3),
     (m.FiniteMixture(), ROWS, 2),
     (m.FiniteMixture(m.FullCovarianceComponents()), ROWS, 2),
+    (m.TiedMixture(), ROWS, 2),
     (m.IndependentNormalMixture(), ROWS, 2),
     (m.DPMixture(), ROWS, 4),
     (m.HDP(), COUNTS, 4),
@@ -218,7 +219,7 @@ FITS: list[tuple[Model, Any, Any]] = [
 
 OTHERS = {
     "inference.annealing.particles": {"_log_gain", "_log_ratio", "_relabel"},
-    "inference.annealing.prefixes": {"_grow", "_shrink"},
+    "inference.annealing.prefixes": {"_shrink"},
     "inference.annealing.tuning": {"_settled"},
     "inference.annotation.collapsed": {"collapsed_step"},
     "inference.block_models.anchor": {"_of_labels"},

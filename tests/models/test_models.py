@@ -25,6 +25,7 @@ import partition_oracles
 import poisson_oracles
 import pytest
 import scale_oracles
+import tied_oracles
 import tree_oracles
 import word_mixture_oracles
 from scipy.sparse import csr_array
@@ -53,7 +54,12 @@ from lvsearch.inference.trees import tree_hyper
 from lvsearch.models.admixture import Admixture
 from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.checks import check
-from lvsearch.models.components import BernoulliComponents, DiagonalComponents, MultinomialComponents
+from lvsearch.models.components import (
+    BernoulliComponents,
+    DiagonalComponents,
+    FullCovarianceComponents,
+    MultinomialComponents,
+)
 from lvsearch.models.contract import Model
 from lvsearch.models.corr_lda import CorrLDA
 from lvsearch.models.dp_mixture import DPMixture
@@ -71,6 +77,7 @@ from lvsearch.models.lda import LDA
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
 from lvsearch.models.plsi import PLSI
 from lvsearch.models.poisson_factorization import PoissonFactorization
+from lvsearch.models.tied_mixture import TiedMixture
 from lvsearch.models.units import BagOfWords, GroupOfRows, Row
 
 NUMBER, PLACES = 3, 4
@@ -206,6 +213,9 @@ def rows_case(kind: mixture_cases.Kind, n: int) -> Dataset:
 
 def other_missing_cells(units: Row) -> Row:
     return Row(np.where(units.observed, units.value, 99.0), units.observed)
+
+
+TIED_PRIOR = (mixture_cases.LOCATION, mixture_cases.SCALE, 0.3, 2.5, 0.7)
 
 
 def mixture_exact(size: int, natural: dict[str, Any]) -> float:
@@ -354,6 +364,14 @@ CASES = [
         FiniteMixture(mixture_cases.FULL.component, 0.8),
         rows_case(mixture_cases.FULL, 5),
         mixture_exact,
+        other_missing_cells,
+        certified=False,
+    ),
+    Case(
+        "tied mixture",
+        TiedMixture(FullCovarianceComponents(*TIED_PRIOR), 0.8),
+        rows_case(mixture_cases.FULL, 5),
+        lambda size, natural: tied_oracles.log_evidence(mixture_cases.FULL.rows[:5], size, 0.8, *TIED_PRIOR),
         other_missing_cells,
         certified=False,
     ),

@@ -44,7 +44,7 @@ def test_kinds_of_components_are_chosen_by_their_evidence():
     rows = np.repeat([[0, 0], [9, -6.0]], 60, axis=0) + normal
     search = MixtureSearch(covariance_type="auto", max_size=3, starts=1).fit(rows)
     assert search.kinds_.index[0] == "student-full"
-    assert set(search.kinds_.index) == {"full", "diag", "student-full", "student-diag"}
+    assert set(search.kinds_.index) == {"full", "tied", "diag", "student-full", "student-diag"}
     assert search.best_size_ == search.kinds_["best_size"].iloc[0] == 2
     with pytest.raises(ValueError, match='expected "marginal"'):
         MixtureSearch(covariance_type="auto", evidence="bound").fit(rows)

@@ -1,0 +1,117 @@
+"""Mixtures with one covariance at one size, annealed from the prior of their labels: all parameters integrated out.
+
+As in `evidence.mixtures`, but that A is one number of all components together (`models.tied_mixture`). With the row's
+own label taken away, B the pooled matrix and ν its degrees, m_k and κ_k of the rows of each component, a row y that
+joins component k makes of them
+
+    B + c_k (y − m_k)(y − m_k)ᵀ,    ν + 1,    κ_k + 1,        c_k = κ_k / (κ_k + 1),
+
+so that one factor of B serves all components: A gains, for each k,
+
+    ½D log 2 + log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) − ½ log|B| − ½(ν + 1) log(1 + c_k q_k) + ½D log c_k,
+
+q_k = (y − m_k)ᵀ B⁻¹ (y − m_k): a row's predictive density is Student's t with ν + 1 − D degrees of freedom (Bishop
+2006, §2.3.7).
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float, Int
+
+from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.annealing.hyperparameters import Course
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
+from lvsearch.models.components import Component
+from lvsearch.models.exponential.matrices import log_determinant, solve_lower
+from lvsearch.models.exponential.normal_wishart import LOG_2
+from lvsearch.models.exponential.tied_normal_wishart import TiedNormalWishart, tied_parameters, tied_share
+from lvsearch.models.finite_mixture import FiniteMixture
+from lvsearch.models.tied_mixture import TiedMixture
+
+
+class TiedMixtureChain(CollapsedMixtureChain):
+    """A `Chain` over the labels of a `TiedMixture`, as of a `FiniteMixture`: `natural` is of `TiedNormalWishart`, and
+    what is A of each component there is A of all of them here, (1, particle)."""
+
+    @classmethod
+    def of(cls, model: FiniteMixture | TiedMixture, data: Dataset, size: int, capacity: int) -> "TiedMixtureChain":
+        """Raises ValueError as `CollapsedMixtureChain.of`; model: the `TiedMixture`, or its `independent` one."""
+        independent = model.independent if isinstance(model, TiedMixture) else model
+        chain = CollapsedMixtureChain.of(independent, data, size, capacity)
+        own = chain.component, chain.concentration, chain.size, chain.increments, chain.carriers, chain.tilts
+        prior = jax.tree.map(np.asarray, tied_share(chain.prior, size))
+        return cls(*own, chain.weight, prior, chain.anchor, capacity)
+
+    def redrawn(
+        self,
+        state: CollapsedState,
+        normaliser: Float[Array, "one particle"],
+        row: Int[Array, ""],
+        uniform: Float[Array, " particle"],
+        prior: Any,
+        temperature: Float[Array, ""] | None = None,
+    ) -> tuple[CollapsedState, Float[Array, "one particle"]]:
+        """One row's label drawn given all others, and A with the row where it now is. normaliser: the same where it
+        was."""
+        left = self.without(state, row, prior)
+        joining = self.joining(left, row, normaliser)
+        label = self.chosen(self.tempered(joining, row, temperature), uniform)
+        before, after = (jnp.take_along_axis(joining.of_row, each[None], axis=0) for each in (state.labels[row], label))
+        return self.joined(left, row, label, joining.natural), normaliser + after - before
+
+    def joining(self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "one particle"]) -> Joining:
+        """What the row, which is in no component, makes of each. normaliser: A of all, of which only that of the result
+        depends on it."""
+        s = jax.tree.map(lambda leaf: self._rows(leaf)[row][0], self.increments)
+        joined = jax.tree.map(lambda sums, one: sums + one, state.natural, s)
+        degrees, factor, centre, count = tied_parameters(_particles_first(state.natural), self._mask())
+        n_dims, share = centre.shape[-1], count / (count + 1)
+        away = solve_lower(factor, jnp.swapaxes(s.precision_mean - centre, -1, -2))
+        quadratic = share * (away**2).sum(-2)
+        alike = gammaln(0.5 * (degrees + 1)) - gammaln(0.5 * (degrees + 1 - n_dims)) - 0.5 * log_determinant(factor)
+        each = 0.5 * n_dims * (LOG_2 + jnp.log(share)) - 0.5 * (degrees + 1)[:, None] * jnp.log1p(quadratic)
+        of_row = (alike[:, None] + each).T
+        of_label = jnp.log(state.counts + self._concentration())
+        return Joining(of_label, of_row, joined, normaliser + of_row)
+
+    def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
+        """log p(rows | labels), nats."""
+        prior = jax.tree.map(lambda leaf: self._rows(leaf)[None], self.prior)
+        return self.gains(state.natural, prior)[0] + self.log_carried(state.labels)
+
+    def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
+        """A(λ + S) − A(λ), in one cell. prior: the share of each component, (particle, …) a leaf."""
+        everywhere = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.capacity, *leaf.shape)), prior)
+        return (self.normalisers(natural) - self.normalisers(everywhere))[..., 0]
+
+    def prior_natural(self, component: Component, n_dims: int) -> Any:
+        """The share of each component."""
+        return tied_share(component.prior(n_dims), self._rows(self.size))
+
+    def normalisers(self, natural: Any) -> Float[Array, "one particle cell"]:
+        """A of all components of each particle."""
+        return TiedNormalWishart().log_normaliser(_particles_first(natural), self._mask())[None, :, None]
+
+    def _mask(self) -> Array:
+        return self.exists()[..., None]
+
+
+def _particles_first(natural: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), natural)
+
+
+@evidence_chain.register
+def _(
+    model: TiedMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
+) -> TiedMixtureChain | HyperMixture:
+    chain = TiedMixtureChain.of(model, data, size[0], capacity_of(size)[0])
+    courses = {name: Course(prior, prior) for name, prior in model.components.inferred.items()}
+    return HyperMixture(chain, model.components, courses, data.extents["dim"]) if courses else chain

@@ -1,0 +1,161 @@
+"""Gaussian mixtures whose components share one covariance matrix.
+
+Source: Fraley & Raftery (2002), model EEE; scikit-learn calls such covariances tied. In y = (x − location) / scale,
+
+    1. weights      π ~ Dirichlet(a, …, a)            a, or α/K for all K
+    2. precision    Λ ~ Wishart(ν, (spread · I)⁻¹)    one for all components
+    3. means        μ_k ~ Normal(0, (κΛ)⁻¹)           k = 1…K
+    4. assignment   z_n ~ Categorical(π)              n = 1…N
+    5. row          y_n ~ Normal(μ_{z_n}, Λ⁻¹)
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `components` | location, scale, κ, ν − (D − 1), spread | | `FullCovarianceComponents` |
+| `concentration` | a | () | > 0 |
+| site `weights` | log π | (component,) | simplex |
+| site `components` | (½ log |Λ|, −½Λ, Λμ_k, −½ μ_kᵀΛμ_k) | (component, dim, dim) | `TiedNormalWishart` |
+| site `component` | z_n | (component,) | one-hot |
+
+Given the labels everything else is integrated out in closed form: with n_k and s_k the rows and their sum,
+
+    log p(y | z) = A(λ + S) − A(λ) − ½ND log 2π,
+
+A(λ + S) with ν + N in the place of ν and spread · I + Σ_n y_n y_nᵀ − Σ_k s_k s_kᵀ / (κ + n_k) in that of spread · I.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.models.components import FullCovarianceComponents
+from lvsearch.models.components.component import Component, log_hyper_prior
+from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
+from lvsearch.models.exponential.family import inner
+from lvsearch.models.exponential.normal_wishart import NormalWishartStatistics
+from lvsearch.models.exponential.tied_normal_wishart import TiedNormalWishart, tied_marginals, tied_share
+from lvsearch.models.finite_mixture import FiniteMixture
+from lvsearch.models.mixture import MixtureModel, component_rows
+from lvsearch.models.relabelling import log_relabellings
+
+AXES = ("component", "dim", "dim")
+
+
+class TiedMixture(MixtureModel):
+    """A mixture of `size` Gaussians with means of their own and one covariance.
+
+    components: what is believed of the means and of the covariance, as of those of a single one of these:
+        `FullCovarianceComponents.weak(values)`, or `scaled_to(values)`. With one component it is a `FiniteMixture`.
+    concentration, dynamic: of the weights, as in `FiniteMixture`.
+
+    Rows must be whole. `nested` is False: there is no plug-in form.
+    """
+
+    components: Component
+    concentration: HyperparameterArray
+    dynamic: bool = eqx.field(static=True)
+
+    size_names: ClassVar[tuple[str, ...]] = ("components",)
+    nested: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
+
+    def __init__(self, components: Component | None = None, concentration: Any = 1.0, dynamic: bool = False):
+        components = FullCovarianceComponents() if components is None else components
+        if not isinstance(components, FullCovarianceComponents):
+            raise ValueError(
+                f"got components={components!r}, expected FullCovarianceComponents, such as "
+                "FullCovarianceComponents.weak(values): what is believed of the covariance that all components share"
+            )
+        independent = FiniteMixture(components, concentration, dynamic)
+        assert independent.concentration is not None  # as these components have priors
+        self.components, self.concentration, self.dynamic = components, independent.concentration, independent.dynamic
+
+    @property
+    def independent(self) -> FiniteMixture:
+        """The same, each component with a covariance of its own."""
+        return FiniteMixture(self.components, self.concentration, self.dynamic)
+
+    def describe(self) -> str:
+        """Such as "TiedMixture: one covariance for all; Gaussians with full covariance (…); weights ~ Dirichlet, …"."""
+        return self.independent.describe().replace("FiniteMixture:", "TiedMixture: one covariance for all;", 1)
+
+    # ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def weight_sites(self) -> dict[str, Site]:
+        return self.independent.weight_sites()
+
+    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
+        return self.independent.log_weights(g, on)
+
+    def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        return self.independent.log_weights_prior(g, on)
+
+    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
+        """The mean of the Dirichlet; nothing is left over."""
+        return self.independent.expected_weights(natural)
+
+    def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
+        return self.independent.draw_weights(key, size)
+
+    # ── components ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def globals(self) -> dict[str, Site]:
+        return {**super().globals(), "components": Site(TiedNormalWishart(), AXES)}
+
+    def prior_natural(self, component: Component, n_dims: int, on: Masks) -> NormalWishartStatistics:
+        return tied_share(component.prior(n_dims), on["component"].sum().astype(jnp.result_type(float)))
+
+    def alone(self, component: Component, natural: Any, on: Masks) -> NormalWishartStatistics:
+        n_dims = natural.precision_mean.shape[-1]
+        share, whole = self.prior_natural(component, n_dims, on), component.prior(n_dims)
+        more = jax.tree.map(jnp.subtract, whole, share)
+        exists = on["component"]
+
+        def with_more(leaf: Array, extra: Array) -> Array:
+            return jnp.where(exists.reshape(-1, *[1] * (leaf.ndim - 1)), leaf + extra.astype(leaf.dtype), leaf)
+
+        return jax.tree.map(with_more, natural, more)
+
+    def marginals(self, natural: Any) -> NormalWishartStatistics:
+        return tied_marginals(natural)
+
+    def draw_components(
+        self, key: Array, component: Component, n_components: int, n_dims: int
+    ) -> NormalWishartStatistics:
+        exists = jnp.ones(n_components, bool)
+        natural = self._in_each(self.prior_natural(component, n_dims, {"component": exists}), n_components)
+        return TiedNormalWishart().sample(key, natural)
+
+    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """A(λ) is linear in the logarithms of the hyper-parameters, as for one component."""
+        statistics, component = g["components"], self.components
+        n_components, n_dims = statistics.precision_mean.shape
+        mask = Site(TiedNormalWishart(), AXES).event_mask(on)
+
+        def natural(given: Component) -> NormalWishartStatistics:
+            one = jax.tree.map(
+                lambda leaf: leaf.astype(statistics.precision_mean.dtype), self.prior_natural(given, n_dims, on)
+            )
+            return self._in_each(one, n_components)
+
+        geometric = component.given({name: jnp.exp(g[name].log_value) for name in component.inferred})
+        products = inner(TiedNormalWishart(), natural(component.at(g)), statistics, mask)
+        of_components = products - TiedNormalWishart().log_normaliser(natural(geometric), mask)
+        return self.log_weights_prior(g, on) + log_hyper_prior(component, g) + of_components
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical components (those without rows, above all)."""
+        return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
+
+    def plug_in(self) -> "TiedMixture":
+        raise ValueError(
+            "TiedMixture has no plug-in form: with as many components as rows the likelihood grows without bound as "
+            'the covariance shrinks. Use evidence="marginal" or "bound"'
+        )
+
+    def _in_each(self, one: NormalWishartStatistics, n_components: int) -> NormalWishartStatistics:
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n_components, *jnp.shape(leaf))), one)
