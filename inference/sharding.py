@@ -16,6 +16,7 @@ is no array of units is the same in all, on every device or on one of each proce
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -27,10 +28,11 @@ import numpy as np
 from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from lvsearch.inference.together import check_all_take_part, spans_processes
+from lvsearch.inference.together import check_all_take_part, said_by, spans_processes
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 UNITS = "units"
 """The one axis of the meshes that kernels see."""
@@ -72,6 +74,20 @@ def devices_at_work() -> tuple[Any, ...]:
     """Those of the mesh that are this process's, or none where work is left to JAX's default device."""
     mesh = _at_work.get()
     return () if mesh is None else tuple(mesh.local_devices)
+
+
+def in_processes(piece: Callable[[int], T], n_pieces: int) -> list[T]:
+    """piece(0), piece(1), …, independent of each other: side by side in threads, dealt to the processes at work.
+
+    What a piece returns is to lie on the host where there are several processes.
+    """
+    n_processes = jax.process_count() if spans_processes(_at_work.get()) else 1
+    ours = range(jax.process_index() if n_processes > 1 else 0, n_pieces, n_processes)
+    with ThreadPoolExecutor(n_pieces) as pool:
+        made = dict(zip(ours, pool.map(piece, ours), strict=True))
+    if n_processes == 1:
+        return [made[number] for number in ours]
+    return [said_by(number % n_processes, made.get(number)) for number in range(n_pieces)]  # pyright: ignore
 
 
 def along(axis: int) -> PartitionSpec:

@@ -51,13 +51,19 @@ def check_all_take_part(mesh: Mesh) -> None:
         )
 
 
-def from_first(value: T) -> T:
-    """What process 0 calls this with: every process has to, and goes on once all of them have."""
-    said = np.frombuffer(pickle.dumps(value), np.uint8) if jax.process_index() == 0 else np.zeros(0, np.uint8)
-    length = int(broadcast_one_to_all(np.asarray(said.size, np.int32)))
+def said_by(process: int, value: T) -> T:
+    """What this process calls it with: every process has to, and goes on once all of them have."""
+    ours = jax.process_index() == process
+    said = np.frombuffer(pickle.dumps(value), np.uint8) if ours else np.zeros(0, np.uint8)
+    length = int(broadcast_one_to_all(np.asarray(said.size, np.int32), is_source=ours))
     filled = np.zeros(max(LEAST_BYTES, 1 << (length - 1).bit_length()), np.uint8)
     filled[: said.size] = said
-    return pickle.loads(np.asarray(broadcast_one_to_all(filled))[:length].tobytes())
+    return pickle.loads(np.asarray(broadcast_one_to_all(filled, is_source=ours))[:length].tobytes())
+
+
+def from_first(value: T) -> T:
+    """What process 0 has: see `said_by`."""
+    return said_by(0, value)
 
 
 def all_are_here(mesh: Mesh | None) -> None:

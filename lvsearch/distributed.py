@@ -36,13 +36,15 @@ def initialize(
     message. A script that is done waits so long for the others, too. start_timeout: seconds to wait for all at first.
 
     Raises ValueError for numbers that make no sense, or that are not said and cannot be found, RuntimeError where JAX
-    is in use already.
+    is in use already, or the others do not come.
     """
     for name, value in (("timeout", timeout), ("start_timeout", start_timeout)):
         if value < 1:
             raise ValueError(f"got {name}={value}, expected at least 1 second")
     if coordinator is not None and not coordinator.rpartition(":")[2].isdigit():
         raise ValueError(f'got coordinator={coordinator!r}, expected "host:port", such as "10.0.0.1:1234"')
+    if num_processes is not None and process_id is not None and not 0 <= process_id < num_processes:
+        raise ValueError(f"got process_id={process_id} of num_processes={num_processes}, expected one from 0 on")
     if coordinator is not None and num_processes is process_id is None:
         num_processes, process_id = _said_by_mpi()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # sums over CPUs of several processes
