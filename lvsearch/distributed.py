@@ -48,6 +48,8 @@ def initialize(
     if coordinator is not None and num_processes is process_id is None:
         num_processes, process_id = _said_by_mpi()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # sums over CPUs of several processes
+    # programs that sum over CPUs must not overlap: two at once wait for each other's threads for ever
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     jax.config.update("jax_enable_preemption_service", False)  # it would catch SIGTERM: batch systems mean it
     try:
         jax.distributed.initialize(
