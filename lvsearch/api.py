@@ -131,13 +131,7 @@ def search(
         check_robust(result)
     if out is None:
         return _run(result, budget, out, robustness, progress, executor, mesh)
-    encode_search(result)  # what cannot be stored is refused before there is a folder
-    with ExitStack() as holding:
-        checked_by_first(mesh, lambda: holding.enter_context(new_folder(Path(out))))
-        if writes(mesh):
-            save_search(result, Path(out))  # from here on there is something to resume
-        ended = _run(result, budget, out, robustness, progress, executor, mesh)
-        return _reported(ended, Path(out), report, progress, mesh)
+    return _run_in_new_folder(result, budget, Path(out), robustness, report, progress, executor, mesh)
 
 
 def _limit(
@@ -350,6 +344,24 @@ def _run(
             if out is not None:
                 save_search(ended, Path(out))
     return ended
+
+
+def _run_in_new_folder(
+    result: SearchResult,
+    budget: Budget,
+    out: Path,
+    robustness: bool,
+    report: bool,
+    progress: bool,
+    executor: Executor | None,
+    mesh: Mesh | None,
+) -> SearchResult:
+    encode_search(result)  # what cannot be stored is refused before there is a folder
+    with ExitStack() as holding:
+        checked_by_first(mesh, lambda: holding.enter_context(new_folder(out)))
+        if writes(mesh):
+            save_search(result, out)  # from here on there is something to resume
+        return _reported(_run(result, budget, out, robustness, progress, executor, mesh), out, report, progress, mesh)
 
 
 def _asked_of_fewer(result: SearchResult, progress: bool) -> SearchResult:

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+INTERRUPTED = 130
+"""Exit status, as shells have it."""
+
 _pressed, _put_off = threading.Event(), threading.Event()
 
 
@@ -31,9 +34,10 @@ def watched() -> Iterator[None]:
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """Inside: the first Ctrl-C raises nothing, and is there for `pressed`; the next one, before that was asked, raises.
+    """Inside: the first Ctrl-C raises nothing, and is there for `pressed`; the next one, before that was asked, ends
+    the process (SystemExit).
 
-    For processes that compute together: one that left in the middle would be waited for.
+    For processes that compute together: one that left in the middle and went on elsewhere would be waited for.
     """
     _put_off.set()
     try:
@@ -52,5 +56,7 @@ def pressed() -> bool:
 def _handle(number: int, frame: FrameType | None) -> None:
     again = _pressed.is_set()
     _pressed.set()
-    if again or not _put_off.is_set():
+    if not _put_off.is_set():
         raise KeyboardInterrupt
+    if again:
+        raise SystemExit(INTERRUPTED)
