@@ -5,7 +5,7 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from lvsearch import functional, inference, models
+from lvsearch import distributed, functional, inference, models
 from lvsearch.api import fit, load, resume, search
 from lvsearch.bridges.from_function import from_function
 from lvsearch.bridges.from_numpyro import from_numpyro
@@ -48,6 +48,7 @@ __all__ = [
     "WorkerPool",
     "convert",
     "datasets",
+    "distributed",
     "fit",
     "fit_tree",
     "from_function",

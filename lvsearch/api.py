@@ -3,6 +3,7 @@
 import sys
 import time
 from collections import Counter
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -20,7 +21,8 @@ from lvsearch.files.storage import known_folder, new_folder, refuse_existing
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
-from lvsearch.interrupts import watched
+from lvsearch.inference.together import all_are_here, checked_by_first, from_first, spans_processes, writes
+from lvsearch.interrupts import put_off, watched
 from lvsearch.models.contract import Model
 from lvsearch.reports.page import write_page
 from lvsearch.results.card import has_answer
@@ -102,7 +104,9 @@ def search(
     result (`result.held_out`), for its report to compare sizes on. robustness: when the search has finished, ask fewer
     units too (`SearchResult.robustness`). out: a new folder, written after every step, from which `lv.resume(out)` goes
     on. report: with `out`, write the page `report/index.html` there at the end. executor: whose workers make fits, many
-    at once: `lv.WorkerPool`, or one as in `concurrent.futures`. mesh: of devices here that share the units of each fit.
+    at once: `lv.WorkerPool`, or one as in `concurrent.futures`. mesh: of devices that share the units of each fit, of
+    this process, or of all that `lv.distributed.initialize` brought together: each calls this, process 0 writes, and
+    its clock and its Ctrl-C count.
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something, OSError where it is used.
     """
@@ -110,7 +114,7 @@ def search(
     _check_elsewhere(executor, mesh)
     budget, seed = _budget(seconds, width), checked_seed(seed)
     if out is not None:
-        refuse_existing(Path(out))  # before data are read and checked, which may take long
+        checked_by_first(mesh, partial(refuse_existing, Path(out)))  # before data are read, which may take long
     _check_positive(starts=starts, keep=keep)
     evaluator, training = _evaluator(model, data, evidence, seed, per_token, mesh)
     prior = weak(len(evaluator.size_names)) if prior is None else prior
@@ -126,11 +130,8 @@ def search(
     if robustness:
         check_robust(result)
     if out is None:
-        return _run(result, budget, out, robustness, progress, executor)
-    encode_search(result)  # what cannot be stored is refused before there is a folder
-    with new_folder(Path(out)):
-        save_search(result, Path(out))  # from here on there is something to resume
-        return _reported(_run(result, budget, out, robustness, progress, executor), Path(out), report, progress)
+        return _run(result, budget, out, robustness, progress, executor, mesh)
+    return _run_in_new_folder(result, budget, Path(out), robustness, report, progress, executor, mesh)
 
 
 def _limit(
@@ -174,13 +175,15 @@ def resume(
     """
     budget = _budget(seconds, width)
     _check_elsewhere(executor, mesh)
-    with known_folder(Path(folder)):
+    with ExitStack() as holding:
+        checked_by_first(mesh, lambda: holding.enter_context(known_folder(Path(folder))))
         result = SearchResult.load(folder)
         if robustness:
             check_robust(result)
         if mesh is not None and isinstance(result.evaluator, ModelEvaluator):
             result = replace(result, evaluator=result.evaluator.on(mesh))
-        return _reported(_run(result, budget, folder, robustness, progress, executor), Path(folder), report, progress)
+        ended = _run(result, budget, folder, robustness, progress, executor, mesh)
+        return _reported(ended, Path(folder), report, progress, mesh)
 
 
 def load(folder: str | Path) -> SearchResult:
@@ -300,10 +303,13 @@ def _run(
     robustness: bool,
     progress: bool,
     executor: Executor | None,
+    mesh: Mesh | None,
 ) -> SearchResult:
     """The search gone on with, and fewer units asked where that is wanted and it finished."""
     prepare_programs()
     began, compiled = time.monotonic(), compiles()
+    together = spans_processes(mesh)
+    out, progress = (out, progress) if writes(mesh) else (None, False)
     if progress and isinstance(result.evaluator, ModelEvaluator):
         print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)
 
@@ -325,16 +331,37 @@ def _run(
     )
     with watched():
         if executor is None:
-            state = going_on()
+            with put_off() if together else nullcontext():
+                state = going_on(agreed=from_first if together else bool)
         else:
             with Workers(result.evaluator, result.prior, result.settings, executor) as workers:
                 state = going_on(make=workers.make)
         ended = with_state(state)
+        if together and isinstance(result.evaluator, ModelEvaluator):
+            ended = replace(ended, evaluator=result.evaluator.alone())
         if robustness and state.stopped == "finished" and has_answer(ended):
             ended = _asked_of_fewer(ended, progress)
             if out is not None:
                 save_search(ended, Path(out))
     return ended
+
+
+def _run_in_new_folder(
+    result: SearchResult,
+    budget: Budget,
+    out: Path,
+    robustness: bool,
+    report: bool,
+    progress: bool,
+    executor: Executor | None,
+    mesh: Mesh | None,
+) -> SearchResult:
+    encode_search(result)  # what cannot be stored is refused before there is a folder
+    with ExitStack() as holding:
+        checked_by_first(mesh, lambda: holding.enter_context(new_folder(out)))
+        if writes(mesh):
+            save_search(result, out)  # from here on there is something to resume
+        return _reported(_run(result, budget, out, robustness, progress, executor, mesh), out, report, progress, mesh)
 
 
 def _asked_of_fewer(result: SearchResult, progress: bool) -> SearchResult:
@@ -346,16 +373,20 @@ def _asked_of_fewer(result: SearchResult, progress: bool) -> SearchResult:
         return result
 
 
-def _reported(result: SearchResult, folder: Path, wanted: bool, progress: bool) -> SearchResult:
+def _reported(result: SearchResult, folder: Path, wanted: bool, progress: bool, mesh: Mesh | None) -> SearchResult:
     """The result as it is, its page written where there is an answer to write of."""
-    if not wanted or not has_answer(result):
-        return result
+    if wanted and has_answer(result) and writes(mesh):
+        _write_page(result, folder, progress)
+    all_are_here(mesh)  # who is done first does not leave while a page is still being written
+    return result
+
+
+def _write_page(result: SearchResult, folder: Path, progress: bool) -> None:
     interrupted = result.state.stopped == "interrupted"  # whoever stops it does not wait for a comparison
     compared = result.held_out is not None and comparable(result.held_out) and not interrupted
     path = write_page(result, folder / REPORT, held_out=result.compare_held_out() if compared else None)
     if progress:
         print(f"report: {path.resolve().as_uri()}", file=sys.stderr)
-    return result
 
 
 def _memory(evaluator: ModelEvaluator, settings: SearchSettings) -> str:

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_pressed = threading.Event()
+INTERRUPTED = 130
+"""Exit status, as shells have it."""
+
+_pressed, _put_off = threading.Event(), threading.Event()
 
 
 @contextmanager
@@ -29,6 +32,20 @@ def watched() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@contextmanager
+def put_off() -> Iterator[None]:
+    """Inside: the first Ctrl-C raises nothing, and is there for `pressed`; the next one, before that was asked, ends
+    the process (SystemExit).
+
+    For processes that compute together: one that left in the middle and went on elsewhere would be waited for.
+    """
+    _put_off.set()
+    try:
+        yield
+    finally:
+        _put_off.clear()
+
+
 def pressed() -> bool:
     """Whether Ctrl-C came since `watched` began, whoever swallowed it; once: asked again, it is as if it had not."""
     was = _pressed.is_set()
@@ -37,5 +54,9 @@ def pressed() -> bool:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
+    again = _pressed.is_set()
     _pressed.set()
-    raise KeyboardInterrupt
+    if not _put_off.is_set():
+        raise KeyboardInterrupt
+    if again:
+        raise SystemExit(INTERRUPTED)

@@ -1,7 +1,6 @@
 """Annealed evidence of any model at one size: which path, how long, how many particles."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.sharding import devices_at_work
+from lvsearch.inference.sharding import devices_at_work, in_processes
 from lvsearch.models.contract import Model
 
 FIRST_STEPS, FIRST_DRAWS = 24, 48_000
@@ -34,8 +33,8 @@ FEWEST_FOR_PILOT = 8
 ORDER = 0x0DE2
 """What sets the key of the order of units apart from that of the path along them."""
 HALVES = 2
-"""Groups of islands that run side by side, each in a thread of its own and on a mesh on a device of its own: results
-do not depend on the timing."""
+"""Groups of islands that run side by side, each in a thread of its own and on a mesh on a device of its own, of
+another process where there are several: results do not depend on the timing."""
 NEAR, FAR = 10.0, 4000.0
 """Nats between the two directions, and nats times temperatures, beyond both of which a second path is taken, from where
 the first one ended. On a smooth path the distance falls as one over the temperatures: more of them will do. Their
@@ -197,8 +196,7 @@ def both_ways(
         moved = there.moved and (back.moved or bool(there.profile.deviation[0] <= CONSTANT))
         return TwoSided(there.log_evidence, back.log_evidence, 0.0 if there.labelled else None, moved), there.state
 
-    with ThreadPoolExecutor(HALVES) as pool:
-        ends, states = zip(*pool.map(half, range(HALVES)), strict=True)
+    ends, states = zip(*in_processes(half, HALVES), strict=True)
     there, back = (np.concatenate([end[way] for end in ends]) for way in (0, 1))
     return TwoSided(there, back, ends[0].anchor_error, all(end.moved for end in ends)), states
 

@@ -26,6 +26,7 @@ from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator, resident_plan
 from lvsearch.inference.engine.meanfield import Beliefs, cast, globals_bound, update_globals
 from lvsearch.inference.engine.tiled import blank_tile, settled_tile, tile_step
+from lvsearch.inference.sharding import on_host
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.components import MultinomialComponents
 from lvsearch.models.contract import Statistics
@@ -161,7 +162,7 @@ class AnnotationEstimator(BaseEstimator):
         if self.plug_in and not model.whole_images:
             total = np.zeros(size[0])
             for ids, means in zip(tiles.unit_ids, l, strict=True):
-                log_theta = np.asarray(means["proportions"], np.float64)[:, : size[0]]
+                log_theta = on_host(means["proportions"]).astype(np.float64)[:, : size[0]]
                 total += log_theta[ids >= 0].sum(0)
             alpha = np.array(model.concentration, np.float64)
             alpha[: size[0]] = newton_dirichlet(alpha[: size[0]], total / self.data.n_units)

@@ -8,6 +8,7 @@ import numpy as np
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.tiles import in_tiles
+from lvsearch.inference.sharding import on_host
 
 
 def tiles_of(data: Dataset, capacity: tuple[int, ...]) -> Dataset:
@@ -19,14 +20,14 @@ def tiles_of(data: Dataset, capacity: tuple[int, ...]) -> Dataset:
 def weighted_sum(tiles: Dataset, per_unit: Sequence[Any]) -> float:
     """Summed in float64."""
     pairs = zip(tiles.batches, per_unit, strict=True)
-    return sum(float(np.asarray(values, np.float64) @ tile.weight.astype(np.float64)) for tile, values in pairs)
+    return sum(float(on_host(values).astype(np.float64) @ tile.weight.astype(np.float64)) for tile, values in pairs)
 
 
 def double(tree: Any) -> Any:
     """With floating-point leaves in float64."""
 
     def convert(leaf: Any) -> np.ndarray:
-        array = np.asarray(leaf)
+        array = on_host(leaf)
         return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
 
     return jax.tree.map(convert, tree)

@@ -28,6 +28,7 @@ from lvsearch.inference.hdp.units import Packed, bound_at, packed_documents, sea
 from lvsearch.inference.hdp.weights import CorpusWeights, refit_weights, starting_weights, weights_from
 from lvsearch.inference.mixtures.improving import FitHistory
 from lvsearch.inference.mixtures.proposals import EMPTY, Idea, Proposal, improve
+from lvsearch.inference.sharding import on_host
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.memoized import FLOAT32, FLOAT64, layout_within, packing_of, topic_plan
 from lvsearch.models.hdp import HDP
@@ -183,7 +184,7 @@ class _Run:
                 tolerance=np.float32(-np.inf),
                 momentum=np.float32(settings.momentum),
             )
-            proportions = np.asarray(state.proportions, np.float64)[..., :n_topics]
+            proportions = on_host(state.proportions).astype(np.float64)[..., :n_topics]
             in_documents = np.maximum(proportions - alpha[:n_topics], 0.0)
             some = packed.lengths > 0
             weights = refit_weights(self.model, weights, in_documents[some], packed.lengths[some])

@@ -22,7 +22,7 @@ from lvsearch.inference.mixtures.kernel import ascend_rows, beliefs_from, survey
 from lvsearch.inference.mixtures.proposals import Standing
 from lvsearch.inference.mixtures.rows import PreparedRows, RowTiles, cast_tiles, chosen_rows, prepare
 from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
-from lvsearch.inference.sharding import split
+from lvsearch.inference.sharding import on_host, split
 from lvsearch.models.contract import Statistics
 from lvsearch.models.mixture import MixtureModel
 
@@ -229,7 +229,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         old = capacity_of(start.size)
         beliefs = beliefs_at(self.model, start.natural, start.size, old, self.dtype)
         seen = survey(self.model, beliefs, self.tiles, start.size, layout=self.prepared.layout, capacity=old)
-        shares = np.asarray(seen.shares, np.float64).reshape(-1, old[0])[:, : start.size[0]]
+        shares = on_host(seen.shares).astype(np.float64).reshape(-1, old[0])[:, : start.size[0]]
         shares = np.pad(shares, ((0, 0), (0, self.capacity[0] - start.size[0])))
         weight = self.prepared.tiles.weight.reshape(-1)
         split = shares
@@ -251,7 +251,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         """An ascent's end as proposals see it; shares of padding rows are 0."""
         seen = survey(self.model, trace.beliefs, self.tiles, self.size, **self.static)
         n, weight = self.size[0], self.prepared.tiles.weight.reshape(-1, 1)
-        shares = np.asarray(seen.shares, np.float64).reshape(-1, self.capacity[0])[:, :n] * (weight > 0)
+        shares = on_host(seen.shares).astype(np.float64).reshape(-1, self.capacity[0])[:, :n] * (weight > 0)
         terms = {"rows": float(seen.log_total) + self.prepared.log_carrier, "log prior": float(seen.log_prior)}
         terms |= {f"entropy of {name}": float(value) for name, value in seen.entropies.items()}
         counts, together = np.asarray(seen.counts, np.float64)[:n], np.asarray(seen.together, np.float64)[:n, :n]

@@ -20,7 +20,7 @@ from lvsearch.inference.mixtures.cuts import find_cuts
 from lvsearch.inference.mixtures.kernel import gains_together
 from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve
 from lvsearch.inference.mixtures.rows import PreparedRows, RowTiles, cast_tiles
-from lvsearch.inference.sharding import split
+from lvsearch.inference.sharding import on_devices, on_host, split
 from lvsearch.models.components import Component
 from lvsearch.models.contract import Statistics
 from lvsearch.models.kernels import kernel
@@ -108,7 +108,7 @@ class RowsEstimator(BaseEstimator, ABC):
             run = self.run(size, np.float64 if double else np.float32)
             ended, bounds, proposals = run.fit(begin)
         natural = recorded_natural(self.model, ended.beliefs, size, run.capacity)
-        lower = self.bound(natural, size, jax.tree.map(np.asarray, ended.locals))
+        lower = self.bound(natural, size, on_host(ended.locals))
         upper = just_above(lower) if self.exact else np.inf
         passes = run.passes + (0 if begin.pooled is None else begin.pooled.passes)
         return FitHistory(Estimate(self.model, size, natural, lower, upper, passes), bounds, proposals)
@@ -122,7 +122,7 @@ class RowsRun(ABC, Generic[Owner]):
 
     def __init__(self, owner: Owner, size: tuple[int, ...], dtype: Any):
         self.owner, self.size, self.capacity, self.dtype = owner, size, capacity_of(size), dtype
-        self.tiles: RowTiles = jax.tree.map(jax.device_put, split(cast_tiles(owner.prepared.tiles, dtype), 1))
+        self.tiles: RowTiles = on_devices(cast_tiles(owner.prepared.tiles, dtype), 1)
         self.passes = 0
 
     @abstractmethod
@@ -172,12 +172,12 @@ class RowsRun(ABC, Generic[Owner]):
         tiles = self.owner.prepared.tiles
         return np.asarray(tiles.coordinates).reshape(tiles.weight.size, -1)[:n_rows]
 
-    def in_tiles(self, shares: Float[np.ndarray, "row component"]) -> Float[np.ndarray, "tile slot place"]:
+    def in_tiles(self, shares: Float[np.ndarray, "row component"]) -> Float[Array | np.ndarray, "tile slot place"]:
         """Responsibilities as the kernels take them, (tile, row of it, place of a component), 0 where there is none."""
         weight = self.owner.prepared.tiles.weight
         wide = np.zeros((weight.size, self.capacity[0]), self.dtype)
         wide[: len(shares), : shares.shape[1]] = shares
-        return wide.reshape(*weight.shape, self.capacity[0])
+        return split(wide.reshape(*weight.shape, self.capacity[0]), 1)
 
     def ideas(self, standing: Standing) -> Iterator[Idea[np.ndarray]]:
         """What to propose."""
@@ -185,7 +185,7 @@ class RowsRun(ABC, Generic[Owner]):
         cuts = find_cuts(components, self.in_tiles(standing.shares), self.tiles, layout=self.owner.prepared.layout)
         coordinates = self.coordinates(len(standing.shares))
         most = self.owner.settings.proposals
-        return ideas(standing, jax.tree.map(np.asarray, cuts), coordinates, self.ordered, most)
+        return ideas(standing, on_host(cuts), coordinates, self.ordered, most)
 
     def together(self, trace: AscentTrace) -> Float[np.ndarray, "component component"]:
         """How much better one component explains the rows of two, nats."""

@@ -29,6 +29,7 @@ from lvsearch.inference.data.streaming import StreamedDocuments, pack_streamed, 
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.likelihood.bounds import document_bounds
+from lvsearch.inference.sharding import on_host
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.estimator import TopicEstimator
 from lvsearch.inference.topics.memoized import streamed_plan
@@ -165,7 +166,7 @@ class StreamedTopicEstimator(TopicEstimator):
                 sweeps=sweeps,
                 tolerance=np.float32(tolerance),
             )
-            gammas.write(piece.first, np.asarray(found)[0])
+            gammas.write(piece.first, on_host(found)[0])
             total = total + counts
         return gammas, total
 
@@ -174,7 +175,7 @@ class StreamedTopicEstimator(TopicEstimator):
         for piece in self._documents.pieces():
             tiles = DocumentTiles(*(leaf[None] for leaf in piece.tiles))
             wide = gammas.read(piece.first, piece.last)[None].astype(np.float64)
-            per_slot = np.asarray(kernels.document_bounds(tiles, log_topics, wide, alpha))[0]
+            per_slot = on_host(kernels.document_bounds(tiles, log_topics, wide, alpha))[0]
             sums.append(float(per_slot[piece.documents >= 0].sum()))
         return fsum(sums)
 

@@ -25,6 +25,7 @@ from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_s
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.estimator import BaseEstimator
 from lvsearch.inference.likelihood.bounds import document_bounds
+from lvsearch.inference.sharding import on_host, split
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.inference.topics.memoized import layout_within, packing_of, topic_plan
@@ -304,8 +305,9 @@ class TopicEstimator(BaseEstimator):
 
     def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
         """The bounds of all documents together, nats; under `enable_x64`."""
-        wide = np.asarray(gamma).astype(np.float64)
-        return float(self.packed.gather(kernels.document_bounds(self.packed.tiles, log_topics, wide, alpha)).sum())
+        wide = split(on_host(gamma).astype(np.float64), 1)
+        bounds = on_host(kernels.document_bounds(self.packed.tiles, log_topics, wide, alpha))
+        return float(self.packed.gather(bounds).sum())
 
     def _certified(self, topics: np.ndarray, alpha: np.ndarray) -> tuple[float, float]:
         """Proved ends of the likelihood of all documents, nats."""
@@ -318,7 +320,7 @@ class TopicEstimator(BaseEstimator):
     def _mean_log_proportions(self, gamma: Any, n_topics: int) -> Float[np.ndarray, " topic"]:
         """The average over documents that have words of E[log θ], float64."""
         real = (self.packed.documents >= 0) & (self.packed.lengths > 0)
-        g = np.asarray(gamma, np.float64)[real][:, :n_topics]
+        g = on_host(gamma).astype(np.float64)[real][:, :n_topics]
         return (scipy_digamma(g) - scipy_digamma(g.sum(-1, keepdims=True))).mean(0)
 
 

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments
-from lvsearch.inference.sharding import EVERYWHERE, along, over_devices, tiles_over_devices, total_over
+from lvsearch.inference.sharding import EVERYWHERE, along, over_devices, split, tiles_over_devices, total_over
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 from lvsearch.models.kernels import kernel
 
@@ -265,11 +265,11 @@ def _passes(
 
 
 def start_state(packed: PackedDocuments, pseudo_counts: np.ndarray, alpha: np.ndarray) -> Counts:
-    """A state with no memory, on the host: `pseudo_counts` (word, topic) say where the topics start; γ starts even."""
+    """A state with no memory: `pseudo_counts` (word, topic) say where the topics start; γ starts even."""
     exists = alpha > 0
     even = np.where(exists, alpha + packed.lengths[..., None] / exists.sum(), 0.0)
     no_memory = np.zeros((packed.n_batches, *pseudo_counts.shape), np.float32)
-    return Counts(pseudo_counts.astype(np.float32), no_memory, even.astype(np.float32))
+    return Counts(pseudo_counts.astype(np.float32), no_memory, split(even.astype(np.float32), 1))
 
 
 @kernel(brief=True)

@@ -143,6 +143,7 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
     )
     search.add_argument("--out", type=Path, required=True, help="a new folder for the search and its report")
     _add_running(search)
+    _add_processes(search)
     search.set_defaults(run=run, keep=KEEP)
 
 
@@ -164,6 +165,7 @@ def _add_audit(commands: "argparse._SubParsersAction", run: Run) -> None:
     audit.add_argument("--out", type=Path, help="a new folder for the search and its report")
     _add_running(audit)
     audit.set_defaults(run=run, evidence="marginal", per_token=False, robustness=False, keep=AUDIT_KEEP)
+    audit.set_defaults(coordinator=None, num_processes=None, process_id=None)
 
 
 def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
@@ -249,6 +251,7 @@ def _add_resume(commands: "argparse._SubParsersAction", run: Run) -> None:
     resume.add_argument("folder", type=Path, help="the folder of the search")
     _add_budget(resume)
     _add_running(resume)
+    _add_processes(resume)
     resume.set_defaults(run=run)
 
 
@@ -310,6 +313,24 @@ def _add_running(command: argparse.ArgumentParser) -> None:
         "--workers", type=int, metavar="N", help="processes of this machine that fit; the answer is that of one"
     )
     _add_cache(command)
+
+
+def _add_processes(command: argparse.ArgumentParser) -> None:
+    processes = command.add_argument_group(
+        "several processes that share each fit (each is given this command and reads the data; process 0 writes)"
+    )
+    processes.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0: a port that is free there")
+    processes.add_argument(
+        "--num-processes", type=int, metavar="N", help="how many (default: as mpiexec, Slurm or Kubernetes say)"
+    )
+    processes.add_argument("--process-id", type=int, metavar="I", help="which this one is, from 0 (default: the same)")
+    processes.add_argument(
+        "--process-timeout",
+        type=int,
+        default=100,
+        metavar="S",
+        help="seconds without a sign of one of them, after which the others end (default: %(default)s)",
+    )
 
 
 def _add_cache(command: argparse.ArgumentParser) -> None:

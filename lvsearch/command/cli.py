@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from lvsearch.interrupts import pressed, watched
 from lvsearch.seeds import checked_seed
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
     from lvsearch.data.corpus import Corpus
     from lvsearch.results.result import SearchResult
     from lvsearch.workers.worker_pool import WorkerPool
@@ -111,7 +114,13 @@ def _search(options: argparse.Namespace) -> int:
             "plug-in evidence grows with size almost without end: say when to stop with --max-size, --seconds or "
             "--width"
         )
-    refuse_existing(options.out)
+    mesh = _mesh(options)
+    if mesh is None:
+        refuse_existing(options.out)
+    else:
+        from lvsearch.inference.together import checked_by_first
+
+        checked_by_first(mesh, partial(refuse_existing, options.out))
     from lvsearch.models import LDA
     from lvsearch.sizing.sizes import parse
 
@@ -131,13 +140,15 @@ def _search(options: argparse.Namespace) -> int:
         exhaustive=options.exhaustive,
         robustness=options.robustness,
         keep=options.keep,
+        mesh=mesh,
     )
-    return _conclude(result, options.out / REPORT)
+    return _conclude(result, options.out / REPORT, mesh)
 
 
 def _resume(options: argparse.Namespace) -> int:
     from lvsearch.api import resume
 
+    mesh = _mesh(options)
     with _workers(options) as executor:
         result = resume(
             options.folder,
@@ -146,8 +157,9 @@ def _resume(options: argparse.Namespace) -> int:
             report=False,
             progress=not options.quiet,
             executor=executor,
+            mesh=mesh,
         )
-    return _conclude(result, options.folder / REPORT)
+    return _conclude(result, options.folder / REPORT, mesh)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -222,6 +234,7 @@ def _searched(
     exhaustive: bool = False,
     robustness: bool = False,
     keep: int = KEEP,
+    mesh: "Mesh | None" = None,
 ) -> "SearchResult":
     """Search, with part of the documents held out."""
     from lvsearch.api import search
@@ -247,7 +260,22 @@ def _searched(
             report=False,  # the whole report follows
             progress=not options.quiet,
             executor=executor,
+            mesh=mesh,
         )
+
+
+def _mesh(options: argparse.Namespace) -> "Mesh | None":
+    """All devices of the processes that share this command; None where it has one to itself."""
+    if options.coordinator is None and (options.num_processes, options.process_id) == (None, None):
+        return None
+    if options.workers is not None:
+        raise ValueError("got --workers and --coordinator, expected one of them: workers make whole fits")
+    import jax
+
+    from lvsearch.distributed import initialize
+
+    initialize(options.coordinator, options.num_processes, options.process_id, timeout=options.process_timeout)
+    return jax.make_mesh((jax.device_count(),), ("units",))
 
 
 def _workers(options: argparse.Namespace) -> "AbstractContextManager[WorkerPool | None]":
@@ -274,8 +302,18 @@ def _split(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpu
     return corpus, None
 
 
-def _conclude(result: "SearchResult", folder: Path) -> int:
-    """Write the report, print the answer and the topics. Returns the exit status."""
+def _conclude(result: "SearchResult", folder: Path, mesh: "Mesh | None" = None) -> int:
+    """Write the report, print the answer and the topics; of several processes in one. Returns the exit status."""
+    from lvsearch.inference.together import all_are_here, writes
+
+    status = INTERRUPTED if result.state.stopped == "interrupted" else 0
+    if writes(mesh):
+        status = _report_of(result, folder)
+    all_are_here(mesh)
+    return status
+
+
+def _report_of(result: "SearchResult", folder: Path) -> int:
     from lvsearch.reports.page import NAME
     from lvsearch.reports.report import topics_table, write_report
     from lvsearch.results.card import summary

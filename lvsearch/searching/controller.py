@@ -174,12 +174,14 @@ def run(
     save: Callable[[SearchState], None] = lambda state: None,
     progress: bool = True,
     make: Make | None = None,
+    agreed: Callable[[bool], bool] = bool,
 ) -> SearchState:
     """Search until finished, out of budget or interrupted (Ctrl-C keeps everything done so far). However short the
     time, one step is made, so that calls with little of it get somewhere.
 
     save: called with the state after every step, before the next one begins. make: what makes fits; None: `evaluator`,
-    one after the other.
+    one after the other. agreed: of what a process sees for itself, whether to act on it: processes that search together
+    must act alike.
     """
     began, made = time.monotonic(), 0
     search = witness_search(evaluator, prior, settings, state)
@@ -189,7 +191,7 @@ def run(
     status = "begun"
     try:
         while (task := next_task(evaluator, prior, settings, state, search)) is not None:
-            if budget.seconds is not None and made and time.monotonic() - began > budget.seconds:
+            if budget.seconds is not None and made and agreed(time.monotonic() - began > budget.seconds):
                 return _stopped(state, f"stopped after {budget.seconds:g} seconds", save)
             if budget.width is not None and state.visits and search.bounds().width <= budget.width:
                 return _stopped(state, f"proved bounds within {budget.width:g} nats", save)
@@ -197,7 +199,7 @@ def run(
             state, search = step(evaluator, prior, settings, state, search, task, make, tell)
             made += 1
             save(state)
-            if pressed():
+            if agreed(pressed()):
                 raise KeyboardInterrupt
             bar.update(task.trials)
             status = _status(prior, settings, evaluator, state, search)

@@ -1,5 +1,6 @@
 """The evaluator of a model with data."""
 
+import hashlib
 import math
 import time
 from copy import copy
@@ -19,6 +20,7 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import Estimator, estimator
 from lvsearch.inference.evidence import Effort, Profile, anneal, effort, evidence_chain, pace, path_needs_fit
 from lvsearch.inference.sharding import on_mesh
+from lvsearch.inference.together import check_same, from_first, noticing_loss, spans_processes
 from lvsearch.models.contract import Model
 from lvsearch.searching.annealed import annealing_failure, brackets_of
 from lvsearch.sizing.evidence import Evidence
@@ -39,8 +41,8 @@ class ModelEvaluator:
     annealing says.
 
     Keys are folded from the seed, the size and the trial, so a fit does not depend on the order of the search; unless
-    memory ran out: then every fit from there on is made in smaller chunks, and `chunks` says which. mesh: devices of
-    this process that units are split over.
+    memory ran out: then every fit from there on is made in smaller chunks, and `chunks` says which. mesh: devices that
+    units are split over, of this process or of all: then every fit is what process 0 has of it.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class ModelEvaluator:
         chunks: Chunks | None = None,
         mesh: Mesh | None = None,
     ):
+        check_same(mesh, "model and data", lambda: _digest(model, data))
         self.mesh = mesh
         self.size_names = model.size_names
         self.plug_in = evidence == "plug-in"
@@ -69,6 +72,8 @@ class ModelEvaluator:
         self.data = data
         with on_mesh(mesh):
             self._estimator: Estimator = estimator(self.model, data)
+        if spans_processes(mesh):  # machines may differ in what they have room for
+            chunks = from_first(self._estimator.chunks if chunks is None else chunks)
         if chunks is not None:
             self._estimator = self._estimator.with_chunks(chunks)
         self.shrinks = self._estimator.shrinks
@@ -86,6 +91,12 @@ class ModelEvaluator:
             mesh=mesh,
         )
 
+    def alone(self) -> "ModelEvaluator":
+        """The same, for this process by itself: what is asked of a search when it is done need not be asked in all."""
+        other = copy(self)
+        other.mesh = None
+        return other
+
     def __reduce__(self) -> tuple[Any, ...]:
         """For other processes: the model and the units as they came, from which everything else is made again."""
         units = Dataset(self.data.original)
@@ -99,8 +110,9 @@ class ModelEvaluator:
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
         """One fit; a fit that is not a number carries an empty interval (nothing known) and says so in its info."""
-        with on_mesh(self.mesh):
-            return self._evaluated(size, start, trial)
+        with noticing_loss(self.mesh), on_mesh(self.mesh):
+            fit = self._evaluated(size, start, trial)
+            return from_first(fit) if spans_processes(self.mesh) else fit
 
     def _evaluated(self, size: Size, start: Fit | None, trial: int) -> Fit:
         if self.anneals and trial and not path_needs_fit(self.model, self.data):
@@ -184,7 +196,7 @@ class ModelEvaluator:
             try:
                 return self._estimator.fit(size, key, start)
             except (MemoryError, JaxRuntimeError) as error:
-                if not out_of_memory(error):
+                if not out_of_memory(error) or spans_processes(self.mesh):  # the others would not follow
                     raise
                 plan, smaller = self.memory_plan(size), self._estimator.with_chunks(self.chunks.halved())
                 if smaller.memory_plan(size) == plan:
@@ -202,6 +214,15 @@ class ModelEvaluator:
 
 def _remade(model: Model, data: Dataset, evidence: str, seed: int, scale: float, chunks: Chunks) -> ModelEvaluator:
     return ModelEvaluator(model, data, evidence=evidence, seed=seed, scale=scale, chunks=chunks)
+
+
+def _digest(model: Model, data: Dataset) -> str:
+    """Of the model and of all that its fits see of the data."""
+    hashed = hashlib.sha256(repr(model).encode())
+    for part in data.in_turn():
+        for leaf in map(np.asarray, jax.tree.leaves([batch.units for batch in part.batches])):
+            hashed.update(f"{leaf.dtype}{leaf.shape}".encode() + leaf.tobytes())
+    return hashed.hexdigest()
 
 
 def _origin(size: Size, start: Fit | None) -> str:

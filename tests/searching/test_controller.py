@@ -363,6 +363,24 @@ def test_the_budget_of_seconds_stops_after_the_step_that_uses_it_up(monkeypatch:
     assert len(more.visits) == 5  # the seconds are those of this call
 
 
+@pytest.mark.parametrize(("said", "stopped", "visits"), [(True, "interrupted", 1), (False, "finished", 4)])
+def test_processes_that_search_together_stop_when_one_says_so_and_not_by_their_own_clocks(
+    said: bool, stopped: str, visits: int
+):
+    asked = []
+
+    def agreed(own: bool) -> bool:
+        asked.append(own)
+        return said
+
+    ended = run(
+        Fake(lambda size, trial: -abs(size[0] - 3.0)), lv.sizes.Poisson(4), settings((4,)),
+        budget=Budget(seconds=0.0), progress=False, agreed=agreed,
+    )  # fmt: skip
+    assert (ended.stopped, len(ended.visits)) == (stopped, visits)
+    assert any(asked) == (not said)
+
+
 def test_the_budget_of_width_stops_at_the_first_step_that_reaches_it():
     def near_zero(size: Size, trial: int) -> float:
         return rising(size) + 47.0

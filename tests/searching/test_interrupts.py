@@ -9,7 +9,7 @@ import pytest
 from small_searches import PRIOR, Fake, fake_search, searched, settings
 
 from lvsearch.command import cli
-from lvsearch.interrupts import pressed, watched
+from lvsearch.interrupts import pressed, put_off, watched
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +48,16 @@ def test_a_search_stops_at_its_next_step():
         state = fake_search(evaluator, PRIOR, settings((4,)))[0].state
         assert (state.stopped, len(state.visits)) == ("interrupted", 2)
         assert fake_search(evaluator, PRIOR, settings((4,)), state=state)[0].state.stopped == "finished"
+
+
+def test_it_waits_for_the_step_where_processes_search_together():
+    with watched(), put_off():
+        signal.raise_signal(signal.SIGINT)
+        assert pressed()
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(SystemExit):
+            signal.raise_signal(signal.SIGINT)
+        assert pressed()
 
 
 def test_what_nobody_swallowed_is_raised_and_heard_once():

@@ -1,0 +1,75 @@
+"""Several processes, on one machine or many, that search together: `lv.distributed.initialize`.
+
+Each runs the same script on the same data, and the devices of all of them make one mesh:
+
+    lv.distributed.initialize()
+    mesh = jax.make_mesh((len(jax.devices()),), ("documents",))
+    result = lv.search(model, corpus, out="run", mesh=mesh)
+"""
+
+import os
+
+import jax
+
+__all__ = ["initialize"]
+
+TIMEOUT = 100
+"""Seconds, those of JAX."""
+MPI = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
+"""Where Open MPI, and MPICH with those made from it, say which process of how many this is."""
+
+
+def initialize(
+    coordinator: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    *,
+    timeout: int = TIMEOUT,
+    start_timeout: int = 300,
+) -> None:
+    """Make this process one of several that compute together. To be called in each, before anything else of JAX.
+
+    coordinator: "host:port" of process 0, at which the others find it; a free port. num_processes, process_id: how many
+    there are, and which this is, from 0. What is left out is read from what Slurm, Open MPI, Kubernetes and clouds of
+    TPUs set, as `jax.distributed.initialize` does; under any `mpiexec` the coordinator alone is enough.
+    timeout: seconds after which a process that is not heard of any more is given up: the others then end, with a
+    message. A script that is done waits so long for the others, too. start_timeout: seconds to wait for all at first.
+
+    Raises ValueError for numbers that make no sense, or that are not said and cannot be found, RuntimeError where JAX
+    is in use already, or the others do not come.
+    """
+    for name, value in (("timeout", timeout), ("start_timeout", start_timeout)):
+        if value < 1:
+            raise ValueError(f"got {name}={value}, expected at least 1 second")
+    if coordinator is not None and not coordinator.rpartition(":")[2].isdigit():
+        raise ValueError(f'got coordinator={coordinator!r}, expected "host:port", such as "10.0.0.1:1234"')
+    if num_processes is not None and process_id is not None and not 0 <= process_id < num_processes:
+        raise ValueError(f"got process_id={process_id} of num_processes={num_processes}, expected one from 0 on")
+    if coordinator is not None and num_processes is process_id is None:
+        num_processes, process_id = _said_by_mpi()
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # sums over CPUs of several processes
+    # programs that sum over CPUs must not overlap: two at once wait for each other's threads for ever
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    jax.config.update("jax_enable_preemption_service", False)  # it would catch SIGTERM: batch systems mean it
+    try:
+        jax.distributed.initialize(
+            coordinator,
+            num_processes,
+            process_id,
+            initialization_timeout=start_timeout,
+            heartbeat_timeout_seconds=timeout,
+            shutdown_timeout_seconds=timeout,
+        )
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"got coordinator={coordinator!r}, num_processes={num_processes}, process_id={process_id}, expected all "
+            f"three where no launcher that JAX knows says them ({error})"
+        ) from error
+
+
+def _said_by_mpi() -> tuple[int | None, int | None]:
+    """(processes, which this is), where `mpiexec` began this one."""
+    for rank, size in MPI:
+        if rank in os.environ and size in os.environ:
+            return int(os.environ[size]), int(os.environ[rank])
+    return None, None
