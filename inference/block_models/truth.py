@@ -19,7 +19,7 @@ _completed = kernel(brief=True)(lambda chain, *latents: chain.completed(*latents
 @true_state.register
 def _(chain: BlockChain, simulated: Simulated, particles: int) -> BlockState:
     """The clusters of rows and columns, their weights and the blocks."""
-    g, (more_rows, more_columns) = simulated.globals, np.subtract(chain.capacity, simulated.size)
+    g, (more_rows, more_columns) = simulated.globals, np.subtract(chain.capacity, simulated.size).tolist()
 
     def copies(leaf: Any, *more: int, padding: float = 0.0) -> Array:
         """The leaf for every particle, with so many empty places more at the end of its first axes."""

@@ -86,7 +86,7 @@ def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, lay
     empty = Sums(jnp.zeros((n_components, len(varying)), dtype), jnp.zeros(n_components, dtype), jnp.zeros((), dtype))
     found = jax.lax.scan(one, empty, tiles)[0]
     width = len(varying) + len(layout.constants)
-    increments = jnp.zeros((n_components, width), dtype).at[:, varying].set(found.increments)
+    increments = jnp.zeros((n_components, width), dtype).at[:, varying].set(found.increments, unique_indices=True)
     for column, value in layout.constants:
         increments = increments.at[:, column].set(value * found.counts)
     return found._replace(increments=increments)

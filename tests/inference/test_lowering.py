@@ -1,69 +1,24 @@
 """Every kernel as an accelerator would get it, on machines that have none: it is lowered for one, products of floats
-keep all bits, and no program calls back into Python.
-
-Kernels are found by walking the library's modules. A fit of every model is followed with nothing computed: a call of a
-kernel is traced, and answered with ones of the right shapes. Kernels that no fit leads to are named here (`OTHERS`).
-"""
+keep all bits, and no program calls back into Python (`programs`)."""
 
 import ast
-import importlib
-import pkgutil
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from programs import CALLS, COUNTS, FITS, QUICK, Watch, equations, faults, fits, ones_of
 
 import lvsearch as lv
 from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.models.contract import Model
-from lvsearch.models.kernels import full_precision, kernel
+from lvsearch.models.kernels import kernel
 
 ROOT = Path(__file__).resolve().parents[2]
-PLATFORMS = ("cuda", "tpu")
 m = lv.models
-
-# ── what there is ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@cache
-def modules() -> list[ModuleType]:
-    names = [module.name for module in pkgutil.walk_packages(lv.__path__, "lvsearch.")]
-    return [importlib.import_module(name) for name in names if not name.endswith("__main__")]
-
-
-def is_kernel(value: object) -> bool:
-    """Whether `kernel` made it: its function is one that `full_precision` returned."""
-    made = getattr(getattr(value, "__wrapped__", None), "__code__", None)
-    return made is full_precision(len).__code__ and hasattr(value, "trace")
-
-
-def compiled(value: object) -> Any:
-    """The kernel that a name of a module stands for, looking through what splits its units over devices; or None."""
-    inside = getattr(value, "__wrapped__", None)
-    return value if is_kernel(value) else inside if is_kernel(inside) else None
-
-
-def kernels() -> dict[str, list[tuple[ModuleType, str, Any]]]:
-    """Kernel, called by where it was made -> the modules that hold it, and under which name."""
-    places: dict[int, list[tuple[ModuleType, str, Any]]] = {}
-    for module in modules():
-        for name, value in vars(module).items():
-            made = compiled(value)
-            if made is not None:
-                places.setdefault(id(made), []).append((module, name, made))
-    found = {}
-    for held in places.values():
-        home, name, _ = next((p for p in held if p[0].__name__ == p[2].__module__), held[0])
-        found[f"{home.__name__}.{name}".removeprefix("lvsearch.")] = held
-    return found
-
 
 SOURCES = [path for room in ("models", "inference", "lvsearch") for path in sorted((ROOT / room).rglob("*.py"))]
 
@@ -97,33 +52,6 @@ def test_there_is_one_way_to_compile():
     assert set(forbidden(planted)) == {"jax.jit", "jax.pure_callback", "eqx.filter_jit of h"}
 
 
-# ── what a program may not hold ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def equations(jaxpr: Any) -> Iterator[Any]:
-    """Those of a program, and of the programs inside it."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in jax.tree.leaves(equation.params, is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr")):
-            inside = getattr(value, "jaxpr", value)
-            if hasattr(inside, "eqns"):
-                yield from equations(inside)
-
-
-def faults(jaxpr: Any) -> list[str]:
-    found = []
-    for equation in equations(jaxpr):
-        name = equation.primitive.name
-        if "callback" in name:
-            found.append(name)
-        floats = [jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.invars if hasattr(v.aval, "dtype")]
-        if name in ("dot_general", "conv_general_dilated") and any(floats):
-            precision = equation.params["precision"]
-            if precision not in (jax.lax.Precision.HIGHEST, (jax.lax.Precision.HIGHEST,) * 2):
-                found.append(f"{name} at precision {precision}")
-    return found
-
-
 def test_faults_are_found():
     x = np.ones((3, 3), np.float32)
 
@@ -139,85 +67,9 @@ def test_faults_are_found():
     assert not [f for f in faults(gradient.trace(x).jaxpr.jaxpr) if "precision" in f]
 
 
-# ── watching ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── what leads to them ──────────────────────────────────────────────────────────────────────────────────────────────
 
-
-class Watch:
-    """Calls of kernels from the host, one of each kernel, shape and precision: `traces`. None is run: each gives
-    ones."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.traces: dict[tuple[Any, ...], Any] = {}
-        self.known = kernels()
-        for name, places in self.known.items():
-            watched = self._watched(name, places[0][2])
-            for module, attribute, _ in places:
-                monkeypatch.setattr(module, attribute, watched)
-
-    def _watched(self, name: str, kernel: Any) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            leaves, structure = jax.tree.flatten((args, kwargs))
-            if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-                return kernel(*args, **kwargs)  # inside another, which is looked at as a whole
-            shapes = tuple((np.shape(leaf), str(getattr(leaf, "dtype", leaf))) for leaf in leaves)
-            key = (name, structure, shapes, bool(jax.config.jax_enable_x64))
-            if key not in self.traces:
-                self.traces[key] = kernel.trace(*args, **kwargs)
-            return jax.tree.map(_ones, self.traces[key].out_info)
-
-        call.eval_shape = kernel.eval_shape
-        return call
-
-    def names(self) -> set[str]:
-        return {key[0] for key in self.traces}
-
-    def check(self) -> None:
-        """Every program is lowered for every platform, and has no fault."""
-        assert self.traces
-        for (name, *_, double), trace in self.traces.items():
-            with jax.enable_x64(double):
-                assert not faults(trace.jaxpr.jaxpr), name
-                trace.lower(lowering_platforms=PLATFORMS)
-
-
-def _ones(shape: Any) -> Any:
-    if jnp.issubdtype(shape.dtype, jax.dtypes.prng_key):
-        return jax.random.split(jax.random.key(0), shape.shape)
-    return jnp.ones(shape.shape, shape.dtype)
-
-
-# ── the fast tier: fits ─────────────────────────────────────────────────────────────────────────────────────────────
-
-RANDOM = np.random.default_rng(0)
-ROWS = RANDOM.normal(0, 1, (24, 3)) + 4 * (np.arange(24) % 2)[:, None]
-COUNTS = RANDOM.poisson(1.0, (12, 7))
-GROUPS = [ROWS[:8], ROWS[8:16], ROWS[16:]]
-BITS = (ROWS > 2).astype(float)
-PAIRS = ([ROWS[3 * i : 3 * i + 3] for i in range(8)], [["sea", "sky"] if i % 2 else ["tree"] for i in range(8)])
-FITS: list[tuple[Model, Any, Any]] = [
-    (m.LDA(), COUNTS, 3),
-    (m.Unigram(), COUNTS, 1),
-    (m.MixtureOfUnigrams(), COUNTS, 3),
-    (m.Admixture((2, 3, 2)), COUNTS, 2),
-    (m.PLSI(), COUNTS, 3),
-    (m.FiniteMixture(), ROWS, 2),
-    (m.FiniteMixture(m.FullCovarianceComponents()), ROWS, 2),
-    (m.TiedMixture(), ROWS, 2),
-    (m.IndependentNormalMixture(), ROWS, 2),
-    (m.DPMixture(), ROWS, 4),
-    (m.HDP(), COUNTS, 4),
-    (m.HDPMixture(), GROUPS, 4),
-    (m.HLDA(2), COUNTS, 3),
-    (m.IBP(), ROWS, 3),
-    (m.HiddenMarkov(), GROUPS, 2),
-    (m.PoissonFactorization(), COUNTS, 3),
-    (m.LatentBlockModel(), BITS, (2, 2)),
-    (m.GMMixture(), PAIRS, 2),
-    (m.GMLDA(), PAIRS, 2),
-    (m.CorrLDA(), PAIRS, 2),
-]
-
-OTHERS = {
+SLOW = {
     "inference.annealing.particles": {"_log_gain", "_log_ratio", "_relabel"},
     "inference.annealing.prefixes": {"_shrink"},
     "inference.annealing.tuning": {"_settled"},
@@ -233,33 +85,29 @@ OTHERS = {
     "inference.evidence.independent_normal": {"_seen_by"},
     "inference.evidence.mixture_anchors": {"_averaged", "_log_density"},
     "inference.factorizations.anchored": {"_moments"},
-    "inference.feature_samplers.compiled": {"_rows"},
     "inference.features.gaussian_scores": {"_scores"},
-    "inference.generators": {"_split_data"},
-    "inference.hdp.kernel": {"collect_documents", "memoized_passes"},
-    "inference.hdp.sampler": {"_added"},
-    "inference.likelihood.bounds": {"find_tile", "gamma_tile", "prove_tile"},
-    "inference.likelihood.harmonic_mean": {"_log_inverses"},
-    "inference.likelihood.left_to_right": {"_log_weights"},
-    "inference.likelihood.mean_field_importance": {"_log_weights"},
+    "inference.hdp.kernel": {"memoized_passes"},
     "inference.mixture_samplers.trace": {"_natural_of_labels"},
     "inference.mixtures.packing": {"pack_increments"},
     "inference.mixtures.predictive": {"_each"},
     "inference.mixtures.rows": {"increments", "variants"},
-    "inference.sampling.run": {"_advance", "_compiled_observed", "_fold_in", "_init", "_log_density"},
     "inference.sequences.paths": {"_states"},
-    "inference.streaming.stochastic": {"_moved"},
-    "inference.streaming.streamed": {"_ahead", "_moved", "_topics", "_visited"},
     "inference.topics.anchor": {"_averaged", "_init", "_log_density"},
-    "inference.topics.collapsed": {"_sweep"},
     "inference.topics.independent_documents": {"log_independent"},
-    "inference.trees.sweep": {"tree_sweep"},
     "models.checks.normalisers": {"_both"},
     "models.checks.probe": {"global_statistics", "local_statistics", "per_copy", "prior_gradient", "unit_gradients"},
-    "models.exponential.matrices": {"cholesky", "solve_lower"},
 }
-"""Module -> kernels that these fits do not call from the host: samplers, annealed evidence, likelihoods, checks, and
-what only other kernels call. Their products keep all bits as those of all (`test_there_is_one_way_to_compile`)."""
+"""Module -> kernels that the calls of the slow tier lead to, and neither fits nor those of the fast tier."""
+ON_THE_HOST = {
+    "inference.topics.collapsed._sweep": "token by token, on the CPU whatever there is (`inference.devices`)",
+    "inference.trees.sweep.tree_sweep": "token by token, on the CPU whatever there is",
+    "inference.feature_samplers.compiled._rows": "row by row, on the CPU whatever there is",
+    "inference.hdp.sampler._added": "begins such a sampler: member by member, on the CPU whatever there is",
+    "inference.sampling.run._fold_in": "keys of sweeps that are made on the host: `Hosted` chains",
+    "inference.sampling.run._compiled_observed": "asked for its shapes, never run",
+    "inference.generators._split_data": "whole numbers that seed NumPy's generators",
+}
+"""Kernels that no accelerator gets, and why."""
 
 
 def test_every_model_is_fitted_here():
@@ -267,13 +115,23 @@ def test_every_model_is_fitted_here():
     assert classes - {Model} == {type(model) for model, _, _ in FITS}
 
 
-def test_kernels_of_fits_are_lowered_for_accelerators(monkeypatch: pytest.MonkeyPatch):
+def test_kernels_of_fits_and_of_quick_calls_are_lowered_for_accelerators(monkeypatch: pytest.MonkeyPatch):
     watch = Watch(monkeypatch)
-    for model, data, size in FITS:
-        with suppress(ValueError):  # bounds that are all 1 contradict each other at the end
-            lv.fit(model, data, size=size, seed=0)
-    others = {f"{module}.{name}" for module, names in OTHERS.items() for name in names}
-    assert watch.known.keys() - watch.names() <= others, "a new kernel: have a fit here call it, or name it in OTHERS"
+    watch.follow(fits())
+    watch.follow(QUICK)
+    others = {f"{module}.{name}" for module, names in SLOW.items() for name in names} | ON_THE_HOST.keys()
+    left = watch.known.keys() - watch.names() - watch.inside
+    assert left <= others, "a new kernel: have a fit or a call in `programs` lead to it"
+    watch.check()
+
+
+@pytest.mark.slow
+def test_the_other_kernels_are_lowered_for_accelerators(monkeypatch: pytest.MonkeyPatch):
+    watch = Watch(monkeypatch)
+    watch.follow(CALLS)
+    watch.computing = True
+    m.check(m.LDA(), lv.Corpus.from_matrix(COUNTS))
+    assert {f"{module}.{name}" for module, names in SLOW.items() for name in names} <= watch.names()
     watch.check()
 
 
@@ -286,7 +144,7 @@ def test_functions_inside_programs_of_others_keep_all_bits():
         return inside.elbo(model, inside.update(model, state, batch), batch), sampling.log_joint(model, drawn, batch)
 
     state = jax.eval_shape(lambda key, batch: inside.init(model, key, batch), jax.random.key(0), prepared.batch)
-    drawn = jax.tree.map(_ones, GibbsState(state.globals.mean, (state.locals.mean,)))
-    program = jax.make_jaxpr(everything)(jax.tree.map(_ones, state), drawn, prepared.batch).jaxpr
+    drawn = jax.tree.map(ones_of, GibbsState(state.globals.mean, (state.locals.mean,)))
+    program = jax.make_jaxpr(everything)(jax.tree.map(ones_of, state), drawn, prepared.batch).jaxpr
     assert sum(each.primitive.name == "dot_general" for each in equations(program)) > 2
     assert not faults(program)
