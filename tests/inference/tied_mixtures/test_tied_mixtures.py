@@ -152,8 +152,8 @@ def test_what_is_no_tied_mixture_is_refused():
         TiedMixture(DiagonalComponents())
     with pytest.raises(ValueError, match="no plug-in form"):
         TiedMixture().plug_in()
+    holed = lv.Points.from_array(np.where(np.eye(6, 2) > 0, np.nan, ROWS), missing="nan")
     with pytest.raises(ValueError, match="missing cells"):
-        holed = lv.Points.from_array(np.where(np.eye(6, 2) > 0, np.nan, ROWS), missing="nan")
         lv.fit(TiedMixture(), holed, size=2)
 
 
