@@ -80,6 +80,17 @@ def test_two_skewed_clusters(skewed):
     assert "2 components" in axes.get_title(loc="left")
 
 
+@pytest.mark.slow
+def test_two_clusters_of_one_covariance():
+    rng = np.random.default_rng(3)
+    values = np.array([[0.0, 0.0], [6.0, 4.0]])[rng.choice(2, 40)] + rng.normal(size=(40, 2))
+    tied = lv.models.TiedMixture(lv.models.FullCovarianceComponents.scaled_to(values))
+    result = lv.search(tied, values, max_size=3, starts=1, seed=1, progress=False)
+    found = result.robustness(orders=2, max_size=3, seed=3, progress=False)
+    np.testing.assert_allclose(found.log_evidence[:, -1, 0], result.visits[0].estimate, atol=1e-6)
+    assert found.size == 2
+
+
 def test_a_search_asks_fewer_units_where_it_is_told_to_and_keeps_what_they_say(skewed, tmp_path, capsys):
     folder = tmp_path / "run"
     model, rows = skewed.evaluator.base_model, skewed.training
