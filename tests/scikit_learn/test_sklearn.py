@@ -108,8 +108,8 @@ def test_what_is_no_count_is_refused_and_unfitted_ones_say_so():
             estimator.transform(np.eye(3))
         with pytest.raises(NotFittedError):
             _ = estimator.best_
-    with pytest.raises(ValueError, match="covariance_type='tied', expected 'full' or 'diag'"):
-        MixtureSearch(covariance_type="tied").fit(np.random.default_rng(0).normal(size=(9, 2)))
+    with pytest.raises(ValueError, match="covariance_type='spherical', expected 'full' or 'tied'"):
+        MixtureSearch(covariance_type="spherical").fit(np.random.default_rng(0).normal(size=(9, 2)))
 
 
 def test_clones_have_the_parameters_and_no_fit():
