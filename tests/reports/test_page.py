@@ -160,7 +160,7 @@ def test_a_search_over_a_function_has_a_page():
 def test_a_search_with_a_folder_leaves_a_page_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     done = searched("bound")
     folder = tmp_path / "my run"
-    assert _reported(done, folder, True, True) is done
+    assert _reported(done, folder, True, True, None) is done
     written = folder / "report" / "index.html"
     assert written.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert f"report: {written.resolve().as_uri()}\n" in capsys.readouterr().err
@@ -168,8 +168,8 @@ def test_a_search_with_a_folder_leaves_a_page_and_says_where(tmp_path: Path, cap
     before = written.read_bytes()
     write_page(done, folder / "report")
     assert written.read_bytes() == before
-    assert _reported(done, tmp_path / "none", False, True) is done
+    assert _reported(done, tmp_path / "none", False, True, None) is done
     assert not (tmp_path / "none").exists()
     empty = replace(done, state=replace(done.state, visits=()))
-    _reported(empty, tmp_path / "none", True, True)
+    _reported(empty, tmp_path / "none", True, True, None)
     assert not (tmp_path / "none").exists()

@@ -86,7 +86,7 @@ def test_texts_come_back_with_their_analyzer(tmp_path: Path):
         assert loaded.encode(["the boat in the wind"]) == texts.encode(["the boat in the wind"])
 
 
-@pytest.mark.parametrize("evidence", KINDS)
+@pytest.mark.parametrize("evidence", ["bound", pytest.param("plug-in", marks=pytest.mark.slow)])
 def test_going_on_from_every_checkpoint_gives_the_same_search(
     evidence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
