@@ -298,6 +298,12 @@ def drawn(chain: Chain, key: Array, *, particles: int) -> State:
     return chain.init(key, particles)
 
 
+@kernel()
+def log_densities(chain: Any, state: Any) -> Float[Array, " particle"]:
+    """log p(data, state) of each particle, nats, a density of what is real in the state."""
+    return chain.log_density(state)
+
+
 _log_ratio = kernel(brief=True)(lambda chain, state: chain.log_ratio(state))
 _log_gain = kernel(brief=True)(lambda chain, state, before, after: chain.log_gain(state, before, after))
 _label_scores = kernel(brief=True)(lambda chain, state: chain.label_scores(state))

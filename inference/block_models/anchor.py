@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patience
+from lvsearch.inference.annealing.particles import log_densities
 from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState
 from lvsearch.models.kernels import kernel
 
@@ -41,7 +42,7 @@ def settled(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]
     columns of each cluster, sums of each block."""
     with jax.enable_x64(True):
         together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
-        order = np.argsort(-np.asarray(_log_density(chain, together)), kind="stable")
+        order = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")
         together = chain.take(together, jnp.asarray(order[:SETTLED]))
         if chain.fitted is not None:
             rows, columns = (np.repeat(labels[:, None], FITTED, axis=1) for labels in chain.fitted)
@@ -53,7 +54,6 @@ def settled(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]
 
 
 _of_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
-_log_density = kernel(brief=True)(lambda chain, state: chain.log_density(state))
 
 
 @patience.register

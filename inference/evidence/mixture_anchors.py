@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patience
+from lvsearch.inference.annealing.particles import log_densities
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.models.kernels import kernel
 
@@ -37,16 +38,13 @@ def settled(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tuple[Flo
     spread evenly. chain: of mixtures, its states with `labels`."""
     with jax.enable_x64(True):
         together = chain.beside(states)
-        order = np.argsort(-np.asarray(_log_density(chain, together)), kind="stable")
+        order = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")
         ended, shares, log_density = _averaged(chain, key, chain.take(together, jnp.asarray(order[:SETTLED])))
         best = int(np.argmax(np.asarray(log_density)))
         state = jax.tree.map(np.asarray, chain.take(ended, jnp.asarray([best])))
     exists = np.asarray(chain.names.exist(chain.size))[:, 0]
     mixed = (1 - ANYWHERE) * np.asarray(shares)[:, best] + ANYWHERE * exists / exists.sum()
     return np.log(np.where(exists, mixed, 1.0)) + np.where(exists, 0.0, -np.inf), state
-
-
-_log_density = kernel()(lambda chain, state: chain.log_density(state))
 
 
 @kernel()

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from lvsearch.inference.annealing.dispatch import effort, evidence_chain
+from lvsearch.inference.annealing.particles import log_densities
 from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows, rows_of
@@ -21,7 +22,6 @@ from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureRun
 from lvsearch.inference.mixtures.improving import RowsStart
-from lvsearch.models.kernels import kernel
 from lvsearch.models.tied_mixture import TiedMixture
 
 SWEEPS = 2
@@ -60,15 +60,12 @@ class TiedRun(MixtureRun):
         assert sampler is not None  # paths of these chains from the prior lead along the rows
         with one_after_another(), jax.enable_x64(True):
             ended = grow(sampler, key_path, SWEEPS, islands=work.islands, particles=work.particles).state
-            best = int(np.argmax(np.asarray(_log_density(chain, ended))))
+            best = int(np.argmax(np.asarray(log_densities(chain, ended))))
             labels = np.asarray(ended.labels)[:, best]
         in_turn = self.in_turn(order)
         wide = np.zeros(len(in_turn.weight), np.int32)
         wide[: len(order)] = labels[: len(order)]
         return self.of_labels(in_turn, wide)
-
-
-_log_density = kernel(brief=True)(lambda chain, state: chain.log_density(state))
 
 
 @estimator.register

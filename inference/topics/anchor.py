@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 
 from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain
 from lvsearch.inference.annealing.hyperparameters import gamma_about
+from lvsearch.inference.annealing.particles import drawn, log_densities
 from lvsearch.inference.topics.chain import SETTLING, CollapsedTopics, collapsed_topics, padded
 from lvsearch.inference.topics.chain_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.topics.independent_documents import log_independent
@@ -42,9 +43,6 @@ with 0.2, 0.5 and 1."""
 
 
 State = TypeVar("State", TopicState, HyperTopicState)
-
-_log_density = kernel()(lambda chain, state: chain.log_density(state))
-_init = kernel(static_argnames="particles")(lambda chain, key, *, particles: chain.init(key, particles))
 
 
 @runtime_checkable
@@ -84,7 +82,7 @@ def _settled(chain: _TopicChain[State], key: Key[Array, ""], states: Sequence[St
     """What the particle settles with, of the best of all these, whose joint is highest."""
     with jax.enable_x64(True):
         together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
-        best = np.argsort(-np.asarray(_log_density(chain, together)), kind="stable")[:CANDIDATES]
+        best = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")[:CANDIDATES]
         together = chain.take(together, jnp.asarray(best))
         topics, log_density, log_hyper = jax.tree.map(np.asarray, _averaged(chain, key, together))
     highest = int(np.argmax(log_density))
@@ -163,7 +161,7 @@ def from_topics(
     log_tokens = log_topics[counts.indices, : len(alpha)]
     chain = collapsed_topics(counts, alpha, eta, capacity, log_tokens, widths=widths)
     with jax.enable_x64(True):
-        state = _init(chain, key_draws, particles=START)
+        state = drawn(chain, key_draws, particles=START)
         words = chain.words_of_documents()
         each, squared_errors = log_independent(
             key_samples, words, state.document_topic, chain.alpha, log_topics, samples=SAMPLES
