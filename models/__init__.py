@@ -8,6 +8,7 @@ from lvsearch.models.components import (
     BernoulliComponents,
     CategoricalComponents,
     DiagonalComponents,
+    FactorAnalyzerComponents,
     FullCovarianceComponents,
     GenotypeComponents,
     KnownCovarianceComponents,
@@ -22,6 +23,7 @@ from lvsearch.models.components.component import Component
 from lvsearch.models.contract import Gate, Masks, Model, Site, first, hyperparameter
 from lvsearch.models.corr_lda import CorrLDA
 from lvsearch.models.dp_mixture import DPMixture
+from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.gm_lda import GMLDA
 from lvsearch.models.gm_mixture import GMMixture
@@ -58,6 +60,8 @@ __all__ = [
     "CorrLDA",
     "DPMixture",
     "DiagonalComponents",
+    "FactorAnalyzerComponents",
+    "FactorAnalyzerMixture",
     "FiniteMixture",
     "FullCovarianceComponents",
     "GMMixture",

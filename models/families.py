@@ -23,6 +23,8 @@ except for `KnownPrecisionGaussian`.
 | `NormalGamma` | μ real, τ > 0 | (log τ, −τ, τμ, −τμ²/2) | (a − ½, b + κm²/2, κm, κ) |
 | `NormalWishart` | μ in R^D, Λ positive definite | (½ log det Λ, −½Λ, Λμ, −½μᵀΛμ) | (ν − D, B + κmmᵀ, κm, κ) |
 | `TiedNormalWishart` | μ_1 … μ_K in R^D, one Λ positive definite | of each k those of `NormalWishart` | see there |
+| `VectorGaussian` | x in R^E | (x, −½xxᵀ) | (precision · mean, precision) |
+| `NormalGammaRegression` | w in R^E, τ > 0 | (log τ, −τ, τw, −½τwwᵀ) | (a − 1 + ½E, b + ½mᵀPm, Pm, P) |
 | `PointMean` | x real, at one point | (x, −x²/2) | sums whose likelihood x maximises |
 | `PointProbability` | v in (0, 1), at one point | (log v, log(1 − v)) | counts whose likelihood v maximises |
 | `PointGaussian` | μ real, τ > 0, at a point | (log τ, −τ, τμ, −τμ²/2) | sums whose likelihood they maximise |
@@ -44,6 +46,8 @@ What a site of each family declares (`Site.axes`), and what the model then finds
 | `Gaussian`, `PointMean` | (elements…) | `value`, `negative_half_square`, each (elements…) |
 | `NormalGamma`, `PointGaussian` | (elements…) | the four fields of `NormalGammaStatistics`, each (elements…) |
 | `NormalWishart` | (elements…, event, event) | fields of `NormalWishartStatistics`: none, two, one and no event axes |
+| `VectorGaussian` | (elements…, event, event) | fields of `VectorGaussianStatistics`: one and two event axes |
+| `NormalGammaRegression` | (elements…, event, event) | fields of `RegressionStatistics`: none, none, one and two |
 | `TiedNormalWishart` | (elements…, component, event, event) | as well, each with the component first |
 
 Entries that do not exist contribute exactly 0 to every result, and their gradients are 0. Everything follows the dtype
@@ -60,6 +64,13 @@ from lvsearch.models.exponential.normal_gamma import MeanAndPrecision, NormalGam
 from lvsearch.models.exponential.normal_wishart import MeanAndPrecisionMatrix, NormalWishart, NormalWishartStatistics
 from lvsearch.models.exponential.point_gaussian import PointGaussian
 from lvsearch.models.exponential.point_means import PointMean, PointProbability
+from lvsearch.models.exponential.regression import (
+    NormalGammaRegression,
+    RegressionStatistics,
+    VectorGaussian,
+    VectorGaussianStatistics,
+    WeightAndPrecision,
+)
 from lvsearch.models.exponential.scalars import (
     Beta,
     BetaStatistics,
@@ -90,6 +101,7 @@ __all__ = [
     "MeanAndPrecision",
     "MeanAndPrecisionMatrix",
     "NormalGamma",
+    "NormalGammaRegression",
     "NormalGammaStatistics",
     "NormalWishart",
     "NormalWishartStatistics",
@@ -97,6 +109,10 @@ __all__ = [
     "PointMean",
     "PointProbability",
     "PointSimplex",
+    "RegressionStatistics",
     "TiedNormalWishart",
     "UnitCarrierFamily",
+    "VectorGaussian",
+    "VectorGaussianStatistics",
+    "WeightAndPrecision",
 ]

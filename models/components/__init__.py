@@ -12,6 +12,7 @@ from lvsearch.models.components.component import (
     log_prior,
 )
 from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.components.factor_analyzers import FactorAnalyzerComponents
 from lvsearch.models.components.full_covariance import FullCovarianceComponents
 from lvsearch.models.components.genotypes import GenotypeComponents
 from lvsearch.models.components.known_covariance import KnownCovarianceComponents
@@ -27,6 +28,7 @@ __all__ = [
     "CategoricalComponents",
     "Component",
     "DiagonalComponents",
+    "FactorAnalyzerComponents",
     "FullCovarianceComponents",
     "GenotypeComponents",
     "KnownCovarianceComponents",

@@ -59,6 +59,8 @@ class Component(eqx.Module):
     hyper_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Fields that may hold a `GammaPrior` in place of a number -> the axes along which each has a value of its own: ()
     or ("dim",). λ is linear in them and A(λ) linear in their logarithms, all of them together."""
+    scored: ClassVar[bool] = False
+    """Rows have scores of their own beside the component they are from, so that they are no sums of increments."""
     estimated: eqx.AbstractVar[bool]
     """Parameters are points, with no prior (plug-in evidence), instead of integrated out."""
 
@@ -168,6 +170,25 @@ class Component(eqx.Module):
         """As `draw`, of a row that arises in this variant."""
         return self.draw(key, statistics, unit)
 
+    # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def log_densities(self, statistics: Any, unit: Row) -> Float[Array, " component"]:
+        """log p(x | θ_k) of one row under each component, nats, from the statistics of the parameters."""
+        each = variant_log_likelihoods(self, statistics, unit)
+        return each[:, 0] if self.n_variants == 1 else jax.nn.logsumexp(each + self.log_variants, axis=1)
+
+    def log_predictives(self, natural: Any, unit: Row) -> Float[Array, " component"]:
+        """log ∫ p(x | θ) p(θ | natural_k) dθ of one row under each component, nats (Eq. 5.13)."""
+        y, observed = self.coordinates(unit), jnp.asarray(unit.observed)
+
+        def after(increment: Any) -> Float[Array, " component"]:
+            return log_normalisers(self, jax.tree.map(jnp.add, natural, increment))
+
+        each = jax.vmap(after)(self.variant_increments(y, observed))
+        tilts = (self.variant_tilts(observed) + self.log_variants).astype(each.dtype)
+        gain = jax.nn.logsumexp(each + tilts[:, None], axis=0) - log_normalisers(self, natural)
+        return gain + self.log_carrier(y, observed)
+
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
         """For each row a number ≥ log p(row | any parameters), nats; `inf`, the default, where there is none."""
         return np.full(len(units.value), np.inf)
@@ -258,8 +279,7 @@ def draw_rows(
 def log_likelihood(component: Component, statistics: Any, unit: Row) -> Float[Array, " component"]:
     """log p(x | θ_k) of one row under each component, nats. Of kinds with one variant, ⟨t(θ_k), s(x)⟩ + log h(x), it is
     linear in the statistics."""
-    each = variant_log_likelihoods(component, statistics, unit)
-    return each[:, 0] if component.n_variants == 1 else jax.nn.logsumexp(each + component.log_variants, axis=1)
+    return component.log_densities(statistics, unit)
 
 
 def variant_log_likelihoods(component: Component, statistics: Any, unit: Row) -> Float[Array, "component variant"]:
@@ -289,15 +309,7 @@ def log_likelihoods(component: Component, statistics: Any, units: Row) -> Float[
 
 def log_predictive(component: Component, natural: Any, unit: Row) -> Float[Array, " component"]:
     """log ∫ p(x | θ) p(θ | natural_k) dθ of one row under each component, nats (Eq. 5.13)."""
-    y, observed = component.coordinates(unit), jnp.asarray(unit.observed)
-
-    def after(increment: Any) -> Float[Array, " component"]:
-        return log_normalisers(component, jax.tree.map(jnp.add, natural, increment))
-
-    each = jax.vmap(after)(component.variant_increments(y, observed))
-    tilts = (component.variant_tilts(observed) + component.log_variants).astype(each.dtype)
-    gain = jax.nn.logsumexp(each + tilts[:, None], axis=0) - log_normalisers(component, natural)
-    return gain + component.log_carrier(y, observed)
+    return component.log_predictives(natural, unit)
 
 
 def log_normalisers(component: Component, natural: Any) -> Float[Array, " component"]:
@@ -335,6 +347,11 @@ def required_component(given: object, name: str = "components") -> Component:
     """ValueError, for the parameter of this name, unless it is a kind of component."""
     if not isinstance(given, Component):
         raise ValueError(f"got {name}={given!r}, expected a kind of component, such as DiagonalComponents()")
+    if given.scored:
+        raise ValueError(
+            f"got {name} of {type(given).__name__}, whose rows have scores of their own, expected a kind without: "
+            "FactorAnalyzerMixture(components) is their mixture"
+        )
     return given
 
 

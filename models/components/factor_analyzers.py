@@ -1,0 +1,241 @@
+"""Gaussian components whose covariance is of low rank but for noise: factor analysers."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components.component import Component, refuse_partial_rows, words
+from lvsearch.models.components.standard import (
+    location_and_scale,
+    location_parameter,
+    positive_or_prior,
+    positive_parameter,
+    standardised,
+)
+from lvsearch.models.contract import HyperparameterArray
+from lvsearch.models.exponential.matrices import cholesky, log_determinant, solve_lower
+from lvsearch.models.exponential.regression import (
+    NormalGammaRegression,
+    RegressionStatistics,
+    VectorGaussian,
+    VectorGaussianStatistics,
+)
+from lvsearch.models.exponential.scalars import LOG_2PI
+from lvsearch.models.families import Family
+from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.units import Row
+
+MOST_FACTORS = 3
+"""Sums over factors are written out, and quadratures have so many axes."""
+NODES = 9
+"""Of a quadrature, along each factor."""
+
+
+class FactorAnalyzerComponents(Component):
+    """x = location + scale · y, y_d = μ_d + λ_dᵀf + ε_d, f ~ Normal(0, I), ε_d ~ Normal(0, 1/τ_d): y has the covariance
+    ΛΛᵀ + diag(1/τ), Λ the `n_factors` loadings of every column.
+
+    Prior, for each column by itself: τ_d ~ Gamma(a, b_d), μ_d | τ_d ~ Normal(0, 1/(κτ_d)), and of each loading
+    λ_dj | τ_d ~ Normal(0, 1/(ℓτ_d)). So a column by itself is one of `DiagonalComponents` but for what its loadings add
+    to its variance, and how much factors say of a column beside its noise, λ²τ, does not depend on the column's unit.
+    Nothing tells factors from their rotations; no number here depends on which it is.
+
+    n_factors: at least 1. location, scale: as in `DiagonalComponents`. pseudo_count: κ. loading_count: ℓ; small:
+    factors say much. shape, rate: a and b. pseudo_count, loading_count: a number or a `GammaPrior`; rate: a number, one
+    per column, or a `GammaPrior` from which each column has its own, shared by all components.
+
+    Rows must be whole. `FactorAnalyzerMixture` alone takes this kind. Source: Ghahramani & Hinton (1996), with priors
+    as of Ghahramani & Beal (2000) but for the loadings', which are conjugate to loadings and noise together.
+    """
+
+    n_factors: int = eqx.field(static=True)
+    location: HyperparameterArray
+    scale: HyperparameterArray
+    pseudo_count: HyperparameterArray | GammaPrior
+    loading_count: HyperparameterArray | GammaPrior
+    shape: HyperparameterArray
+    rate: HyperparameterArray | GammaPrior
+
+    estimated: ClassVar[bool] = False
+    scored: ClassVar[bool] = True
+    axes: ClassVar[tuple[str, ...]] = ("dim", "coefficient", "coefficient")
+    hyper_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {"pseudo_count": (), "loading_count": (), "rate": ("dim",)}
+
+    def __init__(
+        self,
+        n_factors: int = 1,
+        location: Any = 0.0,
+        scale: Any = 1.0,
+        pseudo_count: Any = 0.1,
+        loading_count: Any = 1.0,
+        shape: Any = 2.0,
+        rate: Any = 0.5,
+    ):
+        if not 1 <= n_factors <= MOST_FACTORS:
+            raise ValueError(
+                f"got n_factors={n_factors!r}, expected 1 to {MOST_FACTORS}; without factors it is DiagonalComponents, "
+                "with many FullCovarianceComponents"
+            )
+        self.n_factors = int(n_factors)
+        self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
+        self.pseudo_count = positive_or_prior("pseudo_count", pseudo_count)
+        self.loading_count = positive_or_prior("loading_count", loading_count)
+        self.shape = positive_parameter("shape", shape)
+        self.rate = positive_or_prior("rate", rate, ndim=1)
+
+    @classmethod
+    def scaled_to(
+        cls,
+        values: Any,
+        n_factors: int = 1,
+        pseudo_count: Any = 0.1,
+        loading_count: Any = 1.0,
+        shape: Any = 2.0,
+        rate: Any = 0.5,
+    ) -> "FactorAnalyzerComponents":
+        """With the columns' means and standard deviations as location and scale. values: (rows, columns).
+
+        Raises ValueError for a column that does not vary.
+        """
+        return cls(n_factors, *location_and_scale(values), pseudo_count, loading_count, shape, rate)
+
+    @classmethod
+    def weak(cls, values: Any, n_factors: int = 1) -> "FactorAnalyzerComponents":
+        """As `scaled_to`, with the weakly informative hyper-priors of `DiagonalComponents.weak`, and as weak a one of
+        the loadings: loading_count ~ Gamma(1, rate 1), so that a factor is expected to move a column as much as its
+        noise does, or as much more."""
+        one = GammaPrior(1.0, 1.0)
+        return cls(n_factors, *location_and_scale(values), one, one, 2.0, one)
+
+    @property
+    def family(self) -> Family:
+        return self.prior_family
+
+    @property
+    def prior_family(self) -> Family:
+        return NormalGammaRegression()
+
+    @property
+    def own_extents(self) -> dict[str, int]:
+        return {"coefficient": self.n_factors + 1}
+
+    def describe(self) -> str:
+        rate = f"β), β {words(self.rate)}" if "rate" in self.inferred else f"{words(self.rate)})"
+        factors = "1 factor" if self.n_factors == 1 else f"{self.n_factors} factors"
+        return (
+            f"factor analysers with {factors} (location {words(self.location)}, scale {words(self.scale)}, "
+            f"pseudo_count {words(self.pseudo_count)}, loading_count {words(self.loading_count)}, noise's precision ~ "
+            f"Gamma({words(self.shape)}, rate {rate})"
+        )
+
+    def check(self, units: Row) -> None:
+        refuse_partial_rows(units, "columns depend on each other")
+
+    def prior(self, n_dims: int) -> RegressionStatistics:
+        zero, n = jnp.zeros(n_dims), self.n_factors + 1
+        eye, first = jnp.eye(n), jnp.arange(n) == 0
+        counts = jnp.where(first, self.number("pseudo_count"), self.number("loading_count"))
+        return RegressionStatistics(
+            zero + (self.shape - 1 + 0.5 * n),
+            zero + self.number("rate"),
+            jnp.zeros((n_dims, n)),
+            jnp.broadcast_to(counts * eye, (n_dims, n, n)),
+        )
+
+    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
+        return standardised(unit, self.location, self.scale)
+
+    def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> RegressionStatistics:
+        """That of a row whose scores are 0, as starts see it."""
+        return self.increment_at(coordinates, observed, jnp.zeros(self.n_factors, coordinates.dtype))
+
+    def increment_at(
+        self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"], scores: Float[Array, " factor"]
+    ) -> RegressionStatistics:
+        """What a row with these scores adds: of every column (½, ½y², yg, ggᵀ), g the scores after a 1."""
+        seen = jnp.broadcast_to(observed.all(), coordinates.shape).astype(coordinates.dtype)
+        y, g = seen * coordinates, jnp.concatenate([jnp.ones(1, scores.dtype), scores])
+        outer = seen[:, None, None] * (g[:, None] * g)
+        return RegressionStatistics(0.5 * seen, 0.5 * y**2, y[:, None] * g, outer)
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        total = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), coordinates.shape).sum()
+        return jnp.where(observed.all(), total, 0.0).astype(coordinates.dtype)
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """None: a component on few rows has a density without bound."""
+        return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
+
+    def plug_in(self) -> Component:
+        raise ValueError(
+            "FactorAnalyzerComponents have no plug-in form: the likelihood grows without bound as the noise of a "
+            'component shrinks on few rows. Use evidence="marginal"'
+        )
+
+    def log_densities(self, statistics: RegressionStatistics, unit: Row) -> Float[Array, " component"]:
+        """Scores integrated out: log Normal(y | μ, ΛΛᵀ + diag(1/τ)), by the q × q matrix I + Λᵀ diag(τ) Λ; nats."""
+        y, observed = self.coordinates(unit), jnp.asarray(unit.observed)
+        weight, precision = NormalGammaRegression().value(statistics)
+        loadings, away = weight[..., 1:], y - weight[..., 0]
+        factor = cholesky(jnp.eye(self.n_factors) + jnp.einsum("kdi,kd,kdj->kij", loadings, precision, loadings))
+        along = solve_lower(factor, jnp.einsum("kdi,kd,kd->ki", loadings, precision, away)[..., None])[..., 0]
+        quadratic = (precision * away**2).sum(-1) - (along**2).sum(-1)
+        each = 0.5 * (jnp.log(precision).sum(-1) - log_determinant(factor) - quadratic)
+        return jnp.where(observed.all(), each, 0.0) + self.log_carrier(y, observed)
+
+    def log_predictives(self, natural: RegressionStatistics, unit: Row) -> Float[Array, " component"]:
+        """Parameters integrated out, and scores by Gauss–Hermite quadrature about where they would be if parameters were
+        known; nats."""
+        y, observed = self.coordinates(unit), jnp.asarray(unit.observed)
+        weight, precision = NormalGammaRegression().value(NormalGammaRegression().point(natural))
+        loadings, q = weight[..., 1:], self.n_factors
+        around = jnp.eye(q) + jnp.einsum("kdi,kd,kdj->kij", loadings, precision, loadings)
+        centre = jnp.einsum("kdi,kd,kd->ki", loadings, precision, jnp.where(observed, y - weight[..., 0], 0.0))
+        scores = VectorGaussianStatistics(centre, around)
+        middle, factor = VectorGaussian().point(scores).value, cholesky(around)
+        nodes, log_weights = _nodes(q)
+        before = NormalGammaRegression().log_normaliser(natural).sum(-1)
+
+        def at_node(node: Array) -> Float[Array, " component"]:
+            steps = jnp.broadcast_to(node[:, None], (*middle.shape, 1))
+            offset = solve_lower(factor, steps, transposed=True)[..., 0]
+            f = middle + offset
+            increments = jax.vmap(lambda each: self.increment_at(y, observed, each))(f)
+            after = NormalGammaRegression().log_normaliser(jax.tree.map(jnp.add, natural, increments)).sum(-1)
+            return after - before - 0.5 * (f**2).sum(-1) + 0.5 * (node**2).sum() - 0.5 * log_determinant(factor)
+
+        each = jax.vmap(at_node)(jnp.asarray(nodes, y.dtype)) + jnp.asarray(log_weights, y.dtype)[:, None]
+        return jax.nn.logsumexp(each, axis=0) + self.log_carrier(y, observed)
+
+    def moments(self, statistics: RegressionStatistics) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        weight, precision = NormalGammaRegression().value(statistics)
+        loadings = weight[..., 1:]
+        covariance = loadings @ loadings.T + jnp.diag(1 / precision)
+        scale = jnp.broadcast_to(jnp.asarray(self.scale), precision.shape)
+        return self.location + self.scale * weight[..., 0], scale[:, None] * covariance * scale
+
+    def draw(self, key: Array, statistics: RegressionStatistics, unit: Row) -> Float[Array, " dim"]:
+        key_scores, key_noise = jax.random.split(key)
+        scores = jax.random.normal(key_scores, (self.n_factors,), statistics.negative_precision.dtype)
+        return self.draw_at(key_noise, statistics, scores)
+
+    def draw_at(
+        self, key: Array, statistics: RegressionStatistics, scores: Float[Array, " factor"]
+    ) -> Float[Array, " dim"]:
+        """The cells of one row with these scores, given the statistics of its component's parameters."""
+        weight, precision = NormalGammaRegression().value(statistics)
+        noise = jax.random.normal(key, precision.shape, precision.dtype) / jnp.sqrt(precision)
+        return self.location + self.scale * (weight[:, 0] + weight[:, 1:] @ scores + noise)
+
+
+def _nodes(n_factors: int) -> tuple[Float[np.ndarray, "node factor"], Float[np.ndarray, " node"]]:
+    """Nodes of a standard Gaussian and the logarithms of their weights, which sum to 1."""
+    one, weight = np.polynomial.hermite_e.hermegauss(NODES)
+    nodes = np.stack(np.meshgrid(*[one] * n_factors, indexing="ij"), -1).reshape(-1, n_factors)
+    weights = np.stack(np.meshgrid(*[weight / weight.sum()] * n_factors, indexing="ij"), -1).prod(-1)
+    return nodes, np.log(weights.reshape(-1))

@@ -1,0 +1,181 @@
+"""Families of factor analysis: a vector of scores, and a regression on such vectors with its noise."""
+
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import digamma
+from jaxtyping import Array, Float
+
+from lvsearch.models.exponential.digamma import gamma_shape, log_gamma_positive
+from lvsearch.models.exponential.family import NumpyroDistribution, RandomKey, UnitCarrierFamily
+from lvsearch.models.exponential.matrices import cholesky, inverse_from, log_determinant, solve_lower
+from lvsearch.models.exponential.scalars import LOG_2PI
+
+
+class VectorGaussianStatistics(NamedTuple):
+    """(x, −½xxᵀ), or the numbers that multiply them; elements leading, then (E,), (E, E)."""
+
+    value: Float[Array, "*element event"]
+    negative_half_outer: Float[Array, "*element event event"]
+
+
+class VectorGaussian(UnitCarrierFamily[VectorGaussianStatistics]):
+    """x ~ Gaussian(m, precision P) in several dimensions.
+
+    p(x | η) = exp(η₁ᵀx + ⟨η₂, −½xxᵀ⟩ − A(η)), η = (Pm, P), A(η) = ½mᵀPm − ½ log|P| + ½E log 2π,
+    E[t] = (m, −½(P⁻¹ + mmᵀ)). Reference: Bishop (2006), §2.3.
+    """
+
+    event_ndim: ClassVar[int] = 2
+    statistics_type: ClassVar[type | None] = VectorGaussianStatistics
+    field_event_ndims: ClassVar[tuple[int, ...] | None] = (1, 2)
+
+    def log_normaliser(self, natural: VectorGaussianStatistics, event_mask: None = None) -> Float[Array, "*element"]:
+        centre, factor = _centre(natural)
+        quadratic = (centre * natural.value).sum(-1)
+        return 0.5 * (quadratic - log_determinant(factor) + centre.shape[-1] * LOG_2PI)
+
+    def mean(self, natural: VectorGaussianStatistics, event_mask: None = None) -> VectorGaussianStatistics:
+        centre, factor = _centre(natural)
+        return VectorGaussianStatistics(centre, -0.5 * (inverse_from(factor) + _outer(centre)))
+
+    def natural(self, mean: VectorGaussianStatistics, event_mask: None = None) -> VectorGaussianStatistics:
+        precision = inverse_from(cholesky(-2 * mean.negative_half_outer - _outer(mean.value)))
+        return VectorGaussianStatistics((precision @ mean.value[..., None])[..., 0], precision)
+
+    def sample(
+        self, key: RandomKey, natural: VectorGaussianStatistics, event_mask: None = None
+    ) -> VectorGaussianStatistics:
+        centre, factor = _centre(natural)
+        noise = jax.random.normal(key, (*centre.shape, 1), centre.dtype)
+        return _at(centre + solve_lower(factor, noise, transposed=True)[..., 0])
+
+    def point(self, natural: VectorGaussianStatistics, event_mask: None = None) -> VectorGaussianStatistics:
+        return _at(_centre(natural)[0])
+
+    def value(self, statistics: VectorGaussianStatistics, event_mask: None = None) -> Float[Array, "*element event"]:
+        """x; of expected statistics, E[x]."""
+        return statistics.value
+
+    def legal(self, shape: tuple[int, ...], dtype: Any) -> VectorGaussianStatistics:
+        """A standard Gaussian."""
+        value = jnp.zeros(shape[:-1], dtype)
+        return VectorGaussianStatistics(value, jnp.broadcast_to(jnp.eye(shape[-1], dtype=dtype), shape))
+
+    def to_numpyro(self, natural: VectorGaussianStatistics) -> NumpyroDistribution:
+        import numpyro.distributions as dist
+
+        return dist.MultivariateNormal(_centre(natural)[0], precision_matrix=natural.negative_half_outer)
+
+
+class RegressionStatistics(NamedTuple):
+    """(log τ, −τ, τw, −½τwwᵀ), or the numbers that multiply them; elements leading, then (), (), (E,), (E, E)."""
+
+    log_precision: Float[Array, "*element"]
+    negative_precision: Float[Array, "*element"]
+    precision_weight: Float[Array, "*element event"]
+    negative_half_outer: Float[Array, "*element event event"]
+
+
+class WeightAndPrecision(NamedTuple):
+    """The weights w (E,) of a linear regression, and the precision τ of its noise."""
+
+    weight: Float[Array, "*element event"]
+    precision: Float[Array, "*element"]
+
+
+class NormalGammaRegression(UnitCarrierFamily[RegressionStatistics]):
+    """τ ~ Gamma(a, rate b), w | τ ~ Gaussian(m, precision τP): of x ~ Gaussian(wᵀg, 1/τ) with E regressors g.
+
+    p(w, τ | η) = exp(η₁ log τ + η₂ (−τ) + η₃ᵀτw + ⟨η₄, −½τwwᵀ⟩ − A(η)), η = (a − 1 + ½E, b + ½mᵀPm, Pm, P).
+    A(η) = log Γ(a) − a log b + ½E log 2π − ½ log|P|.
+    E[t] = (ψ(a) − log b, −a/b, m a/b, −½(P⁻¹ + mmᵀ a/b)).
+
+    One observation adds (½, ½x², xg, ggᵀ) to η. With one regressor that is 1 it is the Normal–Gamma. Reference: Bishop
+    (2006), §3.3 and exercise 3.12.
+    """
+
+    event_ndim: ClassVar[int] = 2
+    statistics_type: ClassVar[type | None] = RegressionStatistics
+    field_event_ndims: ClassVar[tuple[int, ...] | None] = (0, 0, 1, 2)
+
+    def log_normaliser(self, natural: RegressionStatistics, event_mask: None = None) -> Float[Array, "*element"]:
+        shape, rate, centre, factor = _regression_parameters(natural)
+        gaussian = 0.5 * (centre.shape[-1] * LOG_2PI - log_determinant(factor))
+        return log_gamma_positive(shape) - shape * jnp.log(rate) + gaussian
+
+    def mean(self, natural: RegressionStatistics, event_mask: None = None) -> RegressionStatistics:
+        shape, rate, centre, factor = _regression_parameters(natural)
+        precision = shape / rate
+        outer = inverse_from(factor) + precision[..., None, None] * _outer(centre)
+        weight = precision[..., None] * centre
+        return RegressionStatistics(digamma(shape) - jnp.log(rate), -precision, weight, -0.5 * outer)
+
+    def natural(self, mean: RegressionStatistics, event_mask: None = None) -> RegressionStatistics:
+        precision = -mean.negative_precision
+        centre = mean.precision_weight / precision[..., None]
+        spread = -2 * mean.negative_half_outer - precision[..., None, None] * _outer(centre)
+        certainty = inverse_from(cholesky(spread))
+        linear = (certainty @ centre[..., None])[..., 0]
+        shape = gamma_shape(jnp.log(precision) - mean.log_precision)
+        rate = shape / precision + 0.5 * (linear * centre).sum(-1)
+        return RegressionStatistics(shape - 1 + 0.5 * centre.shape[-1], rate, linear, certainty)
+
+    def sample(self, key: RandomKey, natural: RegressionStatistics, event_mask: None = None) -> RegressionStatistics:
+        key_precision, key_weight = jax.random.split(key)
+        shape, rate, centre, factor = _regression_parameters(natural)
+        log_precision = jax.random.loggamma(key_precision, shape, dtype=shape.dtype) - jnp.log(rate)
+        noise = jax.random.normal(key_weight, (*centre.shape, 1), centre.dtype)
+        offset = solve_lower(factor, noise, transposed=True)[..., 0] * jnp.exp(-0.5 * log_precision)[..., None]
+        return _regression_at(centre + offset, log_precision)
+
+    def point(self, natural: RegressionStatistics, event_mask: None = None) -> RegressionStatistics:
+        shape, rate, centre, _ = _regression_parameters(natural)
+        return _regression_at(centre, jnp.log(shape / rate))
+
+    def value(self, statistics: RegressionStatistics, event_mask: None = None) -> WeightAndPrecision:
+        precision = -statistics.negative_precision
+        return WeightAndPrecision(statistics.precision_weight / precision[..., None], precision)
+
+    def legal(self, shape: tuple[int, ...], dtype: Any) -> RegressionStatistics:
+        """a = 1, b = 1, m = 0, P the identity."""
+        one, n = jnp.ones(shape[:-2], dtype), shape[-1]
+        eye = jnp.broadcast_to(jnp.eye(n, dtype=dtype), shape)
+        return RegressionStatistics(0.5 * n * one, one, jnp.zeros(shape[:-1], dtype), eye)
+
+    def to_numpyro(self, natural: RegressionStatistics) -> NumpyroDistribution:
+        """ValueError: NumPyro has no such distribution."""
+        raise ValueError(
+            "got components with loadings, expected parameters with a distribution in NumPyro, which has none of a "
+            "regression's weights and its noise: use the evidence and the fits of lvsearch, or FullCovarianceComponents"
+        )
+
+
+def _outer(vector: Array) -> Array:
+    return vector[..., :, None] * vector[..., None, :]
+
+
+def _at(value: Array) -> VectorGaussianStatistics:
+    return VectorGaussianStatistics(value, -0.5 * _outer(value))
+
+
+def _regression_at(weight: Array, log_precision: Array) -> RegressionStatistics:
+    precision = jnp.exp(log_precision)
+    outer = -0.5 * precision[..., None, None] * _outer(weight)
+    return RegressionStatistics(log_precision, -precision, precision[..., None] * weight, outer)
+
+
+def _centre(natural: VectorGaussianStatistics) -> tuple[Array, Array]:
+    """(m, the Cholesky factor of P)."""
+    factor = cholesky(natural.negative_half_outer)
+    along = solve_lower(factor, natural.value[..., None])
+    return solve_lower(factor, along, transposed=True)[..., 0], factor
+
+
+def _regression_parameters(natural: RegressionStatistics) -> tuple[Array, Array, Array, Array]:
+    """(a, b, m, the Cholesky factor of P)."""
+    linear = natural.precision_weight
+    centre, factor = _centre(VectorGaussianStatistics(linear, natural.negative_half_outer))
+    rate = natural.negative_precision - 0.5 * (linear * centre).sum(-1)
+    return natural.log_precision + 1 - 0.5 * linear.shape[-1], rate, centre, factor

@@ -1,0 +1,177 @@
+"""Mixtures of factor analysers: Gaussians whose covariances are of low rank but for each column's own noise.
+
+Source: Ghahramani & Hinton (1996), "The EM algorithm for mixtures of factor analyzers"; with priors, Ghahramani & Beal
+(2000), "Variational inference for Bayesian mixtures of factor analysers". In y = (x − location) / scale, with q factors,
+
+    1. weights      π ~ Dirichlet(a, …, a)                                    a, or α/K for all K
+    2. noise        τ_kd ~ Gamma(shape, rate_d)                               k = 1…K, d = 1…D
+    3. mean         μ_kd | τ_kd ~ Normal(0, 1/(κ τ_kd))
+       loadings     λ_kdj | τ_kd ~ Normal(0, 1/(ℓ τ_kd))                      j = 1…q
+    4. assignment   z_n ~ Categorical(π)                                      n = 1…N
+    5. scores       f_n ~ Normal(0, I)
+    6. row          y_nd | z_n = k ~ Normal(μ_kd + λ_kdᵀ f_n, 1/τ_kd)
+
+| field | letter | shape | support |
+|---|---|---|---|
+| `components` | location, scale, κ, ℓ, shape, rate | | `FactorAnalyzerComponents` |
+| `concentration` | a | () | > 0 |
+| site `weights` | log π | (component,) | simplex |
+| site `components` | of w = (μ, λ) and τ, (log τ, −τ, τw, −½τwwᵀ) | (component, dim, coefficient, coefficient) | real, > 0 |
+| site `component` | z_n | (component,) | one-hot |
+| site `scores` | (f, −½ffᵀ), as far as the row is in the component | (component, factor, factor) | real |
+
+Given labels and scores, every column of a component is a linear regression on g_n = (1, f_n): with
+P = diag(κ, ℓ, …) + Σ_n g_n g_nᵀ, m = P⁻¹ Σ_n y_nd g_n and b = rate_d + ½ (Σ_n y_nd² − mᵀPm) over its n_k rows,
+
+    log p(y_d | f) = ½ log|P₀| − ½ log|P| + shape log rate_d − (shape + ½n_k) log b + log Γ(shape + ½n_k) − log Γ(shape)
+                     − ½ n_k log 2π.
+
+Turning the factors of a component, f → Rf and λ → Rλ, changes nothing, R any rotation or reflection.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components import FactorAnalyzerComponents
+from lvsearch.models.components.component import Component, draw_hyper
+from lvsearch.models.contract import Gate, HyperparameterArray, Masks, Site, Statistics
+from lvsearch.models.exponential.scalars import LOG_2PI
+from lvsearch.models.families import VectorGaussian, VectorGaussianStatistics
+from lvsearch.models.finite_mixture import FiniteMixture
+from lvsearch.models.mixture import MixtureModel, component_rows
+from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.units import Row
+
+
+class FactorAnalyzerMixture(MixtureModel):
+    """A mixture of `size` factor analysers, `components.n_factors` factors in each.
+
+    components: such as `FactorAnalyzerComponents.weak(values, n_factors=2)`; the default has one factor and expects
+        standardised columns.
+    concentration, dynamic: of the weights, as in `FiniteMixture`.
+
+    Rows must be whole. `nested` is False: there is no plug-in form. The generic Gibbs sampler does not draw it: scores
+    have no density where they do not exist.
+    """
+
+    components: Component
+    concentration: HyperparameterArray
+    dynamic: bool = eqx.field(static=True)
+
+    size_names: ClassVar[tuple[str, ...]] = ("components",)
+    nested: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
+
+    def __init__(self, components: Component | None = None, concentration: Any = 1.0, dynamic: bool = False):
+        components = FactorAnalyzerComponents() if components is None else components
+        if not isinstance(components, FactorAnalyzerComponents):
+            raise ValueError(
+                f"got components={components!r}, expected FactorAnalyzerComponents, such as "
+                "FactorAnalyzerComponents.weak(values, n_factors=2)"
+            )
+        weighted = FiniteMixture(concentration=concentration, dynamic=dynamic)
+        assert weighted.concentration is not None  # as the default components have priors
+        self.components, self.concentration, self.dynamic = components, weighted.concentration, weighted.dynamic
+
+    @property
+    def analyzers(self) -> FactorAnalyzerComponents:
+        """`components`, by their type."""
+        assert isinstance(self.components, FactorAnalyzerComponents)  # as of the constructor
+        return self.components
+
+    @property
+    def weighted(self) -> FiniteMixture:
+        """Any mixture with these weights."""
+        return FiniteMixture(concentration=self.concentration, dynamic=self.dynamic)
+
+    def describe(self) -> str:
+        """Such as "FactorAnalyzerMixture: factor analysers with 2 factors (…); weights ~ Dirichlet, 1 per component"."""
+        weights = self.weighted.describe().rpartition("; ")[2]
+        return f"FactorAnalyzerMixture: {self.components.describe()}; {weights}"
+
+    # ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def concentration_at(self, size: Any) -> Any:
+        """a, each component's share of the concentration at this size."""
+        return self.weighted.concentration_at(size)
+
+    def weight_sites(self) -> dict[str, Site]:
+        return self.weighted.weight_sites()
+
+    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
+        return self.weighted.log_weights(g, on)
+
+    def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        return self.weighted.log_weights_prior(g, on)
+
+    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
+        """The mean of the Dirichlet; nothing is left over."""
+        return self.weighted.expected_weights(natural)
+
+    def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
+        return self.weighted.draw_weights(key, size)
+
+    # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def locals(self) -> dict[str, Site]:
+        gate = Gate("component", lambda chosen, on: chosen)
+        return {**super().locals(), "scores": Site(VectorGaussian(), ("component", "factor", "factor"), gate=gate)}
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        return {**super().active(size, capacity), "factor": jnp.ones(self.analyzers.n_factors, bool)}
+
+    def log_unit(
+        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Float[Array, ""]:
+        y, observed = self.components.coordinates(unit), jnp.asarray(unit.observed)
+        coefficients, scores = g["components"], l["scores"]
+        cells = 0.5 * coefficients.log_precision + 0.5 * y**2 * coefficients.negative_precision
+        cells = cells + y * coefficients.precision_weight[..., 0] + coefficients.negative_half_outer[..., 0, 0]
+        along = y[:, None] * coefficients.precision_weight[..., 1:] + 2 * coefficients.negative_half_outer[..., 0, 1:]
+        linear = (along * scores.value[:, None]).sum(-1)
+        outer = -2 * scores.negative_half_outer[:, None] * coefficients.negative_half_outer[..., 1:, 1:]
+        of_row = jnp.where(observed, cells + linear + outer.sum((-2, -1)), 0.0).sum(-1)
+        of_scores = jnp.trace(scores.negative_half_outer, axis1=-2, axis2=-1) - 0.5 * self.analyzers.n_factors * LOG_2PI
+        each = self.log_weights(g, on) + of_scores + of_row + self.components.log_carrier(y, observed)
+        return jnp.where(on["component"], l["component"] * each, 0.0).sum()
+
+    def draw_unit(
+        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
+    ) -> Row:
+        chosen = jnp.argmax(l["component"])
+        parameters = jax.tree.map(lambda leaf: leaf[chosen], g["components"])
+        scores = l["scores"].value[chosen]
+        return Row(self.analyzers.draw_at(key, parameters, scores), unit.observed)
+
+    def simulate(
+        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
+    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}. Scores are drawn for every component; those
+        of others than a row's own mean nothing."""
+        key_weights, key_components, key_z, key_scores, key_data = jax.random.split(key, 5)
+        n_rows, on = np.shape(units.value)[0], self.active(size, size)
+        hyper = draw_hyper(self.components, jax.random.fold_in(key_components, 0), extents["dim"])
+        components = self.draw_components(key_components, self.components.at(hyper), size[0], extents["dim"])
+        g = {**self.draw_weights(key_weights, size), **hyper, "components": components}
+        chosen = jax.random.categorical(key_z, self.log_weights(g, on), shape=(n_rows,))
+        f = jax.random.normal(key_scores, (n_rows, size[0], self.analyzers.n_factors))
+        scores = VectorGaussianStatistics(f, -0.5 * f[..., :, None] * f[..., None, :])
+        l = {"component": jax.nn.one_hot(chosen, size[0]), "scores": scores}
+        keys = jax.random.split(key_data, n_rows)
+        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+
+    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical components (those without rows, above all)."""
+        return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
+
+    def plug_in(self) -> "FactorAnalyzerMixture":
+        raise ValueError(
+            "FactorAnalyzerMixture has no plug-in form: the likelihood grows without bound as the noise of a component "
+            'shrinks on few rows. Use evidence="marginal" or "bound"'
+        )
