@@ -155,7 +155,9 @@ class Sequential(Selectable, Protocol):
         of several latents drawn in turn the sum of what each of them predicted."""
         ...
 
-    def remove(self, state: State, unit: Int[Array, ""]) -> tuple[State, Float[Array, " particle"]]:
+    def remove(
+        self, key: Key[Array, ""], state: State, unit: Int[Array, ""]
+    ) -> tuple[State, Float[Array, " particle"]]:
         """`append` undone: the state without the last unit, and what `append` would say of the latents it had."""
         ...
 

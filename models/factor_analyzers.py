@@ -1,7 +1,7 @@
 """Mixtures of factor analysers: Gaussians whose covariances are of low rank but for each column's own noise.
 
 Source: Ghahramani & Hinton (1996), "The EM algorithm for mixtures of factor analyzers"; with priors, Ghahramani & Beal
-(2000), "Variational inference for Bayesian mixtures of factor analysers". In y = (x − location) / scale, with q factors,
+(2000), "Variational inference for Bayesian mixtures of factor analysers". In y = (x − location) / scale, q factors:
 
     1. weights      π ~ Dirichlet(a, …, a)                                    a, or α/K for all K
     2. noise        τ_kd ~ Gamma(shape, rate_d)                               k = 1…K, d = 1…D
@@ -16,7 +16,7 @@ Source: Ghahramani & Hinton (1996), "The EM algorithm for mixtures of factor ana
 | `components` | location, scale, κ, ℓ, shape, rate | | `FactorAnalyzerComponents` |
 | `concentration` | a | () | > 0 |
 | site `weights` | log π | (component,) | simplex |
-| site `components` | of w = (μ, λ) and τ, (log τ, −τ, τw, −½τwwᵀ) | (component, dim, coefficient, coefficient) | real, > 0 |
+| site `components` | of w = (μ, λ) and τ, (log τ, −τ, τw, −½τwwᵀ) | (component, dim, coefficient, …) | real, > 0 |
 | site `component` | z_n | (component,) | one-hot |
 | site `scores` | (f, −½ffᵀ), as far as the row is in the component | (component, factor, factor) | real |
 
@@ -91,7 +91,7 @@ class FactorAnalyzerMixture(MixtureModel):
         return FiniteMixture(concentration=self.concentration, dynamic=self.dynamic)
 
     def describe(self) -> str:
-        """Such as "FactorAnalyzerMixture: factor analysers with 2 factors (…); weights ~ Dirichlet, 1 per component"."""
+        """Such as "FactorAnalyzerMixture: factor analysers with 2 factors (…); weights ~ Dirichlet, …"."""
         weights = self.weighted.describe().rpartition("; ")[2]
         return f"FactorAnalyzerMixture: {self.components.describe()}; {weights}"
 
@@ -152,8 +152,8 @@ class FactorAnalyzerMixture(MixtureModel):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}. Scores are drawn for every component; those
-        of others than a row's own mean nothing."""
+        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}. Scores are drawn for every component;
+        those of others than a row's own mean nothing."""
         key_weights, key_components, key_z, key_scores, key_data = jax.random.split(key, 5)
         n_rows, on = np.shape(units.value)[0], self.active(size, size)
         hyper = draw_hyper(self.components, jax.random.fold_in(key_components, 0), extents["dim"])

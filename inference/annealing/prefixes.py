@@ -27,6 +27,9 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.generators import generator
 from lvsearch.models.kernels import kernel
 
+REMOVED = 0x4E40
+"""What sets the key of a unit's removal apart from that of the resampling after it."""
+
 
 @singledispatch
 def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
@@ -136,12 +139,12 @@ def _shrink(
         key_resample, key_revisit = jax.random.split(jax.random.fold_in(key, unit))
         state = _revisited(sampler, key_revisit, population.state, due, unit, backward=True)
         moved = moved | _differ(population.state, state)
-        state, gain = sampler.remove(state, unit)
+        state, gain = sampler.remove(jax.random.fold_in(key_resample, REMOVED), state, unit)
         population = Population(state, population.log_weight - gain, population.log_total)
         population = resampled(sampler, key_resample, population, islands, 0.5)
         return population, moved, alike & (gain.std() <= CONSTANT)
 
-    n_particles = jax.eval_shape(lambda: sampler.remove(state, n_units - 1)[1]).shape[0]
+    n_particles = jax.eval_shape(lambda: sampler.remove(key, state, n_units - 1)[1]).shape[0]
     begin = Population(state, jnp.zeros(n_particles), jnp.zeros(islands))
     population, moved, alike = jax.lax.fori_loop(0, n_units, one, (begin, np.bool_(False), np.bool_(True)))
     return _log_averages(population, islands), moved | alike

@@ -40,7 +40,9 @@ class NormalInTurn(eqx.Module):
         label = self.chain.chosen(score, jax.random.uniform(key, score.shape[1:], score.dtype))
         return self._with_label(state, row, label), self._worth(score, row)
 
-    def remove(self, state: NormalState, unit: Int[Array, ""]) -> tuple[NormalState, Float[Array, " particle"]]:
+    def remove(
+        self, key: Key[Array, ""], state: NormalState, unit: Int[Array, ""]
+    ) -> tuple[NormalState, Float[Array, " particle"]]:
         row = jnp.asarray(self.order)[unit]
         nowhere = jnp.full_like(state.labels[0], -1)
         return self._with_label(state, row, nowhere), self._worth(self.chain.scores(state, row), row)

@@ -44,7 +44,9 @@ class RowByRow(eqx.Module):
         label = self.chain.chosen(score, jax.random.uniform(key, score.shape[1:], score.dtype))
         return self.chain.joined(state, row, label, joining.natural), self._worth(state, score, row)
 
-    def remove(self, state: CollapsedState, unit: Int[Array, ""]) -> tuple[CollapsedState, Float[Array, " particle"]]:
+    def remove(
+        self, key: Key[Array, ""], state: CollapsedState, unit: Int[Array, ""]
+    ) -> tuple[CollapsedState, Float[Array, " particle"]]:
         return self.removed(state, unit, self.chain.prior)
 
     def revisit(
@@ -116,7 +118,7 @@ class HyperRowByRow(eqx.Module):
         return state._replace(mixture=mixture), worth
 
     def remove(
-        self, state: HyperMixtureState, unit: Int[Array, ""]
+        self, key: Key[Array, ""], state: HyperMixtureState, unit: Int[Array, ""]
     ) -> tuple[HyperMixtureState, Float[Array, " particle"]]:
         mixture, worth = self.rows.removed(state.mixture, unit, self.chain.prior(state.log_hyper))
         return state._replace(mixture=mixture), worth

@@ -37,7 +37,9 @@ class UnigramsInTurn(eqx.Module):
         after, score = self.chain.redrawn(state, jnp.asarray(self.order)[unit], self._uniform(key, state))
         return after, score - self._log_seats(state)
 
-    def remove(self, state: DocumentLabels, unit: Int[Array, ""]) -> tuple[DocumentLabels, Float[Array, " particle"]]:
+    def remove(
+        self, key: Key[Array, ""], state: DocumentLabels, unit: Int[Array, ""]
+    ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
         left, score = self.chain.redrawn(state, jnp.asarray(self.order)[unit], None)
         return left, score - self._log_seats(left)
 

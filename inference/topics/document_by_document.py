@@ -53,7 +53,9 @@ class DocumentByDocument(eqx.Module):
 
         return jax.lax.fori_loop(first, last, one, (state, self._zero(state)))
 
-    def remove(self, state: TopicState, unit: Int[Array, ""]) -> tuple[TopicState, Float[Array, " particle"]]:
+    def remove(
+        self, key: Key[Array, ""], state: TopicState, unit: Int[Array, ""]
+    ) -> tuple[TopicState, Float[Array, " particle"]]:
         first, last = self._tokens_of(unit)
 
         def one(done: Array, carry: tuple[TopicState, Array]) -> tuple[TopicState, Array]:

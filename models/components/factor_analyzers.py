@@ -189,8 +189,8 @@ class FactorAnalyzerComponents(Component):
         return jnp.where(observed.all(), each, 0.0) + self.log_carrier(y, observed)
 
     def log_predictives(self, natural: RegressionStatistics, unit: Row) -> Float[Array, " component"]:
-        """Parameters integrated out, and scores by Gauss–Hermite quadrature about where they would be if parameters were
-        known; nats."""
+        """Parameters integrated out, and scores by Gauss–Hermite quadrature about where they would be if parameters
+        were known; nats."""
         y, observed = self.coordinates(unit), jnp.asarray(unit.observed)
         weight, precision = NormalGammaRegression().value(NormalGammaRegression().point(natural))
         loadings, q = weight[..., 1:], self.n_factors

@@ -104,8 +104,8 @@ def test_wrong_weights_and_wrong_sweeps_are_seen(wrong):
                 return super().revisit(key, state, units, backward=backward)
             return self.chain.of_labels(jnp.where(state.labels >= 0, jnp.minimum(state.labels, 1), -1))
 
-        def remove(self, state, unit):
-            left, worth = super().remove(state, unit)
+        def remove(self, key, state, unit):
+            left, worth = super().remove(key, state, unit)
             return (left._replace(labels=state.labels) if wrong == "reverse" else left), worth
 
     sampler = rows_of(DIAGONAL, 5)
@@ -129,7 +129,7 @@ def test_removing_undoes_appending(kind):
         gains.append(gain)
     state = states[-1]
     for unit in reversed(range(5)):
-        state, gain = sampler.remove(state, jnp.asarray(unit))
+        state, gain = sampler.remove(jax.random.key(unit), state, jnp.asarray(unit))
         np.testing.assert_allclose(gain, gains[unit], atol=1e-9)
         np.testing.assert_array_equal(state.labels, states[unit].labels)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), state.natural, states[unit].natural)
@@ -188,8 +188,8 @@ def test_unigram_mixtures_come_back_to_nothing_with_the_exact_evidence(planted):
     """Planted: a tenth of a nat a document too much."""
 
     class Planted(UnigramsInTurn):
-        def remove(self, state, unit):
-            left, worth = super().remove(state, unit)
+        def remove(self, key, state, unit):
+            left, worth = super().remove(key, state, unit)
             return left, worth + planted
 
     sampler, n = unigrams(), len(WORDS)
