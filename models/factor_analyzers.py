@@ -121,7 +121,8 @@ class FactorAnalyzerMixture(MixtureModel):
 
     def locals(self) -> dict[str, Site]:
         gate = Gate("component", lambda chosen, on: chosen)
-        return {**super().locals(), "scores": Site(VectorGaussian(), ("component", "factor", "factor"), gate=gate)}
+        scores = Site(VectorGaussian(), ("component", "factor", "factor"), gate=gate)
+        return {"scores": scores, **super().locals()}  # the odds of a component need its scores
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         return {**super().active(size, capacity), "factor": jnp.ones(self.analyzers.n_factors, bool)}

@@ -40,11 +40,13 @@ def site_entropy(
 ) -> Float[Array, ""]:
     """Σ_element gate · copies · H[q(element)] over the elements that exist."""
     entropy = site.family.entropy(natural, site.event_mask(on))
+    mask = site.element_mask(on, len(site.element_axes))
+    if mask is not None:
+        entropy = jnp.where(mask, entropy, 0)  # before the gate: of elements that do not exist it may be infinite
     if site.copies is not None:
         entropy = site.copies(unit) * entropy
     if gate is not None:
         entropy = gate * entropy
-    mask = site.element_mask(on, len(site.element_axes))
     return (entropy if mask is None else jnp.where(mask, entropy, 0)).sum()
 
 

@@ -1,6 +1,7 @@
 """Mixtures of factor analysers at one size: their ascent, and their path along the rows."""
 
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
+from lvsearch.inference.factor_analyzers.estimator import FactorAnalyzerEstimator
 from lvsearch.inference.factor_analyzers.row_by_row import ScoredRowByRow
 
-__all__ = ["FactorAnalyzerChain", "ScoredRowByRow"]
+__all__ = ["FactorAnalyzerChain", "FactorAnalyzerEstimator", "ScoredRowByRow"]

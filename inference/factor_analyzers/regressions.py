@@ -5,10 +5,12 @@ With g_n = (1, f_n), P₀ = diag(κ, ℓ, …), and sums over the n_k rows of a 
     P = P₀ + Σ g gᵀ,    m_d = P⁻¹ Σ y_d g,    a = shape + ½n_k,    b_d = rate_d + ½ (Σ y_d² − m_dᵀ P m_d),
     w_d | τ_d ~ Normal(m_d, (τ_d P)⁻¹),       τ_d ~ Gamma(a, b_d),
 
-P being the same for all columns. A row with scores f has of each column Student's t, 2a degrees of freedom, at m_dᵀg:
+P being the same for all columns. Of a row of which a share t has come, p(row | parameters)^t, every sum has t times
+what it adds. With scores f, its share adds to the evidence of the rows before
 
-    log p(y | f) = Σ_d [log Γ(a + ½) − log Γ(a) − ½ log 2π b_d s − (a + ½) log(1 + (y_d − m_dᵀg)² / (2 b_d s))],
-    s = 1 + gᵀP⁻¹g                                                             (Bishop 2006, §3.3; without log 2π here).
+    Σ_d [log Γ(a + ½t) − log Γ(a) − ½t log b_d − (a + ½t) log(1 + t (y_d − m_dᵀg)² / (2 b_d s))] − ½D log s,
+
+s = 1 + t gᵀP⁻¹g: for t = 1 the density of Student's t (Bishop 2006, §3.3). −½t log 2π of each cell is left out here.
 
 Matrices over factors are so small that their inverses are written out, entry by entry.
 """
@@ -87,6 +89,11 @@ def regressions(sums: RegressionSums, prior: RegressionPrior) -> Regressions:
     return Regressions(prior.shape + 0.5 * sums.known, rate, centre, covariance, log_determinant)
 
 
+def in_part(sums: RegressionSums, share: Float[Array, ""] | float) -> RegressionSums:
+    """Of rows of which a share has come."""
+    return jax.tree.map(lambda leaf: share * leaf, sums)
+
+
 def log_gains(sums: RegressionSums, prior: RegressionPrior) -> Float[Array, "dim particle"]:
     """Σ_k log p(rows of k | their scores), column by column, without −½ log 2π of each cell; nats."""
     found = regressions(sums, prior)
@@ -97,17 +104,20 @@ def log_gains(sums: RegressionSums, prior: RegressionPrior) -> Float[Array, "dim
 
 
 def log_row(
-    found: Regressions, scores: Float[Array, "component candidate factor particle"], y: Float[Array, " dim"]
+    found: Regressions,
+    scores: Float[Array, "component candidate factor particle"],
+    y: Float[Array, " dim"],
+    share: Float[Array, ""],
 ) -> Float[Array, "component candidate particle"]:
-    """log p(y | scores) under each component, without −½ log 2π of each cell; nats."""
+    """What a share of the row adds under each component, nats."""
     g = with_one(scores)
-    spread = 1 + (g * _contracted(g[:, :, None], found.covariance[:, None])).sum(2)
+    spread = 1 + share * (g * _contracted(g[:, :, None], found.covariance[:, None])).sum(2)
     away = y[:, None] - (found.centre[:, None] * g[:, :, None]).sum(3)
-    ratio = away**2 / (2 * found.rate[:, None] * spread[:, :, None])
+    ratio = share * away**2 / (2 * found.rate[:, None] * spread[:, :, None])
     shape, n_dims = found.shape[:, None], len(y)
-    of_shape = log_gamma_positive(shape + 0.5) - log_gamma_positive(shape)
-    widths = 0.5 * (n_dims * jnp.log(spread) + jnp.log(found.rate).sum(1)[:, None])
-    return n_dims * of_shape - widths - (shape + 0.5) * jnp.log1p(ratio).sum(2)
+    of_shape = log_gamma_positive(shape + 0.5 * share) - log_gamma_positive(shape)
+    widths = 0.5 * (n_dims * jnp.log(spread) + share * jnp.log(found.rate).sum(1)[:, None])
+    return n_dims * of_shape - widths - (shape + 0.5 * share) * jnp.log1p(ratio).sum(2)
 
 
 def proposal(found: Regressions, y: Float[Array, " dim"], share: Float[Array, ""]) -> Proposal:
@@ -197,8 +207,3 @@ def product_upper(
 ) -> Float[Array, "*element n particle"]:
     """Lᵀ x."""
     return (root * vector[..., :, None, :]).sum(-3)
-
-
-def normals_like(key: Array, leaf: Array) -> Array:
-    """Independent standard Gaussians of this shape and type."""
-    return jax.random.normal(key, leaf.shape, leaf.dtype)

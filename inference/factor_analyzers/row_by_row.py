@@ -8,16 +8,20 @@ estimate, which is as good as the integral itself: forward, the row takes one of
 row has stands among candidates drawn anew, so that one is the time reversal of the other.
 """
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import along_data, evidence_chain
+from lvsearch.inference.annealing.dispatch import Anchor, along_data, anchored_chain, evidence_chain, patience
+from lvsearch.inference.annealing.hyperparameters import gamma_about
 from lvsearch.inference.annealing.prefixes import in_turn, sequential
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.evidence.mixture_anchors import settled
 from lvsearch.inference.factor_analyzers.chain import CANDIDATES, Candidates, FactorAnalyzerChain, ScoredLabels
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
@@ -44,7 +48,7 @@ class ScoredRowByRow(eqx.Module):
     ) -> tuple[ScoredLabels, Float[Array, " particle"]]:
         row = jnp.asarray(self.order)[unit]
         key_row, key_choice = jax.random.split(key)
-        found = self.chain.candidates(key_row, state, row, 1.0)
+        found = self.chain.candidates(key_row, state, row)
         uniform = jax.random.uniform(key_choice, found.log_weight.shape[2:], found.log_weight.dtype)
         return self.chain.with_row(state, row, *self.chain.chosen(found, uniform)), self._worth(state, found, row)
 
@@ -53,7 +57,7 @@ class ScoredRowByRow(eqx.Module):
     ) -> tuple[ScoredLabels, Float[Array, " particle"]]:
         row = jnp.asarray(self.order)[unit]
         left = self.chain.without(state, row)
-        found = self.chain.candidates(key, left, row, 1.0, (state.labels[row], state.scores[row]))
+        found = self.chain.candidates(key, left, row, (state.labels[row], state.scores[row]))
         nowhere = jnp.full_like(state.labels[0], -1)
         return left._replace(labels=left.labels.at[row].set(nowhere)), self._worth(left, found, row)
 
@@ -66,10 +70,10 @@ class ScoredRowByRow(eqx.Module):
         came = jnp.zeros(self.places, bool).at[order].set(jnp.arange(self.places) < units)
         if backward:
             state = self.chain.hyper_moved(key_hyper, state, 1.0, backward)
-            state = self.chain.blocked(key_blocked, state, came)
-            return self.chain.swept(key_rows, state, order, units, 1.0, backward)
-        state = self.chain.swept(key_rows, state, order, units, 1.0, backward)
-        state = self.chain.blocked(key_blocked, state, came)
+            state = self.chain.blocked(key_blocked, state, came, 1.0)
+            return self.chain.swept(key_rows, state, order, units, backward)
+        state = self.chain.swept(key_rows, state, order, units, backward)
+        state = self.chain.blocked(key_blocked, state, came, 1.0)
         return self.chain.hyper_moved(key_hyper, state, 1.0, backward)
 
     def take(self, state: ScoredLabels, particles: Int[Array, " chosen"]) -> ScoredLabels:
@@ -91,10 +95,28 @@ def _(
 
 
 @sequential.register
-def _(chain: FactorAnalyzerChain, key: Key[Array, ""]) -> ScoredRowByRow:
+def _(chain: FactorAnalyzerChain, key: Key[Array, ""]) -> ScoredRowByRow | None:
+    if chain.anchor is not None:
+        return None
     return ScoredRowByRow(chain, *in_turn(key, np.asarray(chain.weight) > 0))
 
 
 @along_data.register
 def _(chain: FactorAnalyzerChain) -> bool:
-    return True
+    return chain.anchor is None
+
+
+@patience.register
+def _(chain: FactorAnalyzerChain) -> float:
+    """q of labels is normalised and as cheap to draw from as the prior."""
+    return 0.0
+
+
+@anchored_chain.register
+def _(chain: FactorAnalyzerChain, key: Key[Array, ""], states: Sequence[ScoredLabels]) -> Anchor:
+    """About the labels of the best particle, and Gammas about the hyper-parameters that it ended with."""
+    log_r, state = settled(chain, key, states)
+    starts = {name: gamma_about(jnp.exp(each)) for name, each in state.log_hyper.items()}
+    courses = {name: course._replace(start=starts[name]) for name, course in chain.courses.items()}
+    about = eqx.tree_at(lambda c: (c.anchor, c.courses), chain, (log_r, courses), is_leaf=lambda leaf: leaf is None)
+    return Anchor(about, 0.0)

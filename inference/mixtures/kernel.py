@@ -121,7 +121,13 @@ def update_components(
 ) -> Beliefs:
     """The coordinate steps of the components, given the sums of their rows' increments, and of those of their
     hyper-parameters that have priors."""
-    sums = unpack_sums(model.components, increments, beliefs.natural["components"])
+    return with_sums(
+        model, beliefs, unpack_sums(model.components, increments, beliefs.natural["components"]), on, rounds
+    )
+
+
+def with_sums(model: MixtureModel, beliefs: Beliefs, sums: Any, on: Masks, rounds: int = HYPER_ROUNDS) -> Beliefs:
+    """`update_components`, the sums as the components' statistics are: (component, …) a leaf."""
     sites = model.components.hyper_sites
 
     def one_round(_: Any, b: Beliefs) -> Beliefs:

@@ -1,0 +1,180 @@
+"""The estimator of mixtures of factor analysers: starts from labels, each climbed, the best one kept.
+
+A start is a label for every row; the scores it begins with are those of the principal components of each group of rows.
+Labels come from the fit of a smaller size, its largest component cut in two where it spreads most; from rows drawn in
+turn as if there were no factors; and from where labels and scores drawn along the rows ended (`row_by_row`).
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from lvsearch.inference.annealing.dispatch import effort, evidence_chain
+from lvsearch.inference.annealing.particles import log_densities
+from lvsearch.inference.annealing.prefixes import grow, sequential
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
+from lvsearch.inference.data.rows import rows, rows_of
+from lvsearch.inference.devices import one_after_another
+from lvsearch.inference.engine.ascent import AscentTrace
+from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, recorded_natural
+from lvsearch.inference.engine.estimator import BaseEstimator, estimator
+from lvsearch.inference.factor_analyzers.kernel import KnownRows, ascend_scored, beliefs_at_labels, shares_at
+from lvsearch.inference.mixtures.rows import seen_by
+from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
+from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
+
+PATH_SWEEPS = 2
+"""Over labels and scores of all rows, in one path along them."""
+PASSES = 2
+"""Of rows in turn as if there were no factors."""
+
+
+class ScoredSettings(NamedTuple):
+    """How hard to try. Tolerances in nats per row and sweep.
+
+    | field | meaning |
+    |---|---|
+    | `sweeps`, `tolerance` | of the ascent |
+    | `start_rows` | rows that paths go over, drawn at random where there are more; others follow from these |
+    | `double_below` | rows × components × columns up to which everything is in float64 |
+    """
+
+    sweeps: int = 1000
+    tolerance: float = 1e-6
+    start_rows: int = 1000
+    double_below: float = 1e6
+
+
+DEFAULTS = ScoredSettings()
+
+
+class FactorAnalyzerEstimator(BaseEstimator):
+    """Fits a `FactorAnalyzerMixture` to rows."""
+
+    def __init__(self, model: FactorAnalyzerMixture, data: Dataset, settings: ScoredSettings = DEFAULTS):
+        super().__init__(model)
+        self.scored, self.data, self.settings = model, data, settings
+        units, weight = rows_of(data)
+        model.components.check(units)
+        with jax.enable_x64(True):
+            coordinates, carriers = map(np.asarray, seen_by(model.components, units))
+        self.log_carrier, self.n_rows = float(weight @ carriers), len(weight)
+        known = np.asarray(units.observed).all(1).astype(np.float64)
+        pad = -len(weight) % 8  # data sets of about as many rows share their programs
+        self.rows = KnownRows(
+            np.pad(coordinates, [(0, pad), (0, 0)]), np.pad(known, (0, pad)), np.pad(weight, (0, pad))
+        )
+
+    def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
+        """The rows in both precisions, their shares and scores in every component, and the beliefs about parameters."""
+        (capacity,), (n_rows, n_dims) = capacity_of(size), self.rows.coordinates.shape
+        p = self.scored.analyzers.n_factors + 1
+        return MemoryPlan(
+            (
+                Part("rows", 8 * 3 * n_rows * n_dims),
+                Part("responsibilities and scores", 8 * 4 * n_rows * capacity * (p + 1)),
+                Part("beliefs about parameters", 8 * 12 * capacity * n_dims * (p + 1) ** 2),
+                Part("compiled programs", 100 * MIB),
+            )
+        )
+
+    def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
+        """The best of the ascents from all starts."""
+        capacity, key_turn, key_path = capacity_of(size), *jax.random.split(key)
+        double = self.n_rows * size[0] * self.rows.coordinates.shape[1] <= self.settings.double_below
+        dtype = np.float64 if double else np.float32
+        path = self._along_rows(key_path, size)
+        with jax.enable_x64(double):
+            there = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), self.rows)
+            starts = [path, *(self._in_turn(jax.random.fold_in(key_turn, n), there, size) for n in range(PASSES))]
+            if start is not None:
+                starts.append(self._grown(start, there, size))
+            climbed = [self._climbed(labels, there, size) for labels in starts]
+            ends = [trace.made()[-1] if int(trace.sweeps) else -np.inf for trace in climbed]
+            natural = recorded_natural(self.model, climbed[int(np.argmax(ends))].beliefs, size, capacity)
+        lower = self._bound(natural, size)
+        return Estimate(self.model, size, natural, lower, np.inf, sum(int(trace.sweeps) for trace in climbed))
+
+    def _bound(self, natural: Any, size: tuple[int, ...]) -> float:
+        """In float64 at exactly these natural parameters, nats, the rows at their optimum."""
+        capacity = capacity_of(size)
+        with jax.enable_x64(True):
+            beliefs = beliefs_at(self.model, natural, size, capacity, np.float64)
+            trace = ascend_scored(self.scored, beliefs, self.rows, size, np.inf, 1, capacity=capacity)
+            return float(trace.bounds[0]) + self.log_carrier
+
+    def _climbed(self, labels: Int[np.ndarray, " row"], there: KnownRows, size: tuple[int, ...]) -> AscentTrace:
+        """From these labels; rows with −1 belong to no component to begin with."""
+        capacity, dtype = capacity_of(size), there.weight.dtype
+        shares = (labels[:, None] == np.arange(capacity[0])).astype(dtype)
+        scores = principal_scores(np.asarray(there.coordinates), labels, self.scored.analyzers.n_factors)
+        beliefs = beliefs_at_labels(self.scored, shares, scores.astype(dtype), there, size, capacity=capacity)
+        tolerance, sweeps = self.settings.tolerance * self.n_rows, self.settings.sweeps
+        return ascend_scored(self.scored, beliefs, there, size, tolerance, sweeps, capacity=capacity)
+
+    # ── starts ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _in_turn(self, key: Array, there: KnownRows, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
+        """As components without factors draw rows one after another."""
+        key_order, key_pass = jax.random.split(key)
+        order = np.asarray(jax.random.permutation(key_order, self.n_rows))[: self.settings.start_rows]
+        order = np.concatenate([order, np.arange(self.n_rows, len(there.weight))])  # padding last
+        observed = np.broadcast_to(there.known[order, None] > 0, there.coordinates[order].shape)
+        part = there.coordinates[order], observed, there.weight[order]
+        with one_after_another():
+            drawn = sequential_pass(self.scored, key_pass, *part, size, capacity=capacity_of(size))
+        labels = np.full(len(there.weight), -1)
+        labels[order] = np.asarray(drawn)
+        return np.where(there.weight > 0, labels, -1)
+
+    def _grown(self, start: Estimate, there: KnownRows, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
+        """The labels of a smaller fit, the largest components cut in two."""
+        old = capacity_of(start.size)
+        beliefs = beliefs_at(self.model, start.natural, start.size, old, there.weight.dtype)
+        found = np.asarray(shares_at(self.scored, beliefs, there, start.size, capacity=old)).argmax(1)
+        shares = (found[:, None] == np.arange(size[0])) * (there.weight > 0)[:, None]
+        shares = shares.astype(np.float64)
+        for child in range(start.size[0], size[0]):
+            parent = int(np.argmax(shares.sum(0)))
+            shares = split_along_spread(shares, np.asarray(there.coordinates, np.float64), parent, child)
+        return np.where(shares.any(1), shares.argmax(1), -1)
+
+    def _along_rows(self, key: Array, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
+        """Of the best particle of a path along the rows, or along some of them."""
+        key_order, key_data, key_path = jax.random.split(key, 3)
+        order = np.asarray(jax.random.permutation(key_order, self.n_rows))[: self.settings.start_rows]
+        units, _ = rows_of(self.data)
+        part = rows(np.asarray(units.value)[order], np.asarray(units.observed)[order])
+        chain = evidence_chain(self.model, part, size, None)
+        work, sampler = effort(chain, 0), sequential(chain, key_data)
+        assert sampler is not None  # paths of these chains from the prior lead along the rows
+        with one_after_another(), jax.enable_x64(True):
+            ended = grow(sampler, key_path, PATH_SWEEPS, islands=work.islands, particles=work.particles).state
+            best = int(np.argmax(np.asarray(log_densities(chain, ended))))
+            drawn = np.asarray(ended.labels)[:, best]
+        labels = np.full(len(self.rows.weight), -1)
+        labels[order] = drawn[: len(order)]
+        return labels
+
+
+def principal_scores(
+    coordinates: Float[np.ndarray, "row dim"], labels: Int[np.ndarray, " row"], n_factors: int
+) -> Float[np.ndarray, "row factor"]:
+    """Each row's place along the first principal components of the rows with its label, each of variance 1; 0 for rows
+    without a label and where a group has no such direction."""
+    scores = np.zeros((len(labels), n_factors))
+    for label in np.unique(labels[labels >= 0]):
+        members = np.flatnonzero(labels == label)
+        centred = coordinates[members] - coordinates[members].mean(0)
+        left, size, _ = np.linalg.svd(centred, full_matrices=False)
+        kept = min(n_factors, int((size > 1e-8 * max(size.max(initial=0.0), 1e-8)).sum()))
+        scores[members, :kept] = left[:, :kept] * np.sqrt(len(members))
+    return scores
+
+
+@estimator.register
+def _(model: FactorAnalyzerMixture, data: Dataset) -> FactorAnalyzerEstimator:
+    return FactorAnalyzerEstimator(model, data)

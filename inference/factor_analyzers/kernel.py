@@ -1,0 +1,140 @@
+"""Mean field for mixtures of factor analysers, all rows in one compiled loop.
+
+q(z_n) q(f_n | z_n) q(π) q(μ, Λ, τ) q(h), as Ghahramani & Beal (2000) but that a column's mean, loadings and noise are
+one factor. With ⟨·⟩ over q of the parameters, w = (μ, λ), a row's scores in component k have the precision A_k and
+A_k times the mean
+
+    A_k = I + Σ_d ⟨τ λ λᵀ⟩_kd,      h_nk = Σ_d (y_nd ⟨τλ⟩_kd − ⟨τ μ λ⟩_kd),
+
+and with these and the labels at their optimum the bound is Σ_n log Σ_k exp(ρ_nk) + log_prior + H[globals],
+
+    ρ_nk = ⟨log π_k⟩ + Σ_d ½⟨log τ − τ (y_nd − μ)²⟩_kd + ½ h_nkᵀ A_k⁻¹ h_nk − ½ log |A_k|,             nats.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
+from lvsearch.inference.engine.meanfield import Beliefs, globals_bound
+from lvsearch.inference.mixtures.kernel import START_ROUNDS, blank_beliefs, update_weights, with_sums
+from lvsearch.models.contract import Masks, Statistics
+from lvsearch.models.exponential.matrices import cholesky, inverse_from, log_determinant
+from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
+from lvsearch.models.families import RegressionStatistics
+from lvsearch.models.kernels import kernel
+
+
+class KnownRows(NamedTuple):
+    """Rows in the components' coordinates, 1 for those with cells, and 0 for those of padding."""
+
+    coordinates: Float[Array, "row dim"]
+    known: Float[Array, " row"]
+    weight: Float[Array, " row"]
+
+
+class Placed(NamedTuple):
+    """q of every row: log of the labels' odds (ρ), nats; means of its scores in each component, and their covariance
+    there, the same for every row."""
+
+    log_odds: Float[Array, "row component"]
+    scores: Float[Array, "row component factor"]
+    covariance: Float[Array, "component factor factor"]
+
+
+def placed(model: FactorAnalyzerMixture, g: dict[str, Statistics], rows: KnownRows, on: Masks) -> Placed:
+    """q of the rows given the globals."""
+    y, known, t = rows.coordinates, rows.known[:, None], g["components"]
+    outer = -2 * t.negative_half_outer.sum(1)
+    factor = cholesky(outer[:, 1:, 1:] + jnp.eye(outer.shape[-1] - 1, dtype=outer.dtype))
+    covariance = inverse_from(factor)
+    linear = jnp.einsum("nd,kdi->nki", y, t.precision_weight[..., 1:]) - outer[:, 0, 1:]
+    scores = jnp.einsum("kij,nkj->nki", covariance, linear)
+    square = 0.5 * (y**2) @ t.negative_precision.T + y @ t.precision_weight[..., 0].T
+    of_row = square + 0.5 * (t.log_precision.sum(1) - outer[:, 0, 0] - log_determinant(factor))
+    log_odds = model.log_weights(g, on) + known * (of_row + 0.5 * (linear * scores).sum(-1))
+    return Placed(jnp.where(on["component"], log_odds, -jnp.inf), scores, covariance)
+
+
+def sums_of(
+    shares: Float[Array, "row component"],
+    scores: Float[Array, "row component factor"],
+    covariance: Float[Array, "component factor factor"],
+    rows: KnownRows,
+) -> RegressionStatistics:
+    """What the rows add to the natural parameters of the components, (component, dim, …) a leaf."""
+    y, own = rows.coordinates, shares * (rows.known * rows.weight)[:, None]
+    g = jnp.concatenate([jnp.ones_like(scores[..., :1]), scores], axis=-1)
+    more = own.sum(0)[:, None, None] * jnp.pad(covariance, [(0, 0), (1, 0), (1, 0)])
+    gram = jnp.einsum("nk,nki,nkj->kij", own, g, g) + more
+    counts = jnp.broadcast_to(0.5 * own.sum(0)[:, None], (own.shape[1], y.shape[1]))
+    cross = jnp.einsum("nk,nd,nki->kdi", own, y, g)
+    outer = jnp.broadcast_to(gram[:, None], (*counts.shape, *gram.shape[1:]))
+    return RegressionStatistics(counts, 0.5 * own.T @ y**2, cross, outer)
+
+
+@kernel(static_argnames=("capacity",), brief=True)
+@counted
+def ascend_scored(
+    model: FactorAnalyzerMixture,
+    beliefs: Beliefs,
+    rows: KnownRows,
+    size: tuple[Array | int, ...],
+    tolerance: float | Array,
+    sweeps: int | Array,
+    *,
+    capacity: tuple[int, ...],
+) -> AscentTrace:
+    """Coordinate ascent, at most `sweeps` (and `TRACE_LENGTH`) sweeps, until one gains less than `tolerance` nats.
+
+    The bound of a sweep is that of the globals before it, with the rows at their optimum; log h is left out of it.
+    """
+    on = model.active(size, capacity)
+
+    def sweep(b: Beliefs, l: None) -> tuple[Beliefs, None, Array]:
+        found = placed(model, b.mean, rows, on)
+        bound = rows.weight @ jax.nn.logsumexp(found.log_odds, axis=1) + globals_bound(
+            model, b, size, capacity=capacity
+        )
+        shares = jax.nn.softmax(found.log_odds, axis=1)
+        sums, counts = sums_of(shares, found.scores, found.covariance, rows), rows.weight @ shares
+        return with_sums(model, update_weights(model, b, counts, on), sums, on), l, bound
+
+    return sweep_until_settled(sweep, beliefs, None, tolerance, sweeps, rows.weight.dtype)
+
+
+@kernel(static_argnames=("capacity",), brief=True)
+@counted
+def beliefs_at_labels(
+    model: FactorAnalyzerMixture,
+    shares: Float[Array, "row component"],
+    scores: Float[Array, "row factor"],
+    rows: KnownRows,
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> Beliefs:
+    """The globals that follow from rows having these labels and scores: where every start enters the ascent."""
+    on = model.active(size, capacity)
+    everywhere = jnp.broadcast_to(scores[:, None], (*shares.shape, scores.shape[1]))
+    none = jnp.zeros((shares.shape[1], scores.shape[1], scores.shape[1]), scores.dtype)
+    blank = blank_beliefs(model, rows.coordinates.shape[1], capacity, scores.dtype)
+    settled = update_weights(model, blank, rows.weight @ shares, on, START_ROUNDS)
+    return with_sums(model, settled, sums_of(shares, everywhere, none, rows), on, START_ROUNDS)
+
+
+@kernel(static_argnames=("capacity",), brief=True)
+@counted
+def shares_at(
+    model: FactorAnalyzerMixture,
+    beliefs: Beliefs,
+    rows: KnownRows,
+    size: tuple[Any, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> Float[Array, "row component"]:
+    """q(z_n = k) given the globals."""
+    return jax.nn.softmax(placed(model, beliefs.mean, rows, model.active(size, capacity)).log_odds, axis=1)
