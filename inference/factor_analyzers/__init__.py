@@ -3,5 +3,6 @@
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
 from lvsearch.inference.factor_analyzers.estimator import FactorAnalyzerEstimator
 from lvsearch.inference.factor_analyzers.row_by_row import ScoredRowByRow
+from lvsearch.inference.factor_analyzers.truth import ScoredRecorder
 
-__all__ = ["FactorAnalyzerChain", "FactorAnalyzerEstimator", "ScoredRowByRow"]
+__all__ = ["FactorAnalyzerChain", "FactorAnalyzerEstimator", "ScoredRecorder", "ScoredRowByRow"]

@@ -232,8 +232,9 @@ class FactorAnalyzerChain(eqx.Module):
         key_noise, key_prior = jax.random.split(key)
         shape = self.capacity, CANDIDATES, self.component.n_factors, particles
         noise = jax.random.normal(key_noise, shape, y.dtype)
-        root, centre = near.root[:, None], near.centre[:, None]
-        drawn = centre + of.solved_lower(jnp.broadcast_to(root, (*shape[:3], *root.shape[3:])), noise, transposed=True)
+        centre = near.centre[:, None]
+        root = jnp.broadcast_to(near.root[:, None], (*shape[:3], *near.root.shape[2:]))
+        drawn = centre + of.solved_lower(root, noise, transposed=True)
         vague = jax.random.uniform(key_prior, (*shape[:2], 1, particles), y.dtype) < FROM_PRIOR
         scores = jnp.where(vague, noise, drawn)
         if current is not None:

@@ -11,8 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 from lvsearch.data.base import Data
 from lvsearch.data.points import Points
 from lvsearch.fitted.clusters import FittedMixture
-from lvsearch.models import FiniteMixture, TiedMixture
-from lvsearch.models.components import DiagonalComponents, FullCovarianceComponents, StudentComponents
+from lvsearch.models import FactorAnalyzerMixture, FiniteMixture, TiedMixture
+from lvsearch.models.components import (
+    DiagonalComponents,
+    FactorAnalyzerComponents,
+    FullCovarianceComponents,
+    StudentComponents,
+)
 from lvsearch.models.contract import Model
 from lvsearch.sklearn.searching import SizeSearch, evidence_over_sizes
 
@@ -25,7 +30,9 @@ KINDS: dict[str, Callable[[np.ndarray], Model]] = {
     "student-diag": lambda values: FiniteMixture(StudentComponents(DiagonalComponents.weak(values))),
 }
 """Name -> the mixture, its priors in the unit of these values."""
-AUTO = "auto"
+AUTO, LOW_RANK = "auto", "low-rank"
+AUTO_FACTORS = (1, 2)
+"""Of the low-rank kinds that "auto" weighs, as far as their columns determine so many (`most_factors`)."""
 
 
 class MixtureSearch(ClusterMixin, SizeSearch):
@@ -36,10 +43,13 @@ class MixtureSearch(ClusterMixin, SizeSearch):
 
     covariance_type: "full", "tied" (one covariance for all: `lv.models.TiedMixture`) or "diag", the shape of the
     default mixture's Gaussians, under the weakly informative priors of `FullCovarianceComponents.weak` or
-    `DiagonalComponents.weak`; "student-full" or "student-diag", Student's t with four degrees of freedom, of full or
-    diagonal Gaussians; "auto" for all five, each searched, of which the one with the highest evidence over all sizes is
-    taken: `kinds_` says what each had. model: another mixture with a size, such as
-    `lv.models.FiniteMixture(components)`; covariance_type is then not looked at. prior, max_size, evidence, starts,
+    `DiagonalComponents.weak`; "low-rank", what `n_factors` factors and each column's own noise make of a covariance
+    (`lv.models.FactorAnalyzerMixture` under `FactorAnalyzerComponents.weak`); "student-full" or "student-diag",
+    Student's t with four degrees of freedom, of full or diagonal Gaussians; "auto" for all of them, low-rank ones with
+    one factor and with two as far as `most_factors` of the columns allows, each searched, of which the one with the
+    highest evidence over all sizes is taken: `kinds_` says what each had. n_factors: 1 to 3, of "low-rank" alone.
+    model: another mixture with a size, such as `lv.models.FiniteMixture(components)`; covariance_type is then not
+    looked at. prior, max_size, evidence, starts,
     seconds: as for `lv.search`. random_state: the seed. verbose: show progress.
     """
 
@@ -50,6 +60,7 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         model: Any = None,
         *,
         covariance_type: Any = "full",
+        n_factors: Any = 1,
         prior: Any = None,
         max_size: Any = None,
         evidence: Any = "marginal",
@@ -60,6 +71,7 @@ class MixtureSearch(ClusterMixin, SizeSearch):
     ):
         self.model = model
         self.covariance_type = covariance_type
+        self.n_factors = n_factors
         self.prior = prior
         self.max_size = max_size
         self.evidence = evidence
@@ -113,10 +125,12 @@ class MixtureSearch(ClusterMixin, SizeSearch):
     def _model(self, data: Data) -> Model:
         if self.model is not None:
             return self.model
-        if self.covariance_type not in KINDS:
-            expected = " or ".join(map(repr, (*KINDS, AUTO)))
-            raise ValueError(f"got covariance_type={self.covariance_type!r}, expected {expected}")
         assert isinstance(data, Points)  # made in `_data`
+        if self.covariance_type == LOW_RANK:
+            return low_rank(data.values, self.n_factors)
+        if self.covariance_type not in KINDS:
+            expected = " or ".join(map(repr, (*KINDS, LOW_RANK, AUTO)))
+            raise ValueError(f"got covariance_type={self.covariance_type!r}, expected {expected}")
         return KINDS[self.covariance_type](data.values)
 
     def _models(self, data: Data) -> dict[str, Model]:
@@ -128,4 +142,16 @@ class MixtureSearch(ClusterMixin, SizeSearch):
                 "by it"
             )
         assert isinstance(data, Points)  # made in `_data`
-        return {name: kind(data.values) for name, kind in KINDS.items()}
+        few = [q for q in AUTO_FACTORS if q <= most_factors(data.values.shape[1])]
+        factored = {f"{LOW_RANK}-{q}": low_rank(data.values, q) for q in few}
+        return {name: kind(data.values) for name, kind in KINDS.items()} | factored
+
+
+def low_rank(values: np.ndarray, n_factors: int) -> Model:
+    """A mixture of factor analysers, its priors in the unit of these values."""
+    return FactorAnalyzerMixture(FactorAnalyzerComponents.weak(values, n_factors))
+
+
+def most_factors(n_columns: int) -> int:
+    """The most factors with which loadings and noise are no more numbers than a covariance matrix: Ledermann (1937)."""
+    return int((2 * n_columns + 1 - (8 * n_columns + 1) ** 0.5) / 2 + 1e-9)

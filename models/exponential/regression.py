@@ -4,13 +4,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import digamma
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.exponential.digamma import gamma_shape, log_gamma_positive
-from lvsearch.models.exponential.family import NumpyroDistribution, RandomKey, UnitCarrierFamily
+from lvsearch.models.exponential.family import NumpyroDistribution, RandomKey, UnitCarrierFamily, keep
 from lvsearch.models.exponential.matrices import cholesky, inverse_from, log_determinant, solve_lower
 from lvsearch.models.exponential.scalars import LOG_2PI
+
+SquareMask = Bool[Array | np.ndarray, "*#element #event #event"] | None
+"""Which coordinates exist: the outer product of their mask with itself. Others have 0 in every statistic."""
 
 
 class VectorGaussianStatistics(NamedTuple):
@@ -31,30 +35,35 @@ class VectorGaussian(UnitCarrierFamily[VectorGaussianStatistics]):
     statistics_type: ClassVar[type | None] = VectorGaussianStatistics
     field_event_ndims: ClassVar[tuple[int, ...] | None] = (1, 2)
 
-    def log_normaliser(self, natural: VectorGaussianStatistics, event_mask: None = None) -> Float[Array, "*element"]:
-        centre, factor = _centre(natural)
+    def log_normaliser(
+        self, natural: VectorGaussianStatistics, event_mask: SquareMask = None
+    ) -> Float[Array, "*element"]:
+        centre, factor = _centre(natural, event_mask)
         quadratic = (centre * natural.value).sum(-1)
-        return 0.5 * (quadratic - log_determinant(factor) + centre.shape[-1] * LOG_2PI)
+        return 0.5 * (quadratic - log_determinant(factor) + _dimensions(centre, event_mask) * LOG_2PI)
 
-    def mean(self, natural: VectorGaussianStatistics, event_mask: None = None) -> VectorGaussianStatistics:
-        centre, factor = _centre(natural)
-        return VectorGaussianStatistics(centre, -0.5 * (inverse_from(factor) + _outer(centre)))
+    def mean(self, natural: VectorGaussianStatistics, event_mask: SquareMask = None) -> VectorGaussianStatistics:
+        centre, factor = _centre(natural, event_mask)
+        return VectorGaussianStatistics(centre, keep(-0.5 * (inverse_from(factor) + _outer(centre)), event_mask))
 
-    def natural(self, mean: VectorGaussianStatistics, event_mask: None = None) -> VectorGaussianStatistics:
-        precision = inverse_from(cholesky(-2 * mean.negative_half_outer - _outer(mean.value)))
+    def natural(self, mean: VectorGaussianStatistics, event_mask: SquareMask = None) -> VectorGaussianStatistics:
+        spread = _regular(-2 * mean.negative_half_outer - _outer(mean.value), event_mask)
+        precision = keep(inverse_from(cholesky(spread)), event_mask)
         return VectorGaussianStatistics((precision @ mean.value[..., None])[..., 0], precision)
 
     def sample(
-        self, key: RandomKey, natural: VectorGaussianStatistics, event_mask: None = None
+        self, key: RandomKey, natural: VectorGaussianStatistics, event_mask: SquareMask = None
     ) -> VectorGaussianStatistics:
-        centre, factor = _centre(natural)
+        centre, factor = _centre(natural, event_mask)
         noise = jax.random.normal(key, (*centre.shape, 1), centre.dtype)
-        return _at(centre + solve_lower(factor, noise, transposed=True)[..., 0])
+        return _at(keep(centre + solve_lower(factor, noise, transposed=True)[..., 0], _line(event_mask)))
 
-    def point(self, natural: VectorGaussianStatistics, event_mask: None = None) -> VectorGaussianStatistics:
-        return _at(_centre(natural)[0])
+    def point(self, natural: VectorGaussianStatistics, event_mask: SquareMask = None) -> VectorGaussianStatistics:
+        return _at(_centre(natural, event_mask)[0])
 
-    def value(self, statistics: VectorGaussianStatistics, event_mask: None = None) -> Float[Array, "*element event"]:
+    def value(
+        self, statistics: VectorGaussianStatistics, event_mask: SquareMask = None
+    ) -> Float[Array, "*element event"]:
         """x; of expected statistics, E[x]."""
         return statistics.value
 
@@ -66,7 +75,7 @@ class VectorGaussian(UnitCarrierFamily[VectorGaussianStatistics]):
     def to_numpyro(self, natural: VectorGaussianStatistics) -> NumpyroDistribution:
         import numpyro.distributions as dist
 
-        return dist.MultivariateNormal(_centre(natural)[0], precision_matrix=natural.negative_half_outer)
+        return dist.MultivariateNormal(_centre(natural, None)[0], precision_matrix=natural.negative_half_outer)
 
 
 class RegressionStatistics(NamedTuple):
@@ -100,41 +109,44 @@ class NormalGammaRegression(UnitCarrierFamily[RegressionStatistics]):
     statistics_type: ClassVar[type | None] = RegressionStatistics
     field_event_ndims: ClassVar[tuple[int, ...] | None] = (0, 0, 1, 2)
 
-    def log_normaliser(self, natural: RegressionStatistics, event_mask: None = None) -> Float[Array, "*element"]:
-        shape, rate, centre, factor = _regression_parameters(natural)
-        gaussian = 0.5 * (centre.shape[-1] * LOG_2PI - log_determinant(factor))
+    def log_normaliser(self, natural: RegressionStatistics, event_mask: SquareMask = None) -> Float[Array, "*element"]:
+        shape, rate, centre, factor = _regression_parameters(natural, event_mask)
+        gaussian = 0.5 * (_dimensions(centre, event_mask) * LOG_2PI - log_determinant(factor))
         return log_gamma_positive(shape) - shape * jnp.log(rate) + gaussian
 
-    def mean(self, natural: RegressionStatistics, event_mask: None = None) -> RegressionStatistics:
-        shape, rate, centre, factor = _regression_parameters(natural)
+    def mean(self, natural: RegressionStatistics, event_mask: SquareMask = None) -> RegressionStatistics:
+        shape, rate, centre, factor = _regression_parameters(natural, event_mask)
         precision = shape / rate
         outer = inverse_from(factor) + precision[..., None, None] * _outer(centre)
         weight = precision[..., None] * centre
-        return RegressionStatistics(digamma(shape) - jnp.log(rate), -precision, weight, -0.5 * outer)
+        return RegressionStatistics(digamma(shape) - jnp.log(rate), -precision, weight, keep(-0.5 * outer, event_mask))
 
-    def natural(self, mean: RegressionStatistics, event_mask: None = None) -> RegressionStatistics:
+    def natural(self, mean: RegressionStatistics, event_mask: SquareMask = None) -> RegressionStatistics:
         precision = -mean.negative_precision
         centre = mean.precision_weight / precision[..., None]
         spread = -2 * mean.negative_half_outer - precision[..., None, None] * _outer(centre)
-        certainty = inverse_from(cholesky(spread))
+        certainty = keep(inverse_from(cholesky(_regular(spread, event_mask))), event_mask)
         linear = (certainty @ centre[..., None])[..., 0]
         shape = gamma_shape(jnp.log(precision) - mean.log_precision)
         rate = shape / precision + 0.5 * (linear * centre).sum(-1)
-        return RegressionStatistics(shape - 1 + 0.5 * centre.shape[-1], rate, linear, certainty)
+        half = 0.5 * _dimensions(centre, event_mask)
+        return RegressionStatistics(shape - 1 + half, rate, linear, certainty)
 
-    def sample(self, key: RandomKey, natural: RegressionStatistics, event_mask: None = None) -> RegressionStatistics:
+    def sample(
+        self, key: RandomKey, natural: RegressionStatistics, event_mask: SquareMask = None
+    ) -> RegressionStatistics:
         key_precision, key_weight = jax.random.split(key)
-        shape, rate, centre, factor = _regression_parameters(natural)
+        shape, rate, centre, factor = _regression_parameters(natural, event_mask)
         log_precision = jax.random.loggamma(key_precision, shape, dtype=shape.dtype) - jnp.log(rate)
         noise = jax.random.normal(key_weight, (*centre.shape, 1), centre.dtype)
         offset = solve_lower(factor, noise, transposed=True)[..., 0] * jnp.exp(-0.5 * log_precision)[..., None]
-        return _regression_at(centre + offset, log_precision)
+        return _regression_at(keep(centre + offset, _line(event_mask)), log_precision)
 
-    def point(self, natural: RegressionStatistics, event_mask: None = None) -> RegressionStatistics:
-        shape, rate, centre, _ = _regression_parameters(natural)
+    def point(self, natural: RegressionStatistics, event_mask: SquareMask = None) -> RegressionStatistics:
+        shape, rate, centre, _ = _regression_parameters(natural, event_mask)
         return _regression_at(centre, jnp.log(shape / rate))
 
-    def value(self, statistics: RegressionStatistics, event_mask: None = None) -> WeightAndPrecision:
+    def value(self, statistics: RegressionStatistics, event_mask: SquareMask = None) -> WeightAndPrecision:
         precision = -statistics.negative_precision
         return WeightAndPrecision(statistics.precision_weight / precision[..., None], precision)
 
@@ -166,16 +178,33 @@ def _regression_at(weight: Array, log_precision: Array) -> RegressionStatistics:
     return RegressionStatistics(log_precision, -precision, precision[..., None] * weight, outer)
 
 
-def _centre(natural: VectorGaussianStatistics) -> tuple[Array, Array]:
+def _line(event_mask: SquareMask) -> Any:
+    """The mask of the coordinates."""
+    return None if event_mask is None else jnp.asarray(event_mask).any(-1)
+
+
+def _dimensions(centre: Array, event_mask: SquareMask) -> Any:
+    """How many coordinates exist."""
+    return centre.shape[-1] if event_mask is None else jnp.asarray(event_mask).any(-1).sum(-1)
+
+
+def _regular(matrix: Array, event_mask: SquareMask) -> Array:
+    """The matrix with 1 on the diagonal, and else 0, where coordinates do not exist."""
+    if event_mask is None:
+        return matrix
+    return jnp.where(event_mask, matrix, jnp.eye(matrix.shape[-1], dtype=matrix.dtype))
+
+
+def _centre(natural: VectorGaussianStatistics, event_mask: SquareMask) -> tuple[Array, Array]:
     """(m, the Cholesky factor of P)."""
-    factor = cholesky(natural.negative_half_outer)
-    along = solve_lower(factor, natural.value[..., None])
+    factor = cholesky(_regular(natural.negative_half_outer, event_mask))
+    along = solve_lower(factor, keep(natural.value, _line(event_mask))[..., None])
     return solve_lower(factor, along, transposed=True)[..., 0], factor
 
 
-def _regression_parameters(natural: RegressionStatistics) -> tuple[Array, Array, Array, Array]:
+def _regression_parameters(natural: RegressionStatistics, event_mask: SquareMask) -> tuple[Array, Array, Array, Array]:
     """(a, b, m, the Cholesky factor of P)."""
     linear = natural.precision_weight
-    centre, factor = _centre(VectorGaussianStatistics(linear, natural.negative_half_outer))
+    centre, factor = _centre(VectorGaussianStatistics(linear, natural.negative_half_outer), event_mask)
     rate = natural.negative_precision - 0.5 * (linear * centre).sum(-1)
-    return natural.log_precision + 1 - 0.5 * linear.shape[-1], rate, centre, factor
+    return natural.log_precision + 1 - 0.5 * _dimensions(centre, event_mask), rate, centre, factor

@@ -191,6 +191,7 @@ FITS: list[tuple[Model, Any, Any]] = [
     (m.FiniteMixture(), ROWS, 2),
     (m.FiniteMixture(m.FullCovarianceComponents()), ROWS, 2),
     (m.TiedMixture(), ROWS, 2),
+    (m.FactorAnalyzerMixture(m.FactorAnalyzerComponents.weak(ROWS, 2)), ROWS, 2),
     (m.IndependentNormalMixture(), ROWS, 2),
     (m.DPMixture(), ROWS, 4),
     (m.HDP(), COUNTS, 4),

@@ -11,10 +11,12 @@ in 1,600. The planted bug, sweeps at another temperature than that of the poster
 """
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from annotation_cases import FEATURES
@@ -28,6 +30,7 @@ from lvsearch.inference.block_models.truth import true_state
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.evidence import evidence_chain
 from lvsearch.inference.evidence.simulation import simulated_like
+from lvsearch.inference.factor_analyzers import FactorAnalyzerChain
 from lvsearch.inference.sampling.recording import Recorder, recorder
 from lvsearch.models import hyperpriors
 from lvsearch.models.contract import Model
@@ -43,17 +46,31 @@ PAIRS = (list(FEATURES), [["a"], ["b", "c"], ["a"], ["b"], ["c"]])
 WIDE = hyperpriors.GammaPrior(2.0, 1.5)
 
 
+class RowsInTurn(FactorAnalyzerChain):
+    """Sweeps of the path along the rows in the place of those of all rows at once."""
+
+    def step(self, key: Array, state: State, temperature: Array, *, backward: bool) -> State:
+        order, n_rows = jnp.argsort(self.weight == 0, stable=True), (self.weight > 0).sum()
+        swept = self.swept(key, state, order, n_rows, backward)
+        return jax.lax.cond(temperature < 1, lambda: self.blocked(key, swept, self.weight > 0, WARM), lambda: swept)
+
+
 class Case(NamedTuple):
-    """data: of which the simulated ones take their shape alone; generic: the chain that any log-joint has."""
+    """data: of which the simulated ones take their shape alone; generic: the chain that any log-joint has; in_turn:
+    `RowsInTurn`."""
 
     model: Model
     data: Any
     size: tuple[int, ...] = (2,)
     generic: bool = False
+    in_turn: bool = False
 
     def chain(self, data: Any) -> Chain:
         if self.generic:
             return flat_chain(self.model, data, self.size, self.size)
+        if self.in_turn:
+            chain = evidence_chain(self.model, data, self.size, None)
+            return RowsInTurn(*(getattr(chain, entry.name) for entry in fields(chain)))
         return evidence_chain(self.model, data, self.size, None)
 
 
@@ -68,6 +85,11 @@ CASES: dict[str, Callable[[], Case]] = {
         lv.models.TiedMixture(lv.models.FullCovarianceComponents.weak(ROWS)), ROWS
     ),
     "tied mixture, generic": lambda: Case(lv.models.TiedMixture(), ROWS, generic=True),
+    "factor analysers": lambda: Case(lv.models.FactorAnalyzerMixture(), ROWS),
+    "factor analysers, hyper-priors": lambda: Case(
+        lv.models.FactorAnalyzerMixture(lv.models.FactorAnalyzerComponents.weak(ROWS, 2)), ROWS
+    ),
+    "factor analysers, rows in turn": lambda: Case(lv.models.FactorAnalyzerMixture(), ROWS, in_turn=True),
     "mixture, generic": lambda: Case(lv.models.FiniteMixture(), ROWS, generic=True),
     "mixture of unigrams": lambda: Case(lv.models.MixtureOfUnigrams(), COUNTS),
     "independent normal": lambda: Case(lv.models.IndependentNormalMixture(), ROWS),

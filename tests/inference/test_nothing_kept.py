@@ -28,6 +28,7 @@ SIZED: dict[str, Callable[[], tuple[Model, object]]] = {
     "mixture of unigrams": lambda: (lv.models.MixtureOfUnigrams(), COUNTS),
     "independent normal": lambda: (lv.models.IndependentNormalMixture(), ROWS[:, :1]),
     "tied mixture": lambda: (lv.models.TiedMixture(), ROWS),
+    "factor analysers": lambda: (lv.models.FactorAnalyzerMixture(), ROWS),
     "hidden Markov": lambda: (lv.models.HiddenMarkov(), GROUPS),
     "Poisson factorization": lambda: (lv.models.PoissonFactorization(), COUNTS),
     "features": lambda: (lv.models.IBP(), ROWS),

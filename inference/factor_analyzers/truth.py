@@ -1,0 +1,58 @@
+"""Where simulated mixtures of factor analysers are known to be, and what is recorded of their chain."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.evidence.recorders import OCCUPIED
+from lvsearch.inference.evidence.simulation import Simulated
+from lvsearch.inference.evidence.truth import true_state
+from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain, ScoredLabels
+from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
+
+
+@true_state.register
+def _(chain: FactorAnalyzerChain, simulated: Simulated, particles: int) -> ScoredLabels:
+    """The component and the scores of every row, and the hyper-parameters that have priors."""
+    labels = np.argmax(simulated.locals["component"], -1)
+    scores = np.asarray(simulated.locals["scores"].value, np.float64)[np.arange(len(labels)), labels]
+
+    def copies(leaf: Any) -> Array:
+        return jnp.asarray(np.repeat(np.asarray(leaf)[..., None], particles, axis=-1))
+
+    log_hyper = {name: np.atleast_1d(simulated.globals[name].log_value) for name in chain.courses}
+    each = {name: copies(np.asarray(value, np.float64)) for name, value in log_hyper.items()}
+    return chain.state_of(copies(labels.astype(np.int32)), copies(scores), each)
+
+
+class ScoredRecorder(Recorder):
+    """Hyper-parameters that have priors, in the components' coordinates; `occupied` components, `rows` of each, and
+    where asked for the `component` of each row."""
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+    order: Int[np.ndarray, " units"] | None
+
+    def values(self, chain: FactorAnalyzerChain, state: ScoredLabels) -> tuple[Array, ...]:
+        """In the order of the quantities. Padding has weight 0, so that no component counts it."""
+        rows = jnp.round(state.counts).astype(jnp.int32).T
+        axes = chain.component.hyper_axes
+        hyper = [
+            jnp.exp(state.log_hyper[name]).T if axes[name] else jnp.exp(state.log_hyper[name][0])
+            for name in axes
+            if name in chain.courses
+        ]
+        each = () if self.order is None else (state.labels[self.order].T,)
+        return (*hyper, (rows > 0).sum(1, dtype=jnp.int32), rows, *each)
+
+
+@recorder.register
+def _(chain: FactorAnalyzerChain, data: Dataset, *, units: bool) -> ScoredRecorder:
+    axes = chain.component.hyper_axes
+    hyper = [Quantity(n, axes[n], (data.extents["dim"],) * len(axes[n]), False) for n in axes if n in chain.courses]
+    rows = Quantity(OCCUPIED, (), (), False), Quantity("rows", ("component",), (int(chain.size),), True)
+    each = (Quantity("component", ("unit",), (data.n_units,), True),) if units else ()
+    return ScoredRecorder((*hyper, *rows, *each), rows_of_units(data) if units else None)
