@@ -18,7 +18,7 @@ Source: Ghahramani & Hinton (1996), "The EM algorithm for mixtures of factor ana
 | site `weights` | log π | (component,) | simplex |
 | site `components` | of w = (μ, λ) and τ, (log τ, −τ, τw, −½τwwᵀ) | (component, dim, coefficient, …) | real, > 0 |
 | site `component` | z_n | (component,) | one-hot |
-| site `scores` | (f, −½ffᵀ), as far as the row is in the component | (component, factor, factor) | real |
+| site `scores` | (f, −½ffᵀ), as far as the row is in the component | (component, score, score) | real |
 
 Given labels and scores, every column of a component is a linear regression on g_n = (1, f_n): with
 P = diag(κ, ℓ, …) + Σ_n g_n g_nᵀ, m = P⁻¹ Σ_n y_nd g_n and b = rate_d + ½ (Σ_n y_nd² − mᵀPm) over its n_k rows,
@@ -121,11 +121,11 @@ class FactorAnalyzerMixture(MixtureModel):
 
     def locals(self) -> dict[str, Site]:
         gate = Gate("component", lambda chosen, on: chosen)
-        scores = Site(VectorGaussian(), ("component", "factor", "factor"), gate=gate)
+        scores = Site(VectorGaussian(), ("component", "score", "score"), gate=gate)
         return {"scores": scores, **super().locals()}  # the odds of a component need its scores
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        return {**super().active(size, capacity), "factor": jnp.ones(self.analyzers.n_factors, bool)}
+        return {**super().active(size, capacity), "score": jnp.ones(self.analyzers.n_factors, bool)}
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks

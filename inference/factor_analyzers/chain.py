@@ -30,7 +30,7 @@ both exactly; that turns the factors of a component as one by one they hardly tu
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -45,6 +45,7 @@ from lvsearch.inference.evidence.rows import check_size, padded_rows
 from lvsearch.inference.evidence.variant_labels import VariantLabels
 from lvsearch.inference.factor_analyzers import regressions as of
 from lvsearch.inference.factor_analyzers.regressions import RegressionPrior, Regressions, RegressionSums
+from lvsearch.inference.factor_analyzers.scored_labels import Candidates, LogHyper, ScoredLabels
 from lvsearch.inference.mixtures.rows import seen_by
 from lvsearch.models.components import FactorAnalyzerComponents
 from lvsearch.models.contract import HyperparameterArray, first
@@ -58,35 +59,7 @@ FROM_PRIOR = 0.1
 """Probability with which a candidate is drawn from the scores' prior, so that no weight is without bound."""
 BLOCKED = 3
 """Sweeps over all rows at once in a step: together they cost less than one over the rows in turn."""
-LogHyper = dict[str, Float[Array, "column particle"]]
-"""log h by name; one column where all of them share a value."""
 Temperature = Float[Array, ""] | float
-
-
-class ScoredLabels(NamedTuple):
-    """Particles side by side.
-
-    | field | meaning | shape |
-    |---|---|---|
-    | `labels` | the component of each row, −1 for a row in none | (row, particle) |
-    | `scores` | f | (row, factor, particle) |
-    | `log_hyper` | log h by name | (column, particle) |
-    | `counts` | rows of each component | (component, particle) |
-    | `sums` | what its rows say of a component | |
-    """
-
-    labels: Int[Array, "row particle"]
-    scores: Float[Array, "row factor particle"]
-    log_hyper: LogHyper
-    counts: Float[Array, "component particle"]
-    sums: RegressionSums
-
-
-class Candidates(NamedTuple):
-    """What a row might be: scores, and log ω of each, nats; −∞ in components that do not exist."""
-
-    scores: Float[Array, "component candidate factor particle"]
-    log_weight: Float[Array, "component candidate particle"]
 
 
 class FactorAnalyzerChain(eqx.Module):
@@ -116,6 +89,9 @@ class FactorAnalyzerChain(eqx.Module):
     anchor: Float[Array | np.ndarray, "row component"] | None
     capacity: int = eqx.field(static=True)
 
+    lanes: ClassVar[int] = 32
+    directed: ClassVar[bool] = True
+
     @classmethod
     def of(cls, model: FactorAnalyzerMixture, data: Dataset, size: int, capacity: int) -> "FactorAnalyzerChain":
         """Rows are in the order of the batches, their padding included. Raises ValueError for rows without a density,
@@ -135,14 +111,6 @@ class FactorAnalyzerChain(eqx.Module):
     @property
     def elements(self) -> int:
         return len(self.weight)
-
-    @property
-    def lanes(self) -> int:
-        return 32
-
-    @property
-    def directed(self) -> bool:
-        return True
 
     @property
     def names(self) -> VariantLabels:
@@ -207,7 +175,8 @@ class FactorAnalyzerChain(eqx.Module):
         """That of the components, given h."""
 
         def number(name: str, columns: int) -> Array:
-            value = jnp.exp(log_hyper[name]) if name in log_hyper else self._given(name)
+            given = None if name in log_hyper else self._number(self.component.number(name)).reshape(-1, 1)
+            value = jnp.exp(log_hyper[name]) if given is None else given
             return jnp.broadcast_to(value, (columns, particles))
 
         counts = number("pseudo_count", 1), number("loading_count", self.component.n_factors)
@@ -232,19 +201,13 @@ class FactorAnalyzerChain(eqx.Module):
         key_noise, key_prior = jax.random.split(key)
         shape = self.capacity, CANDIDATES, self.component.n_factors, particles
         noise = jax.random.normal(key_noise, shape, y.dtype)
-        centre = near.centre[:, None]
-        root = jnp.broadcast_to(near.root[:, None], (*shape[:3], *near.root.shape[2:]))
-        drawn = centre + of.solved_lower(root, noise, transposed=True)
         vague = jax.random.uniform(key_prior, (*shape[:2], 1, particles), y.dtype) < FROM_PRIOR
-        scores = jnp.where(vague, noise, drawn)
+        scores = jnp.where(vague, noise, near.at(noise))
         if current is not None:
-            label, own = current
-            here = (jnp.arange(self.capacity, dtype=jnp.int32)[:, None] == label)[:, None, None]
-            placed = here & (jnp.arange(CANDIDATES) == 0)[:, None, None]
-            scores = jnp.where(placed, own, scores)
+            here = jnp.arange(self.capacity)[:, None, None, None] == current[0]
+            scores = jnp.where(here & (jnp.arange(CANDIDATES) == 0)[:, None, None], current[1], scores)
         log_prior = -0.5 * (scores**2).sum(2)
-        about = of.half_log_determinant(root) - 0.5 * (of.product_upper(root, scores - centre) ** 2).sum(2)
-        log_q = jnp.logaddexp(jnp.log1p(-FROM_PRIOR) + about, jnp.log(FROM_PRIOR) + log_prior)
+        log_q = jnp.logaddexp(jnp.log1p(-FROM_PRIOR) + near.height(scores), jnp.log(FROM_PRIOR) + log_prior)
         of_label = jnp.log(state.counts + self._number(self.concentration))[:, None]
         weight = of_label + log_prior - log_q + of.log_row(found, scores, y, known)
         return Candidates(scores, jnp.where(self.exists()[:, None, None], weight, -jnp.inf))
@@ -269,8 +232,7 @@ class FactorAnalyzerChain(eqx.Module):
     ) -> ScoredLabels:
         """A row that is in no component in these, −1 for none."""
         joined = self._changed(state, row, label, scores, 1.0)
-        labels = jax.lax.dynamic_update_index_in_dim(state.labels, label, row, 0)
-        return joined._replace(labels=labels, scores=jax.lax.dynamic_update_index_in_dim(state.scores, scores, row, 0))
+        return joined._replace(labels=state.labels.at[row].set(label), scores=state.scores.at[row].set(scores))
 
     def without(self, state: ScoredLabels, row: Int[Array, ""]) -> ScoredLabels:
         """The row in no component; its label and scores are still there."""
@@ -284,12 +246,7 @@ class FactorAnalyzerChain(eqx.Module):
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def swept(
-        self,
-        key: Key[Array, ""],
-        state: ScoredLabels,
-        order: Int[Array, " row"],
-        n_rows: Int[Array, ""],
-        backward: bool,
+        self, key: Key[Array, ""], state: ScoredLabels, order: Int[Array, " row"], n_rows: Array, backward: bool
     ) -> ScoredLabels:
         """The first `n_rows` rows of the order one after another, the last one first where `backward`; rows are whole,
         on the path from the prior."""
@@ -329,30 +286,20 @@ class FactorAnalyzerChain(eqx.Module):
         key_parameters, key_labels, key_scores = jax.random.split(key, 3)
         found = of.regressions(of.in_part(state.sums, temperature), self.prior(state.log_hyper, state.labels.shape[1]))
         log_weights, weight, log_precision = self._parameters(key_parameters, state, found, temperature)
-        y, share = self._number(self.coordinates), temperature * self._number(self.known)
-        precision = jnp.exp(log_precision)
-        scaled = precision[:, :, None] * weight
-        matrix = (scaled[:, :, :, None] * weight[:, :, None]).sum(1)
-        inner = share[:, None, None, None, None] * matrix[:, 1:, 1:]
-        root = of.lower_root(inner + jnp.eye(self.component.n_factors)[..., None])
-        linear = jnp.einsum("nd,kdip->nkip", y, scaled[:, :, 1:]) - matrix[:, 1:, 0]
-        along = of.solved_lower(root, share[:, None, None, None] * linear)
-        square = jnp.einsum("nd,kdp->nkp", y**2, precision) - 2 * jnp.einsum("nd,kdp->nkp", y, scaled[:, :, 0])
-        of_row = 0.5 * share[:, None, None] * (log_precision.sum(1) - matrix[:, 0, 0] - square)
-        log_each = log_weights + of_row + 0.5 * (along**2).sum(2) - of.half_log_determinant(root)
+        share = temperature * self._number(self.known)
+        given = of.given_parameters(weight, log_precision, self._number(self.coordinates), share)
+        log_each = log_weights + given.log_row
         if self.anchor is not None:
-            log_each = (
-                log_each + (1 - temperature) * jnp.where(self.exists(), self._number(self.anchor), 0.0)[..., None]
-            )
+            log_each = log_each + (1 - temperature) * self._log_r()[..., None]
         log_each = jnp.where(self.exists()[:, None], log_each, -jnp.inf)
         labels = jax.random.categorical(key_labels, log_each, axis=1).astype(jnp.int32)
-        noise = jax.random.normal(key_scores, state.scores.shape, y.dtype)
+        noise = jax.random.normal(key_scores, state.scores.shape, state.scores.dtype)
 
         def at_label(leaf: Array) -> Array:
             index = labels.reshape(len(labels), 1, *[1] * (leaf.ndim - 3), labels.shape[1])
             return jnp.take_along_axis(leaf, index, axis=1)[:, 0]
 
-        scores = of.solved_lower(at_label(root), at_label(along) + noise, transposed=True)
+        scores = of.solved_lower(at_label(given.root), at_label(given.along) + noise, transposed=True)
         labels = jnp.where(came[:, None], labels, state.labels)
         return self.state_of(labels, jnp.where(came[:, None, None], scores, state.scores), state.log_hyper)
 
@@ -362,7 +309,7 @@ class FactorAnalyzerChain(eqx.Module):
         """log of the weights to the power with which labels count, but for a constant, (component, particle); w
         (component, dim, coefficient, particle) and log τ (component, dim, particle), given labels and scores."""
         key_weights, key_precision, key_weight = jax.random.split(key, 3)
-        part = self._part(temperature)
+        part = 1.0 if self.anchor is None else temperature  # from the prior, labels count all the way
         log_weights = log_gamma_draws(key_weights, part * state.counts + self._number(self.concentration))
         shape = jnp.broadcast_to(found.shape[:, None], found.rate.shape)
         log_precision = log_gamma_draws(key_precision, shape) - jnp.log(found.rate)
@@ -370,10 +317,6 @@ class FactorAnalyzerChain(eqx.Module):
         noise = jax.random.normal(key_weight, found.centre.shape, found.centre.dtype)
         offset = (root * noise[:, :, None]).sum(3) * jnp.exp(-0.5 * log_precision)[:, :, None]
         return part * log_weights, found.centre + offset, log_precision
-
-    def _part(self, temperature: Temperature) -> Temperature:
-        """How far labels count: on the path from the prior, all the way."""
-        return 1.0 if self.anchor is None else temperature
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -391,8 +334,7 @@ class FactorAnalyzerChain(eqx.Module):
         if self.anchor is None:
             return gain
         of_hyper = [course.log_ratio(state.log_hyper[name]).sum(0) for name, course in self.courses.items()]
-        log_r = jnp.where(self.exists(), self._number(self.anchor), 0.0)
-        of_anchor = (jnp.take_along_axis(log_r, state.labels, axis=1) * self._number(self.weight)[:, None]).sum(0)
+        of_anchor = self._number(self.weight) @ jnp.take_along_axis(self._log_r(), state.labels, axis=1)
         return gain + (after - before) * (sum(of_hyper, jnp.zeros(())) - of_anchor)
 
     def log_ratio(self, state: ScoredLabels) -> Float[Array, " particle"]:
@@ -420,7 +362,7 @@ class FactorAnalyzerChain(eqx.Module):
             return None
         exists, weight = self.exists(), self._number(self.weight)
         members = (state.labels[:, :, None] == jnp.arange(self.capacity)) * weight[:, None, None]
-        scores = jnp.einsum("nk,npl->pkl", jnp.where(exists, self._number(self.anchor), 0.0), members)
+        scores = jnp.einsum("nk,npl->pkl", self._log_r(), members)
         apart = jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf)
         return jnp.where(exists[:, None] & exists, scores, apart)
 
@@ -446,9 +388,9 @@ class FactorAnalyzerChain(eqx.Module):
         """Which places hold components."""
         return first(jnp.asarray(self.size), self.capacity)
 
-    def _given(self, name: str) -> Array:
-        """A hyper-parameter without a prior, (1, 1) or (column, 1)."""
-        return self._number(self.component.number(name)).reshape(-1, 1)
+    def _log_r(self) -> Array:
+        """log r, 0 for components that do not exist."""
+        return jnp.where(self.exists(), self._number(self.anchor), 0.0)
 
     def _number(self, leaf: Any) -> Array:
         """A leaf in the floating type of the session."""

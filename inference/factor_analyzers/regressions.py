@@ -59,11 +59,51 @@ class Regressions(NamedTuple):
     log_determinant: Float[Array, "component particle"]
 
 
-class Proposal(NamedTuple):
+class ScoreProposal(NamedTuple):
     """A Gaussian of a row's scores in each component: its mean, and the lower root of its precision."""
 
     centre: Float[Array, "component factor particle"]
     root: Float[Array, "component factor factor particle"]
+
+    def at(self, noise: Float[Array, "component candidate factor particle"]) -> Array:
+        """Draws of it from standard Gaussians of several candidates."""
+        return self.centre[:, None] + solved_lower(self._wide(noise), noise, transposed=True)
+
+    def height(self, scores: Float[Array, "component candidate factor particle"]) -> Array:
+        """Its log density but for −½ log 2π a factor, (component, candidate, particle), nats."""
+        away = product_upper(self._wide(scores), scores - self.centre[:, None])
+        return half_log_determinant(self.root)[:, None] - 0.5 * (away**2).sum(2)
+
+    def _wide(self, scores: Array) -> Array:
+        return jnp.broadcast_to(self.root[:, None], (*scores.shape[:3], *self.root.shape[2:]))
+
+
+class GivenParameters(NamedTuple):
+    """Rows when parameters are known, scores integrated out: log p(row | component) to the power of its share, nats; L
+    and L⁻¹ times the sum h of the scores' distribution there, its precision LLᵀ and its mean (LLᵀ)⁻¹ h."""
+
+    log_row: Float[Array, "row component particle"]
+    root: Float[Array, "row component factor factor particle"]
+    along: Float[Array, "row component factor particle"]
+
+
+def given_parameters(
+    weight: Float[Array, "component dim coefficient particle"],
+    log_precision: Float[Array, "component dim particle"],
+    y: Float[Array, "row dim"],
+    share: Float[Array, " row"],
+) -> GivenParameters:
+    """Of rows of which a share has come, in every component: N(y; μ + Λf, diag(1/τ))^share integrated over f ~ N(0, I),
+    without −½ share log 2π of each cell."""
+    precision = jnp.exp(log_precision)
+    scaled = precision[:, :, None] * weight
+    matrix = (scaled[:, :, :, None] * weight[:, :, None]).sum(1)
+    root = lower_root(share[:, None, None, None, None] * matrix[:, 1:, 1:] + jnp.eye(weight.shape[2] - 1)[..., None])
+    linear = jnp.einsum("nd,kdip->nkip", y, scaled[:, :, 1:]) - matrix[:, 1:, 0]
+    along = solved_lower(root, share[:, None, None, None] * linear)
+    square = jnp.einsum("nd,kdp->nkp", y**2, precision) - 2 * jnp.einsum("nd,kdp->nkp", y, scaled[:, :, 0])
+    of_row = 0.5 * share[:, None, None] * (log_precision.sum(1) - matrix[:, 0, 0] - square)
+    return GivenParameters(of_row + 0.5 * (along**2).sum(2) - half_log_determinant(root), root, along)
 
 
 def row_sums(
@@ -120,14 +160,14 @@ def log_row(
     return n_dims * of_shape - widths - (shape + 0.5 * share) * jnp.log1p(ratio).sum(2)
 
 
-def proposal(found: Regressions, y: Float[Array, " dim"], share: Float[Array, ""]) -> Proposal:
+def proposal(found: Regressions, y: Float[Array, " dim"], share: Float[Array, ""]) -> ScoreProposal:
     """p(scores | y) to the power `share` of the row, if every τ_d were a/b_d and loadings their means."""
     loadings, away = found.centre[:, :, 1:], y[:, None] - found.centre[:, :, 0]
     precision = share * found.shape[:, None] / (found.rate * (1 + found.covariance[:, None, 0, 0]))
     scaled = precision[:, :, None] * loadings
     matrix = (scaled[:, :, :, None] * loadings[:, :, None]).sum(1) + jnp.eye(loadings.shape[2])[..., None]
     root = lower_root(matrix)
-    return Proposal(solved(root, (scaled * away[:, :, None]).sum(1)), root)
+    return ScoreProposal(solved(root, (scaled * away[:, :, None]).sum(1)), root)
 
 
 def with_one(scores: Float[Array, "*element factor particle"]) -> Float[Array, "*element coefficient particle"]:

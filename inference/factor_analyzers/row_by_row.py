@@ -22,7 +22,8 @@ from lvsearch.inference.annealing.prefixes import in_turn, sequential
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import settled
-from lvsearch.inference.factor_analyzers.chain import CANDIDATES, Candidates, FactorAnalyzerChain, ScoredLabels
+from lvsearch.inference.factor_analyzers.chain import CANDIDATES, FactorAnalyzerChain
+from lvsearch.inference.factor_analyzers.scored_labels import Candidates, ScoredLabels
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
 

@@ -92,7 +92,8 @@ def _sampler(model: Model, chain: Chain, key: jax.Array) -> Sequential:
     if found is None:
         raise ValueError(
             f"got {type(model).__name__}, expected a model whose units can come one after another: FiniteMixture, "
-            "TiedMixture, IndependentNormalMixture, MixtureOfUnigrams, or LDA with numbers as its concentrations"
+            "TiedMixture, FactorAnalyzerMixture, IndependentNormalMixture, MixtureOfUnigrams, or LDA with numbers as "
+            "its concentrations"
         )
     return found
 

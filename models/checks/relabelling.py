@@ -14,10 +14,12 @@ from lvsearch.models.contract import Model, Site, Statistics
 def check_relabelling(p: Probe, seed: int) -> str:
     """log K! where the entries of the size axis can be renamed, 0 where they cannot.
 
-    Looked at for models of one size variable with one axis; others may have symmetries of their own. Returns what was
-    found. Raises ValueError saying both numbers.
+    Looked at for models of one size variable with one axis, beside those that have a length of their own; others may
+    have symmetries of their own. Returns what was found. Raises ValueError saying both numbers.
     """
-    axes, name = tuple(p.on), type(p.model).__name__
+    lengths = [{a: len(m) for a, m in p.model.active(p.size, each).items()} for each in (p.size, _more(p.size))]
+    axes = [axis for axis, length in lengths[0].items() if lengths[1][axis] > length]
+    name = type(p.model).__name__
     if len(axes) != 1 or len(p.size) != 1:
         return f"not looked at: {len(p.size)} size variable(s) with {len(axes)} axes"
     axis, k = axes[0], p.size[0]
@@ -40,6 +42,10 @@ def check_relabelling(p: Probe, seed: int) -> str:
             f"log-joint by {renamed:.3g} of its size; expected 0, or a term that treats all of them alike"
         )
     return f"log {k}! = {every:.4g}" if symmetric else f"none: the entries of {axis} have an order"
+
+
+def _more(size: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n + 1 for n in size)
 
 
 def _change(p: Probe, model: Model, axis: str, order: np.ndarray) -> float:

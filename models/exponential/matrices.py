@@ -18,7 +18,7 @@ def cholesky(matrix: Float[Array, "*element dim dim"]) -> Float[Array, "*element
     matrix = 0.5 * (matrix + jnp.swapaxes(matrix, -1, -2))  # so that gradients are symmetric too
     rows = jnp.arange(matrix.shape[-1])
 
-    def column(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    def column(j: Array | int, state: tuple[Array, Array]) -> tuple[Array, Array]:
         rest, factor = state
         below = jnp.where(rows >= j, rest[..., :, j], 0) / jnp.sqrt(rest[..., j, j])[..., None]
         return rest - below[..., :, None] * below[..., None, :], factor.at[..., :, j].set(below)
@@ -34,7 +34,7 @@ def solve_lower(
     n_dims = factor.shape[-1]
     columns = jnp.swapaxes(factor, -1, -2) if transposed else factor
 
-    def row(i: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    def row(i: Array | int, state: tuple[Array, Array]) -> tuple[Array, Array]:
         rest, solution = state
         j = n_dims - 1 - i if transposed else i
         found = rest[..., j, :] / factor[..., j, j][..., None]

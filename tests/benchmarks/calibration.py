@@ -112,6 +112,11 @@ def tied(components: Any, n_rows: int, n_dims: int) -> Regime:
     return rows(lv.models.TiedMixture(components), n_rows, n_dims, 3.0, 8)
 
 
+def low_rank(components: Any, n_rows: int, n_dims: int) -> Regime:
+    """Covariances of few factors and each column's noise."""
+    return rows(lv.models.FactorAnalyzerMixture(components), n_rows, n_dims, 3.0, 8)
+
+
 def blocks(component: Any, n_rows: int, n_dims: int, rate: float, most: tuple[int, int]) -> Regime:
     """Clusters of rows and of columns, independent a priori."""
     model = lv.models.LatentBlockModel(component)
@@ -196,6 +201,7 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "tied-overlapping": lambda: tied(lv.models.FullCovarianceComponents(pseudo_count=0.5), 60, 2),
     "tied-separated": lambda: tied(lv.models.FullCovarianceComponents(pseudo_count=0.01), 60, 2),
     "tied-hyper": lambda: tied(lv.models.FullCovarianceComponents(0.0, 1.0, HYPER, 6.0, HYPER), 60, 2),
+    "low-rank": lambda: low_rank(lv.models.FactorAnalyzerComponents(1, 0.0, 1.0, HYPER, 1.0, 4.0, HYPER), 60, 4),
     "diagonal-hyper": lambda: mixture(lv.models.DiagonalComponents(0.0, 1.0, HYPER, 4.0, HYPER), 60, 2),
     "full-hyper": lambda: mixture(lv.models.FullCovarianceComponents(0.0, 1.0, HYPER, 6.0, HYPER), 60, 2),
     "known-overlapping": lambda: mixture(lv.models.KnownCovarianceComponents(1.0, pseudo_count=0.3), 60, 2),

@@ -4,9 +4,9 @@
 
 A line for each table as it is done: BIC over scikit-learn's `GaussianMixture` of every covariance type, its
 `BayesianGaussianMixture` (full, truncation 10, components that some row is most probably in), and
-`lv.sklearn.MixtureSearch`: "full", the default; "auto", which takes the kind of the highest evidence of full, tied
-and diagonal Gaussians and Student's t; and of the default the number that holds over the longest stretch of rows
-(`result.robustness()`). Of each the number, the adjusted Rand index with the known clusters (of `faithful`,
+`lv.sklearn.MixtureSearch`: "full", the default; "auto", which takes the kind of the highest evidence of full, tied,
+diagonal and low-rank Gaussians and Student's t; and of the default the number that holds over the longest stretch of
+rows (`result.robustness()`). Of each the number, the adjusted Rand index with the known clusters (of `faithful`,
 eruptions above and below 3 minutes) where there are any, and of ours in brackets the sizes that cannot be told apart,
 log p(rows) over all sizes, the numbers of occupied components that hold 95 %, and processor seconds. Columns are
 standardised for scikit-learn. Tables with more rows than `--rows` are cut to so many, drawn at random; of `digits` the

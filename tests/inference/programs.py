@@ -271,6 +271,11 @@ def from_files() -> None:
         lv.fit(m.LDA(), lv.Corpus.open(f"{folder}/corpus"), size=2, seed=0)
 
 
+def factors_from_fewer() -> None:
+    model = m.FactorAnalyzerMixture(m.FactorAnalyzerComponents.weak(ROWS, 2))
+    estimator(model, dataset(model, ROWS)).fit((2,), KEY, estimate(model, ROWS, 1))
+
+
 def sampled_on() -> None:
     sample = partial(lv.sample, m.LDA(), COUNTS, size=2, chains=1, warmup=1, seed=0, progress=False)
     sample(draws=2, after=sample(draws=1))
@@ -318,6 +323,7 @@ QUICK: dict[str, Callable[[], object]] = {
     "minibatches": lambda: lv.inference.stochastic_topics(m.LDA(), dataset(m.LDA(), COUNTS), 2, key=KEY, documents=4),
     "documents in files": from_files,
     "samples of topics": sampled_on,
+    "factor analysers from fewer": factors_from_fewer,
 }
 """Calls of the fast tier."""
 

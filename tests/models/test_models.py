@@ -13,6 +13,7 @@ import annotation_cases
 import annotation_oracles
 import block_oracles
 import equinox as eqx
+import factor_oracles
 import hdp_oracles
 import hidden_markov_oracles
 import independent_normal_oracles
@@ -57,12 +58,14 @@ from lvsearch.models.checks import check
 from lvsearch.models.components import (
     BernoulliComponents,
     DiagonalComponents,
+    FactorAnalyzerComponents,
     FullCovarianceComponents,
     MultinomialComponents,
 )
 from lvsearch.models.contract import Model
 from lvsearch.models.corr_lda import CorrLDA
 from lvsearch.models.dp_mixture import DPMixture
+from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.gm_lda import GMLDA
@@ -233,6 +236,15 @@ def scales_exact(size: int) -> float:
     return scale_oracles.enumerated(rows, size, 0.8, prior).log_evidence - float(unit)
 
 
+@cache
+def factors_exact(size: int) -> float:
+    """An average over the prior; its standard error is below .02."""
+    rows = (mixture_cases.FULL.rows[:5] - mixture_cases.LOCATION) / mixture_cases.SCALE
+    found, error = factor_oracles.log_evidence(rows, size, 1, 0.8, 0.3, 0.7, 2.5, np.full(2, 0.7), draws=500_000)
+    assert error < 0.02
+    return found - 5 * float(np.log(mixture_cases.SCALE).sum())
+
+
 def process_exact(size: int, natural: dict[str, Any]) -> float:
     kind, prior = mixture_cases.DIAGONAL, partition_oracles.gamma_process_prior(2.0, 1.5)
     return partition_oracles.log_evidence(kind.rows[:5], kind.log_marginal, prior)
@@ -372,6 +384,16 @@ CASES = [
         TiedMixture(FullCovarianceComponents(*TIED_PRIOR), 0.8),
         rows_case(mixture_cases.FULL, 5),
         lambda size, natural: tied_oracles.log_evidence(mixture_cases.FULL.rows[:5], size, 0.8, *TIED_PRIOR),
+        other_missing_cells,
+        certified=False,
+    ),
+    Case(
+        "mixture of factor analysers",
+        FactorAnalyzerMixture(
+            FactorAnalyzerComponents(1, mixture_cases.LOCATION, mixture_cases.SCALE, 0.3, 0.7, 2.5, 0.7), 0.8
+        ),
+        rows_case(mixture_cases.FULL, 5),
+        lambda size, natural: factors_exact(size),
         other_missing_cells,
         certified=False,
     ),

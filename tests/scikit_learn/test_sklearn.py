@@ -15,7 +15,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import lvsearch as lv
+from lvsearch.models import FactorAnalyzerMixture
 from lvsearch.sklearn import FeatureSearch, MixtureSearch, TopicSearch
+from lvsearch.sklearn.mixture_search import most_factors
 
 QUICK = {"max_size": 3, "evidence": "bound", "starts": 1}
 KINDS = ("apple pear plum cherry", "iron tin zinc copper")
@@ -48,6 +50,32 @@ def test_kinds_of_components_are_chosen_by_their_evidence():
     assert search.best_size_ == search.kinds_["best_size"].iloc[0] == 2
     with pytest.raises(ValueError, match='expected "marginal"'):
         MixtureSearch(covariance_type="auto", evidence="bound").fit(rows)
+
+
+def test_low_rank_covariances_and_how_many_factors_are_weighed():
+    """Ledermann's bound: of 3 and 4 columns one factor is fewer numbers than a covariance, of 5 columns two."""
+    assert [most_factors(n) for n in (1, 2, 3, 4, 5, 13)] == [0, 0, 1, 1, 2, 8]
+    rows = np.random.default_rng(0).normal(size=(20, 5))
+    search = MixtureSearch(covariance_type="low-rank", n_factors=2)
+    model = search._model(lv.Points.from_array(rows))
+    assert isinstance(model, FactorAnalyzerMixture)
+    assert model.analyzers.n_factors == 2
+    kinds = MixtureSearch(covariance_type="auto")._models(lv.Points.from_array(rows))
+    assert list(kinds)[-2:] == ["low-rank-1", "low-rank-2"]
+    with pytest.raises(ValueError, match="'low-rank' or 'auto'"):
+        MixtureSearch(covariance_type="low rank").fit(rows)
+
+
+@pytest.mark.slow
+def test_low_rank_clusters_are_found_by_their_kind():
+    """Two clusters in six columns, each along one direction of its own."""
+    rng = np.random.default_rng(0)
+    along = np.repeat(2.0 * rng.normal(size=(2, 6)), 60, axis=0)
+    rows = 2 * along[::-1] + rng.normal(size=(120, 1)) * along + 0.5 * rng.normal(size=(120, 6))
+    search = MixtureSearch(covariance_type="low-rank", max_size=3, starts=1).fit(rows)
+    assert search.best_size_ == 2
+    np.testing.assert_array_equal(search.labels_ == search.labels_[0], np.arange(120) < 60)
+    assert np.isfinite(search.score(rows))
 
 
 def test_topics_in_a_pipeline():
