@@ -30,7 +30,7 @@ both exactly; that turns the factors of a component as one by one they hardly tu
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -89,20 +89,16 @@ class FactorAnalyzerChain(eqx.Module):
     anchor: Float[Array | np.ndarray, "row component"] | None
     capacity: int = eqx.field(static=True)
 
-    lanes: ClassVar[int] = 32
-    directed: ClassVar[bool] = True
-
     @classmethod
     def of(cls, model: FactorAnalyzerMixture, data: Dataset, size: int, capacity: int) -> "FactorAnalyzerChain":
         """Rows are in the order of the batches, their padding included. Raises ValueError for rows without a density,
         rows weighted otherwise than 0 or 1, and a size that does not fit in the capacity."""
         check_size(size, capacity)
         units, weight = padded_rows(data)
-        component = model.analyzers
-        component.check(units)
+        (component := model.analyzers).check(units)
         with jax.enable_x64(True):
             coordinates, carriers = map(np.asarray, seen_by(component, units))
-            known = np.asarray(units.observed).all(1).astype(np.float64)
+            known = np.asarray(np.all(units.observed, axis=1), np.float64)
         concentration = np.asarray(model.concentration_at(size), np.float64)
         courses = {name: Course(prior, prior) for name, prior in component.inferred.items()}
         own = component, concentration, np.asarray(size), coordinates, known, carriers, weight, courses
@@ -111,6 +107,14 @@ class FactorAnalyzerChain(eqx.Module):
     @property
     def elements(self) -> int:
         return len(self.weight)
+
+    @property
+    def lanes(self) -> int:
+        return 32
+
+    @property
+    def directed(self) -> bool:
+        return True
 
     @property
     def names(self) -> VariantLabels:
@@ -135,10 +139,9 @@ class FactorAnalyzerChain(eqx.Module):
     ) -> ScoredLabels:
         """All rows at once, a few times, then the hyper-parameters; in the reverse order where `backward`."""
         key_rows, key_hyper = jax.random.split(key)
-        came = self._number(self.weight) > 0
 
         def once(index: Array, state: ScoredLabels) -> ScoredLabels:
-            return self.blocked(jax.random.fold_in(key_rows, index), state, came, temperature)
+            return self.blocked(jax.random.fold_in(key_rows, index), state, self._number(self.weight) > 0, temperature)
 
         if backward:
             state = self.hyper_moved(key_hyper, state, temperature, backward)
@@ -175,9 +178,9 @@ class FactorAnalyzerChain(eqx.Module):
         """That of the components, given h."""
 
         def number(name: str, columns: int) -> Array:
-            given = None if name in log_hyper else self._number(self.component.number(name)).reshape(-1, 1)
-            value = jnp.exp(log_hyper[name]) if given is None else given
-            return jnp.broadcast_to(value, (columns, particles))
+            if name in log_hyper:
+                return jnp.broadcast_to(jnp.exp(log_hyper[name]), (columns, particles))
+            return jnp.broadcast_to(self._number(self.component.number(name)).reshape(-1, 1), (columns, particles))
 
         counts = number("pseudo_count", 1), number("loading_count", self.component.n_factors)
         rate = number("rate", self.coordinates.shape[1])
@@ -231,8 +234,9 @@ class FactorAnalyzerChain(eqx.Module):
         scores: Float[Array, "factor particle"],
     ) -> ScoredLabels:
         """A row that is in no component in these, −1 for none."""
-        joined = self._changed(state, row, label, scores, 1.0)
-        return joined._replace(labels=state.labels.at[row].set(label), scores=state.scores.at[row].set(scores))
+        return self._changed(state, row, label, scores, 1.0)._replace(
+            labels=state.labels.at[row].set(label), scores=state.scores.at[row].set(scores)
+        )
 
     def without(self, state: ScoredLabels, row: Int[Array, ""]) -> ScoredLabels:
         """The row in no component; its label and scores are still there."""
@@ -363,8 +367,7 @@ class FactorAnalyzerChain(eqx.Module):
         exists, weight = self.exists(), self._number(self.weight)
         members = (state.labels[:, :, None] == jnp.arange(self.capacity)) * weight[:, None, None]
         scores = jnp.einsum("nk,npl->pkl", self._log_r(), members)
-        apart = jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf)
-        return jnp.where(exists[:, None] & exists, scores, apart)
+        return jnp.where(exists[:, None] & exists, scores, jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: ScoredLabels, order: Int[Array, "particle component"]) -> ScoredLabels:
         """Each state with its component l called order[l]; on the path from the prior no labelling is better."""

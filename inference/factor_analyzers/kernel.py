@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
@@ -31,9 +32,9 @@ from lvsearch.models.kernels import kernel
 class KnownRows(NamedTuple):
     """Rows in the components' coordinates, 1 for those with cells, and 0 for those of padding."""
 
-    coordinates: Float[Array, "row dim"]
-    known: Float[Array, " row"]
-    weight: Float[Array, " row"]
+    coordinates: Float[Array | np.ndarray, "row dim"]
+    known: Float[Array | np.ndarray, " row"]
+    weight: Float[Array | np.ndarray, " row"]
 
 
 class Placed(NamedTuple):
@@ -100,7 +101,7 @@ def ascend_scored(
             model, b, size, capacity=capacity
         )
         shares = jax.nn.softmax(found.log_odds, axis=1)
-        sums, counts = sums_of(shares, found.scores, found.covariance, rows), rows.weight @ shares
+        sums, counts = sums_of(shares, found.scores, found.covariance, rows), jnp.asarray(rows.weight) @ shares
         return with_sums(model, update_weights(model, b, counts, on), sums, on), l, bound
 
     return sweep_until_settled(sweep, beliefs, None, tolerance, sweeps, rows.weight.dtype)
@@ -122,7 +123,7 @@ def beliefs_at_labels(
     everywhere = jnp.broadcast_to(scores[:, None], (*shares.shape, scores.shape[1]))
     none = jnp.zeros((shares.shape[1], scores.shape[1], scores.shape[1]), scores.dtype)
     blank = blank_beliefs(model, rows.coordinates.shape[1], capacity, scores.dtype)
-    settled = update_weights(model, blank, rows.weight @ shares, on, START_ROUNDS)
+    settled = update_weights(model, blank, jnp.asarray(rows.weight) @ shares, on, START_ROUNDS)
     return with_sums(model, settled, sums_of(shares, everywhere, none, rows), on, START_ROUNDS)
 
 

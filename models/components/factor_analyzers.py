@@ -217,7 +217,7 @@ class FactorAnalyzerComponents(Component):
         loadings = weight[..., 1:]
         covariance = loadings @ loadings.T + jnp.diag(1 / precision)
         scale = jnp.broadcast_to(jnp.asarray(self.scale), precision.shape)
-        return self.location + self.scale * weight[..., 0], scale[:, None] * covariance * scale
+        return jnp.asarray(self.location) + scale * weight[..., 0], scale[:, None] * covariance * scale
 
     def draw(self, key: Array, statistics: RegressionStatistics, unit: Row) -> Float[Array, " dim"]:
         key_scores, key_noise = jax.random.split(key)
@@ -230,7 +230,8 @@ class FactorAnalyzerComponents(Component):
         """The cells of one row with these scores, given the statistics of its component's parameters."""
         weight, precision = NormalGammaRegression().value(statistics)
         noise = jax.random.normal(key, precision.shape, precision.dtype) / jnp.sqrt(precision)
-        return self.location + self.scale * (weight[:, 0] + weight[:, 1:] @ scores + noise)
+        scale = jnp.asarray(self.scale)
+        return jnp.asarray(self.location) + scale * (weight[:, 0] + weight[:, 1:] @ scores + noise)
 
 
 def _nodes(n_factors: int) -> tuple[Float[np.ndarray, "node factor"], Float[np.ndarray, " node"]]:
