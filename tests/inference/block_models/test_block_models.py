@@ -4,7 +4,7 @@ False alarms. Keys are fixed: a test always passes or always fails. Over keys ea
 approximation, and |z| < 4.5 for at most 300 numbers fails by chance in fewer than 1 of 400 keys.
 """
 
-from functools import cache
+from functools import cache, partial
 from itertools import permutations
 from typing import Any
 
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled import Compiled
 from scipy.special import logsumexp
 
 import lvsearch as lv
@@ -124,13 +125,16 @@ def test_one_block_is_conjugate(kind):
     assert evidence_of(kind, (1, 1)) == pytest.approx(alone, abs=1e-12)
     with jax.enable_x64(True):
         chain = BlockChain.of(model_of(kind), data_of(kind), (1, 1), CAPACITY)
-        prior = chain._log_blocks(
-            jnp.broadcast_to(chain.prior, (3, 3, len(chain.prior))), chain.init(jax.random.key(0), 5)
-        )
-        state = chain.init(jax.random.key(0), 5)
-        after = chain.prior + chain.sums(state.rows, state.columns)[..., 0]
-        posterior = chain._log_blocks(after, state)
-    np.testing.assert_allclose(state.log_likelihood + prior - posterior, alone, rtol=1e-9)  # Bayes at any parameters
+        np.testing.assert_allclose(bayes(chain, jax.random.key(0)), alone, rtol=1e-9)
+
+
+@jax.jit
+def bayes(chain: BlockChain, key: Any) -> Any:
+    """log p(cells) = log p(cells | blocks) + log p(blocks) − log p(blocks | cells), at any blocks: five draws of them."""
+    state = chain.init(key, 5)
+    prior = chain._log_blocks(jnp.broadcast_to(chain.prior, (*CAPACITY, len(chain.prior))), state)
+    after = chain.prior + chain.sums(state.rows, state.columns)[..., 0]
+    return state.log_likelihood + prior - chain._log_blocks(after, state)
 
 
 @pytest.mark.slow
@@ -165,7 +169,8 @@ def test_labellings_are_renamed_on_both_sides_apart():
     """Σ over the 2! · 2! renamings of f, by hand; relabelling changes no density."""
     with jax.enable_x64(True):
         chain = about_one_labelling(BlockChain.of(model_of("links"), data_of("links"), SIZE, CAPACITY))
-        state = chain.init(jax.random.key(2), 6)
+        state = jax.jit(partial(BlockChain.init, particles=6))(chain, jax.random.key(2))
+        chain = Compiled(chain)
         scores = np.asarray(chain.label_scores(state))
         sums = np.zeros((6, 4))
         for number, (rows, columns) in enumerate((r, c) for r in permutations((0, 1)) for c in permutations((0, 1))):
