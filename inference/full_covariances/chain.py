@@ -9,7 +9,7 @@ The chain of `evidence.mixtures`, its draws as there but for rounding. A row's g
 u = 1 but for variants. On wine (178 rows of 13 columns) a sweep with factors of every matrix took 20 times as long.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,11 +20,26 @@ from scipy.special import gammaln
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
-from lvsearch.inference.full_covariances.inverses import Direction, Inverses, changed, direction, inverted, without
+from lvsearch.inference.full_covariances.inverses import (
+    Direction,
+    Inverses,
+    changed,
+    direction,
+    inverted,
+    renewed,
+    without,
+)
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.exponential.normal_wishart import LOG_2, LOG_PI, NormalWishartStatistics, halves
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.finite_mixture import FiniteMixture
+
+
+class Directions(NamedTuple):
+    """A row before it leaves its component, and after."""
+
+    before: Direction
+    after: Direction
 
 
 class FullCovarianceChain(CollapsedMixtureChain):
@@ -66,18 +81,16 @@ class FullCovarianceChain(CollapsedMixtureChain):
         prior: Any,
         temperature: Float[Array, ""] | None = None,
     ) -> tuple[CollapsedState, Float[Array, "component particle"]]:
-        """As of any mixture; the large matrices are read twice and written once."""
-        before = state.labels[row]
-        left, z = self._left(state, row, prior)
-        joining = self._joining(left, z, row, normaliser)
-        label = self.chosen(self.tempered(joining, row, temperature), uniform)
-        stays = label == before
-        joined = self.joined(left, row, label, z)
-        natural = jax.tree.map(lambda old, new: jnp.where(stays, old, new), state.natural, joined.natural)
+        """As of any mixture. An inverse whose rows stay the same is left as it is."""
+        z = self._directions(state, row, prior)
+        joining = self._joining(self._taken(state, row, z, prior, True), z.after, row, normaliser)
+        before, label = state.labels[row], self.chosen(self.tempered(joining, row, temperature), uniform)
+        moves = label != before
+        state = self._put(self._taken(state, row, z, prior, moves), row, label, z.after, moves)
         for names, sign in ((before, -1.0), (label, 1.0)):
             gain = jnp.take_along_axis(joining.of_row, names[None], axis=0)
             normaliser = normaliser + jnp.where(self._places == self.names.components(names), sign * gain, 0.0)
-        return joined._replace(natural=natural), normaliser
+        return state, normaliser
 
     def joining(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
@@ -89,28 +102,37 @@ class FullCovarianceChain(CollapsedMixtureChain):
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Direction
     ) -> CollapsedState:
         """The row with these labels, `natural`: its direction, that of `joining`."""
-        joins, times, degrees = self._counted(row, labels)
-        return CollapsedState(
-            jax.lax.dynamic_update_index_in_dim(state.labels, labels, row, 0),
-            state.counts + joins,
-            changed(state.natural, natural, times, degrees, times),
-        )
+        return self._put(state, row, labels, natural, True)
 
     def without(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
         """The row in no component; what is left without any row has λ itself."""
-        return self._left(state, row, prior)[0]
+        return self._taken(state, row, self._directions(state, row, prior), prior, True)
 
-    def _left(self, state: CollapsedState, row: Array, prior: Any) -> tuple[CollapsedState, Direction]:
-        """`without`, and the row's direction there."""
+    def _directions(self, state: CollapsedState, row: Array, prior: Any) -> Directions:
         point = self._rows(self.points)[row]
-        leaves, times, degrees = self._counted(row, state.labels[row])
-        counts = state.counts - leaves
-        emptied = leaves & (counts < 0.5)
+        leaves, times, _ = self._counted(row, state.labels[row], True)
         z, alone = direction(state.natural, point), point[:, None, None] / _diagonal(prior)
-        rest = changed(state.natural, z, -times, -degrees, -times), without(z, times)
-        empty = _of_prior(prior), Direction(alone, jnp.tensordot(point, alone, 1))
-        natural, z = jax.tree.map(lambda new, old: jnp.where(emptied, new, old), empty, rest)
-        return CollapsedState(state.labels, counts, natural), z
+        empty = Direction(alone, jnp.tensordot(point, alone, 1))
+        emptied = leaves & (state.counts - leaves < 0.5)
+        after = jax.tree.map(lambda new, old: jnp.where(emptied, new, old), empty, without(z, times))
+        return Directions(z, after)
+
+    def _taken(self, state: CollapsedState, row: Array, z: Directions, prior: Any, moves: Any) -> CollapsedState:
+        """Without the row where it moves."""
+        leaves, times, degrees = self._counted(row, state.labels[row], moves)
+        counts = state.counts - leaves
+        natural = changed(state.natural, z.before, -times, -degrees, -times)
+        natural = renewed(natural, leaves & (counts < 0.5), _of_prior(prior))
+        return CollapsedState(state.labels, counts, natural)
+
+    def _put(self, state: CollapsedState, row: Array, labels: Array, z: Direction, moves: Any) -> CollapsedState:
+        """The row, which is in no component where it moves, with these labels; z: its direction there."""
+        joins, times, degrees = self._counted(row, labels, moves)
+        return CollapsedState(
+            jax.lax.dynamic_update_index_in_dim(state.labels, labels, row, 0),
+            state.counts + joins,
+            changed(state.natural, z, times, degrees, times),
+        )
 
     def _joining(self, left: CollapsedState, z: Direction, row: Array, normaliser: Array) -> Joining:
         """`joining`, z being the row's direction."""
@@ -129,10 +151,10 @@ class FullCovarianceChain(CollapsedMixtureChain):
         of_label = self.names.in_all_variants(jnp.log(left.counts + self._concentration())) + log_variants
         return Joining(of_label, of_row, z, self.names.in_all_variants(normaliser) + of_row)
 
-    def _counted(self, row: Array, labels: Int[Array, " particle"]) -> tuple[Array, Array, Array]:
-        """Of each component and particle: whether these labels say it, how often the row counts there, and for how many
-        degrees."""
-        here = self._places == self.names.components(labels)
+    def _counted(self, row: Array, labels: Int[Array, " particle"], moves: Any) -> tuple[Array, Array, Array]:
+        """Of each component and particle: whether these labels say it, where the row moves; how often the row counts
+        there, and for how many degrees."""
+        here = (self._places == self.names.components(labels)) & moves
         times = self._rows(self.increments.negative_half_square)[row][self.names.variants(labels)]
         return here, jnp.where(here, times, 0.0), here * self._rows(self.increments.half_log_determinant)[row, 0]
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 
 class Inverses(NamedTuple):
@@ -83,13 +83,39 @@ def changed(
 ) -> Inverses:
     """With times · zzᵀ more in N, so many degrees more, and κ, which is in N too, that much larger. What leaves comes a
     negative number of times."""
-    scale = times / (1 + times * z.square)
     return Inverses(
         of.degrees + degrees,
         of.count + count,
         of.log_determinant + jnp.log1p(times * z.square),
-        of.inverse - (scale * z.along)[:, None] * z.along[None],
+        less_squares(of.inverse, times / (1 + times * z.square), z.along),
     )
+
+
+def less_squares(
+    inverse: Float[Array, "side side component particle"],
+    scale: Float[Array, "component particle"],
+    along: Float[Array, "side component particle"],
+) -> Float[Array, "side side component particle"]:
+    """inverse − scale · along alongᵀ.
+
+    What a condition is asked about is computed before it: otherwise compilers compute scale, with whatever it depends
+    on, anew for each of the (D + 1)² entries.
+    """
+
+    def less(inverse: Array, scale: Array, along: Array) -> Array:
+        return inverse - (scale * along)[:, None] * along[None]
+
+    return jax.lax.cond((scale != 0).any(), less, lambda inverse, *_: inverse, inverse, scale, along)
+
+
+def renewed(of: Inverses, here: Bool[Array, "component particle"], empty: Inverses) -> Inverses:
+    """`empty` here, elsewhere as it is."""
+
+    def put(new: Array, old: Array) -> Array:
+        return jnp.where(here, new, old)
+
+    inverse = jax.lax.cond(here.any(), put, lambda _, old: old, empty.inverse, of.inverse)
+    return Inverses(*(put(new, old) for new, old in zip(empty[:-1], of[:-1], strict=True)), inverse)
 
 
 def without(z: Direction, times: Float[Array, "component particle"]) -> Direction:
