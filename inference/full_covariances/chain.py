@@ -1,12 +1,13 @@
 """Mixtures of Gaussians with covariances of their own, annealed: a row's worth from inverses that are kept.
 
 The chain of `evidence.mixtures`, its draws as there but for rounding. A row's gain is that of Student's t (Bishop 2006,
-§2.3.7), with s = zᵀN⁻¹z and the letters of `inverses`:
+§2.3.7), with s = zᵀN⁻¹z and the letters of `inverses`; u = 1 but for variants:
 
-    A(λ + S_k + s(x)) − A(λ + S_k) = ½D log 2 + log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) − ½ log|N| − ½(ν + 1) log(1 + us)
-                                     + ½(ν + 1 − D) log(κ + u) − ½(ν − D) log κ,
+    A(λ + S_k + s(x)) − A(λ + S_k) = ½D log 2 + log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) − ½ log|N|
+                                     − ½(ν + 1) log(1 + us) + ½(ν + 1 − D) log(κ + u) − ½(ν − D) log κ.
 
-u = 1 but for variants. On wine (178 rows of 13 columns) a sweep with factors of every matrix took 20 times as long.
+On wine (178 rows of 13 columns, hyper-parameters with priors, 128 particles) a path along the rows takes 0.7 s of the
+processor; with a factor of every matrix for every row, and for every draw of a slice, it took 40.
 """
 
 from typing import Any, NamedTuple
@@ -229,4 +230,3 @@ def _of_prior(prior: NormalWishartStatistics) -> Inverses:
         jnp.log(diagonal).sum(0),
         jnp.eye(n_dims + 1)[..., None, None] / diagonal,
     )
-

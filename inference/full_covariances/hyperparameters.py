@@ -8,14 +8,13 @@ The diagonal of N without rows is (spread of each column, κ), so that a hyper-p
 so that a slice weighs its draws by one number of each component.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from lvsearch.inference.annealing.hyperparameters import slice_moved
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import (
     HyperMixture,
     HyperMixtureState,
@@ -23,7 +22,6 @@ from lvsearch.inference.evidence.mixture_hyperparameters import (
     labels_chain,
 )
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
-from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.full_covariances.chain import FullCovarianceChain
 from lvsearch.inference.full_covariances.inverses import Direction, Inverses, changed
 from lvsearch.models.components import FullCovarianceComponents, StudentComponents

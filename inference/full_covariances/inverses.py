@@ -60,7 +60,9 @@ def inverted(
         scaled = column / pivot
         here = (places == place)[:, None, None]
         others = rest - column[:, None] * scaled[None]
-        both = jnp.where(here[:, None] & here[None], -1 / pivot, jnp.where(here[:, None], scaled[None], scaled[:, None]))
+        both = jnp.where(
+            here[:, None] & here[None], -1 / pivot, jnp.where(here[:, None], scaled[None], scaled[:, None])
+        )
         return jnp.where(here[:, None] | here[None], both, others), log_determinant + jnp.log(pivot)
 
     begin = matrices, jnp.zeros(matrices.shape[2:], matrices.dtype)
