@@ -31,8 +31,8 @@ def test_docstring_examples(name):
 
 
 def check_page(page: Path, folder: Path) -> None:
-    """As a reader runs it: in a process of its own, beside the sample files. Compiled with a little more effort than the
-    tests are: what annealing here saves by it is more than it costs."""
+    """As a reader runs it: in a process of its own, beside the sample files. Compiled with a little more effort than
+    the tests are: what annealing here saves by it is more than it costs."""
     run = f"import doctest, sys; sys.exit(doctest.testfile({str(page)!r}, False, optionflags={OPTIONS}).failed)"
     flags = os.environ["XLA_FLAGS"].replace("xla_backend_optimization_level=0", "xla_backend_optimization_level=1")
     environment = os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

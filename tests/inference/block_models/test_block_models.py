@@ -130,7 +130,7 @@ def test_one_block_is_conjugate(kind):
 
 @jax.jit
 def bayes(chain: BlockChain, key: Any) -> Any:
-    """log p(cells) = log p(cells | blocks) + log p(blocks) − log p(blocks | cells), at any blocks: five draws of them."""
+    """log p(cells) = log p(cells | blocks) + log p(blocks) − log p(blocks | cells), at any blocks: five draws."""
     state = chain.init(key, 5)
     prior = chain._log_blocks(jnp.broadcast_to(chain.prior, (*CAPACITY, len(chain.prior))), state)
     after = chain.prior + chain.sums(state.rows, state.columns)[..., 0]

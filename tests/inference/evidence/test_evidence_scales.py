@@ -197,8 +197,8 @@ def z_of_evidence(chain: HyperMixture, seeds: int, particles: int = 10, units: b
     [pytest.param(lambda chain: chain, marks=pytest.mark.slow, id="prior"), pytest.param(about_labels, id="labelling")],
 )
 def test_annealing_has_the_exact_evidence(path):
-    """E[p̂] = p(rows), labels enumerated and all three hyper-parameters integrated, on both paths and both ways. From the
-    prior, in the fast tier, rows in turn begin."""
+    """E[p̂] = p(rows), labels enumerated and all three hyper-parameters integrated, on both paths and both ways. From
+    the prior, in the fast tier, rows in turn begin."""
     assert np.abs(z_of_evidence(path(chain_of(2)), 150)).max() < Z_LIMIT
 
 
