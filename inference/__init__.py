@@ -4,6 +4,7 @@ from lvsearch.inference import block_models as _block_models  # noqa: F401 — r
 from lvsearch.inference import evidence as _evidence  # noqa: F401 — registers the annealed path of each model
 from lvsearch.inference import factor_analyzers as _factor_analyzers  # noqa: F401 — registers factor analysers
 from lvsearch.inference import factorizations as _factorizations  # noqa: F401 — registers the estimator of counts
+from lvsearch.inference import full_covariances as _full_covariances  # noqa: F401 — registers paths of such mixtures
 from lvsearch.inference import hdp as _hdp  # noqa: F401 — registers the estimator of HDP topics
 from lvsearch.inference import mixture_samplers as _mixture_samplers  # noqa: F401 — registers the sampler of mixtures
 from lvsearch.inference import mixtures as _mixtures  # noqa: F401 — registers the estimator of mixtures

@@ -36,11 +36,14 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
+import checked_calls  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
 LONGEST = ("test_notebooks", "test_doctests")
 """Files of few and long tests go first: at the end one worker would wait for the other."""
+
+checked_calls.install()
 
 # Traced programs leave millions of objects that stay; looking through them again and again took half of the session.
 gc.set_threshold(100_000, 20, 50)

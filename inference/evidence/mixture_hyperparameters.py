@@ -15,7 +15,8 @@ once where columns are independent given h, else one after another.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import singledispatch
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -33,6 +34,7 @@ from lvsearch.inference.evidence.variant_labels import VariantLabels
 from lvsearch.models.components import Component
 from lvsearch.models.finite_mixture import FiniteMixture
 
+Hyper = TypeVar("Hyper", bound="HyperMixture")
 LogHyper = dict[str, Float[Array, "column particle"]]
 """log h by name; one column where all of them share a value."""
 
@@ -73,9 +75,13 @@ class HyperMixture(eqx.Module):
     @classmethod
     def of(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "HyperMixture":
         """On the path from the prior. Raises ValueError as `CollapsedMixtureChain.of`."""
-        chain = CollapsedMixtureChain.of(model, data, size, capacity)
-        courses = {name: Course(prior, prior) for name, prior in model.components.inferred.items()}
-        return cls(chain, model.components, courses, data.extents["dim"])
+        return cls.around(CollapsedMixtureChain.of(model, data, size, capacity), model.components, data)
+
+    @classmethod
+    def around(cls: type[Hyper], chain: CollapsedMixtureChain, component: Component, data: Dataset) -> Hyper:
+        """On the path from the prior. chain: at given numbers; component: with the priors."""
+        courses = {name: Course(prior, prior) for name, prior in component.inferred.items()}
+        return cls(chain, component, courses, data.extents["dim"])
 
     @property
     def elements(self) -> int:
@@ -157,7 +163,9 @@ class HyperMixture(eqx.Module):
 
     def beside(self, states: Sequence[HyperMixtureState]) -> HyperMixtureState:
         """The particles of several states, one after another."""
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *states)
+        mixture = self.mixture.beside([state.mixture for state in states])
+        log_hyper = [state.log_hyper for state in states]
+        return HyperMixtureState(mixture, jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), *log_hyper))
 
     def of_labels(self, labels: Int[Array, "row particle"], log_hyper: LogHyper) -> HyperMixtureState:
         """The state of these labels and hyper-parameters."""
@@ -219,9 +227,8 @@ class HyperMixture(eqx.Module):
 
     def _log_rows(self, state: HyperMixtureState) -> Float[Array, " particle"]:
         """log p(rows | labels, h)."""
-        prior = self.prior(state.log_hyper)
-        sums = jax.tree.map(jnp.subtract, state.mixture.natural, prior)
-        return self._gain(state.log_hyper, sums).sum(0) + self.mixture.log_carried(state.labels)
+        gains = self.mixture.gains(state.mixture.natural, self.prior(state.log_hyper))
+        return gains.sum(0) + self.mixture.log_carried(state.labels)
 
     def _gain(self, log_hyper: LogHyper, sums: Any) -> Float[Array, "cell particle"]:
         """Σ_k [A(λ(h) + S_k) − A(λ(h))], cell by cell where these are independent given h, else in one."""
@@ -229,12 +236,21 @@ class HyperMixture(eqx.Module):
         return self.mixture.gains(jax.tree.map(jnp.add, sums, prior), prior)
 
 
+@singledispatch
+def labels_chain(
+    component: Component, model: FiniteMixture, data: Dataset, size: int
+) -> CollapsedMixtureChain | HyperMixture:
+    """The path from the prior of the model's labels, for this kind of component. Raises ValueError as
+    `CollapsedMixtureChain.of`."""
+    kind = HyperMixture if model.components.inferred else CollapsedMixtureChain
+    return kind.of(model, data, size, capacity_of((size,))[0])
+
+
 @evidence_chain.register
 def _(
     model: FiniteMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> CollapsedMixtureChain | HyperMixture:
-    kind = HyperMixture if model.components.inferred else CollapsedMixtureChain
-    return kind.of(model, data, size[0], capacity_of(size)[0])
+    return labels_chain(model.components, model, data, size[0])
 
 
 @patience.register

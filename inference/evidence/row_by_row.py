@@ -129,9 +129,9 @@ class HyperRowByRow(eqx.Module):
         key_rows, key_hyper = jax.random.split(key)
         if backward:
             state = self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward)
+        # sums are new since the hyper-parameters last moved
         prior = self.chain.prior(state.log_hyper)
-        begin = self.chain.mixture.of_labels(state.labels, prior)
-        state = state._replace(mixture=self.rows.revisited(key_rows, begin, units, backward, prior))
+        state = state._replace(mixture=self.rows.revisited(key_rows, state.mixture, units, backward, prior))
         return state if backward else self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward)
 
     def take(self, state: HyperMixtureState, particles: Int[Array, " chosen"]) -> HyperMixtureState:

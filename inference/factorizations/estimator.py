@@ -47,18 +47,22 @@ class FactorizationSettings:
     |---|---|
     | `starts` | short ascents from rows drawn at random, of which the best is climbed on |
     | `first_sweeps` | of each of them |
-    | `more` | how many factors more, as a share, another ascent has, of which the least needed are dropped in turn |
-    | `pruning_sweeps` | of that one, before the first is dropped and after each |
+    | `more` | how many factors more, as a share, other ascents have, of which the least needed are dropped in turn |
+    | `wide_starts` | of these; the best is climbed on before the first is dropped |
+    | `pruning_sweeps` | after each that is dropped |
     | `sweeps` | at most, of the one that is climbed on |
     | `tolerance` | sweeps that gain less than this share of the bound, on average, are the last ones |
+    | `wide_tolerance` | the same before the first is dropped |
     """
 
     starts: int = 8
     first_sweeps: int = 30
     more: float = 0.3
+    wide_starts: int = 4
     pruning_sweeps: int = 30
     sweeps: int = 2000
     tolerance: float = 1e-7
+    wide_tolerance: float = 1e-6
 
 
 class FactorizationEstimator(BaseEstimator):
@@ -86,8 +90,8 @@ class FactorizationEstimator(BaseEstimator):
         )
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """The best of ascents from rows drawn at random, one of them from more rows than factors, and, where there is
-        one, from another size's factors and new ones."""
+        """The best of ascents from rows drawn at random, of one from more rows than factors, and, where there is one,
+        from another size's factors and new ones."""
         (n_factors,), settings = size, self.settings
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         priors = priors_of(self.model, n_factors)
@@ -99,13 +103,8 @@ class FactorizationEstimator(BaseEstimator):
         if n_factors > 1:
             first.append(self._pruned(n_factors, random))
         best = max(first, key=lambda each: self._value(priors, each))
-        last, sweeps = self._value(priors, best), settings.first_sweeps * len(begins)
-        for _ in range(0, settings.sweeps, LOOK):
-            best, sweeps = self._swept(priors, best, LOOK), sweeps + LOOK
-            now = self._value(priors, best)
-            if now - last < LOOK * settings.tolerance * abs(now):
-                break
-            last = now
+        best, more = self._climbed(priors, best, settings.tolerance)
+        sweeps = settings.first_sweeps * len(begins) + more
         leaves: list[Any] = [best.fitted.factors.shape - 1, best.fitted.factors.rate]
         natural = {"factors": GammaStatistics(*(leaf.astype(np.float32) for leaf in leaves))}
         estimate = Estimate(
@@ -132,6 +131,17 @@ class FactorizationEstimator(BaseEstimator):
             intensities = intensities_given(counts, priors.intensity, intensities, geometric, sharp.mean)
         return self._swept(priors, Climbed(counts, Fitted(intensities, sharp)), self.settings.first_sweeps)
 
+    def _climbed(self, priors: Priors, climbed: "Climbed", tolerance: float) -> tuple["Climbed", int]:
+        """Further, until sweeps gain less than this share of the bound; and how many sweeps that took."""
+        last = self._value(priors, climbed)
+        for sweeps in range(LOOK, self.settings.sweeps + 1, LOOK):
+            climbed = self._swept(priors, climbed, LOOK)
+            now = self._value(priors, climbed)
+            if now - last < LOOK * tolerance * abs(now):
+                return climbed, sweeps
+            last = now
+        return climbed, self.settings.sweeps
+
     def _swept(self, priors: Priors, climbed: "Climbed", sweeps: int) -> "Climbed":
         """So many sweeps further, and the noise that goes with where they end."""
         counts, fitted = climbed.swept(priors, sweeps)
@@ -149,12 +159,14 @@ class FactorizationEstimator(BaseEstimator):
         return value
 
     def _pruned(self, n_factors: int, random: np.random.Generator) -> "Climbed":
-        """An ascent with too many factors, of which one at a time is dropped: the one without which the bound is
-        highest after two sweeps. What two factors shared in random starts is free for what none of them had."""
+        """The best of ascents with too many factors, of which one at a time is dropped: the one without which the bound
+        is highest after two sweeps. What two factors shared in random starts is free for what none of them had."""
         settings = self.settings
         wide = n_factors + max(1, round(settings.more * n_factors))
-        climbed = self._first(priors_of(self.model, wide), self._drawn(wide, random))
-        climbed = self._swept(priors_of(self.model, wide), climbed, settings.pruning_sweeps)
+        priors = priors_of(self.model, wide)
+        first = [self._first(priors, self._drawn(wide, random)) for _ in range(settings.wide_starts)]
+        climbed = max(first, key=lambda each: self._value(priors, each))
+        climbed, _ = self._climbed(priors, climbed, settings.wide_tolerance)
         for size in range(wide - 1, n_factors - 1, -1):
             priors = priors_of(self.model, size)
             without = [climbed.without(k).swept(priors, PRUNED_SWEEPS) for k in range(size + 1)]

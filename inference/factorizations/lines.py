@@ -20,6 +20,8 @@ SHORTEST = 0.6
 JUMPS, FAR = 2, 5.0
 """Jumps of each line, of one entry's logarithm, and their standard deviation: the values of what a line has nothing of
 lie anywhere on a long tail."""
+FAINT = 0.05
+"""Counts that an entry is to be expected to make in its whole line below which it is drawn anew with all that are."""
 
 
 class Lines(NamedTuple):
@@ -57,7 +59,24 @@ class Lines(NamedTuple):
             there = jnp.where(jnp.arange(log_value.shape[2]) == which, carry[0] + far, carry[0])
             return _kept(key_accept, carry, there, self._log_density(there), jnp.zeros(()))
 
-        return jax.lax.fori_loop(0, JUMPS, jumped, (place, density))[0]
+        key_jumps, key_redrawn = jax.random.split(key_jumps)
+        return self._redrawn(key_redrawn, *jax.lax.fori_loop(0, JUMPS, jumped, (place, density)))
+
+    def _redrawn(self, key: Array, here: Array, density: Array) -> Array:
+        """All entries that are too small for counts to tell, at once: each anew from the tail of its Gamma below that.
+
+        Below a limit ℓ, where its likelihood is flat and e^−rate·value is 1, an entry has the density ∝ value^(shape −
+        1): log value = ℓ + log(uniform) / shape. Which entries are below is the same after as before; what is not flat
+        is left to Metropolis' rule. Random walks take hundreds of sweeps along tails of width 1 / shape.
+        """
+        key_draw, key_accept = jax.random.split(key)
+        exposed = jnp.asarray(self.seen) @ self.other
+        limit = jnp.log(FAINT) - jnp.log(jnp.maximum(exposed, TINY))
+        faint = self.exists & (here < limit)
+        drawn = limit + jnp.log(jax.random.uniform(key_draw, here.shape, here.dtype, TINY)) / self.shape
+        there = jnp.where(faint, drawn, here)
+        proposed = jnp.where(faint, self.shape * (there - here), 0.0).sum(2)
+        return _kept(key_accept, (here, density), there, self._log_density(there), -proposed)[0]
 
     def _flown(self, key: Array, log_value: Array, lengths: Array) -> tuple[Array, Array]:
         """(Where every line is after a trajectory, log π_t there). One loop, in which the gradient stands once:

@@ -23,7 +23,6 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
-from lvsearch.inference.annealing.hyperparameters import Course
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
@@ -113,5 +112,4 @@ def _(
     model: TiedMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> TiedMixtureChain | HyperMixture:
     chain = TiedMixtureChain.of(model, data, size[0], capacity_of(size)[0])
-    courses = {name: Course(prior, prior) for name, prior in model.components.inferred.items()}
-    return HyperMixture(chain, model.components, courses, data.extents["dim"]) if courses else chain
+    return HyperMixture.around(chain, model.components, data) if model.components.inferred else chain

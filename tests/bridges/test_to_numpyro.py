@@ -40,7 +40,7 @@ def test_density_is_evidence_times_posterior(float64):
         found, _ = log_density(model, (), {}, {"components": theta[None], "weights": jnp.ones(1)})
         return found - posterior.log_prob(theta)
 
-    for theta in posterior.sample(jax.random.key(0), (3,)):
+    for theta in jax.jit(lambda key: posterior.sample(key, (3,)))(jax.random.key(0)):
         assert float(apart(theta)) == pytest.approx(evidence, rel=1e-9)
 
 
@@ -59,13 +59,16 @@ def test_the_support_of_mean_and_precision_has_its_jacobian(float64):
 
     support = NormalWishart().to_numpyro(exact_posterior()).support
     to, x = biject_to(support), jnp.array([0.3, -0.8, 0.4, -0.2, 0.7])
-    value = to(x)
-    assert support(value)
-    assert not support(value.at[1, 0].set(-1.0))
-    np.testing.assert_allclose(to.inv(value), x, rtol=1e-9)
-    free = (0, 1, 2, 3, 5)  # the precision is symmetric: one of its four cells is not free
-    jacobian = jax.jacobian(lambda x: to(x).ravel()[jnp.array(free)])(x)
-    assert float(to.log_abs_det_jacobian(x, value)) == pytest.approx(float(jnp.linalg.slogdet(jacobian)[1]), rel=1e-9)
+    value, inside = np.asarray(jax.jit(lambda x: to(x))(x)), jax.jit(lambda value: support(value))
+    assert inside(value)
+    outside = value.copy()
+    outside[1, 0] = -1.0
+    assert not inside(outside)
+    np.testing.assert_allclose(jax.jit(lambda value: to.inv(value))(value), x, rtol=1e-9)
+    free = np.array([0, 1, 2, 3, 5])  # the precision is symmetric: one of its four cells is not free
+    jacobian = jax.jit(jax.jacobian(lambda x: to(x).ravel()[free]))(x)
+    found = float(jax.jit(lambda x, value: to.log_abs_det_jacobian(x, value))(x, value))
+    assert found == pytest.approx(float(np.linalg.slogdet(jacobian)[1]), rel=1e-9)
     assert to.inverse_shape((7, 3, 2)) == (7, 5)
     assert to.forward_shape((7, 5)) == (7, 3, 2)
 

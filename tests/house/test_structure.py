@@ -17,7 +17,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
-from jaxtyping import TypeCheckError
+from checked_calls import jaxtyped
+from jaxtyping import Array, Float, TypeCheckError
 
 import lvsearch
 
@@ -262,6 +263,17 @@ def test_canary_wrong_shapes_and_types_raise():
         Dataset.of_batches(batches=(Batch(0, jnp.ones(1)),), unit_ids=7, extents={}, n_units=1)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeCheckError):  # lvsearch/ itself
         Poisson("ten")  # pyright: ignore[reportArgumentType]
+
+
+def test_canary_what_is_returned_is_checked_with_the_arguments():
+    @jaxtyped
+    def shortened(values: Float[Array, " place"], by: int = 1) -> Float[Array, " place"]:
+        return values[by:]
+
+    assert shortened(jnp.ones(3), 0).shape == (3,)
+    assert shortened(jnp.ones(2), by=0).shape == (2,)  # another call, another number of places
+    with pytest.raises(TypeCheckError):
+        shortened(jnp.ones(3))
 
 
 def test_warnings_are_errors():

@@ -61,10 +61,13 @@ def modules() -> list[ModuleType]:
     return [importlib.import_module(name) for name in names if not name.endswith("__main__")]
 
 
+PRECISE = full_precision(len).__code__
+
+
 def is_kernel(value: object) -> bool:
     """Whether `kernel` made it: its function is one that `full_precision` returned."""
     made = getattr(getattr(value, "__wrapped__", None), "__code__", None)
-    return made is full_precision(len).__code__ and hasattr(value, "trace")
+    return made is PRECISE and hasattr(value, "trace")
 
 
 def compiled(value: object) -> Any:

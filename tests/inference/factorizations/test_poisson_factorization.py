@@ -12,7 +12,7 @@ import pandas as pd
 import poisson_oracles as oracles
 import pytest
 from scipy.special import gammaln
-from scipy.stats import gamma, nbinom, poisson
+from scipy.stats import gamma, kstest, nbinom, poisson
 
 import lvsearch as lv
 from lvsearch.inference.engine.describing import describe_units
@@ -34,6 +34,7 @@ from lvsearch.inference.evidence import (
 from lvsearch.inference.evidence.poisson_factorization import FactorState
 from lvsearch.inference.evidence.simulation import packed
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState, near_fit
+from lvsearch.inference.factorizations.lines import FAINT, Lines
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.units import Row
 
@@ -324,6 +325,35 @@ def seen_near(state: NearState) -> np.ndarray:
     theta, beta = np.exp(state.log_intensities[..., :2]), np.exp(state.log_factors[..., :2])
     means = np.einsum("pnk,pvk->nvp", theta, beta).reshape(6, -1)
     return np.stack([*np.log(means), *np.log(beta.sum(1)).T, np.asarray(state.log_noise)])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_entries_too_small_for_counts_to_tell_are_drawn_from_the_tail(count: int):
+    """One entry a line, one cell: value | count ~ Gamma(shape + count, rate + 1), left as it is; and at shapes of a
+    tenth what begins at one far place of the tail is spread over all of it by one move."""
+    n, shape, rate, limit = 20_000, 0.1, 1.0, np.log(FAINT)
+    with jax.enable_x64(True):
+        lines = Lines(
+            jnp.ones(1, bool),
+            jnp.full((n, 1), float(count)),
+            jnp.ones((n, 1)),
+            None,
+            jnp.ones((1, 1, 1)),
+            jnp.asarray(shape),
+            jnp.asarray(rate),
+            jnp.ones(()),
+        )
+        move = jax.jit(lambda lines, key, here: lines._redrawn(key, here, lines._log_density(here)))
+        value = gamma.rvs(shape + count, scale=1 / (rate + 1), size=(1, n, 1), random_state=np.random.default_rng(0))
+        here = jnp.log(jnp.asarray(value))
+        for number in range(5):
+            here = move(lines, jax.random.key(number), here)
+        assert np.all((here < limit) == (np.log(value) < limit))
+        assert kstest(np.exp(here).ravel(), gamma(shape + count, scale=1 / (rate + 1)).cdf).pvalue > 1e-3
+        far = move(lines, jax.random.key(9), jnp.full_like(here, -80.0))
+    if not count:
+        below = gamma(shape, scale=1 / (rate + 1)).cdf
+        assert kstest(np.exp(far).ravel(), lambda value: below(value) / below(FAINT)).pvalue > 1e-3
 
 
 def test_labels_are_scored_by_where_they_go():

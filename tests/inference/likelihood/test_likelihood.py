@@ -123,11 +123,20 @@ def biased(log_ratios) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:.*outside their certified intervals:RuntimeWarning")  # samples are few, runs many
-@pytest.mark.parametrize(("method", "samples"), [("mfi", 200), ("mfi2", 200), ("lr", 40), ("lrs", 40)])
+@pytest.mark.parametrize(
+    ("method", "samples"),
+    [
+        ("mfi", 200),
+        pytest.param("mfi2", 200, marks=pytest.mark.slow),
+        ("lr", 40),
+        pytest.param("lrs", 40, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(
     "scale", [pytest.param(1.0, id="ordinary", marks=pytest.mark.slow), pytest.param(0.02, id="small")]
 )
 def test_estimates_are_unbiased_on_p(small, method, samples, scale):
+    """One of each family; that the errors of all four are what they say is asked below, in the fast tier too."""
     topics, counts, _ = small
     errors, _ = scores(topics, ALPHA * scale, counts[:5], method, 100, samples)
     assert not biased(errors)
@@ -160,7 +169,9 @@ def test_an_average_per_position_is_biased(small):
     assert per_position < exact[13] - 8 * error
 
 
-@pytest.mark.parametrize("sweeps", [1, 2, 4])
+@pytest.mark.parametrize(
+    "sweeps", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
+)
 def test_every_chain_is_unbiased_without_annealing(small, sweeps):
     """E W = p at a small α that no sweep mixes at, whatever the sweeps: the states go on in proportion to w."""
     topics, counts, _ = small

@@ -1,0 +1,92 @@
+"""Hyper-parameters of Gaussians with covariances of their own, annealed with the labels: each changes one number.
+
+The diagonal of N without rows is (spread of each column, κ), so that a hyper-parameter h that becomes h' adds
+(h' − h) e eᵀ to every N, e one of the D + 1 unit vectors: with the letters of `inverses`, n the entry of N⁻¹ there,
+
+    A(λ(h') + S_k) − A(λ(h) + S_k) = −½ν log(1 + (h' − h) n) [+ ½(ν − D) log(κ'/κ) where h is κ of the prior],
+
+so that a slice weighs its draws by one number of each component.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from lvsearch.inference.annealing.hyperparameters import slice_moved
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimate import capacity_of
+from lvsearch.inference.evidence.mixture_hyperparameters import (
+    HyperMixture,
+    HyperMixtureState,
+    LogHyper,
+    labels_chain,
+)
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.full_covariances.chain import FullCovarianceChain
+from lvsearch.inference.full_covariances.inverses import Direction, Inverses, changed
+from lvsearch.models.components import FullCovarianceComponents, StudentComponents
+from lvsearch.models.finite_mixture import FiniteMixture
+
+
+class HyperFullCovariances(HyperMixture):
+    """A `HyperMixture` around a `FullCovarianceChain`."""
+
+    def _moved(self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool) -> LogHyper:
+        """Each hyper-parameter given the labels and the others."""
+        log_hyper, own = dict(state.log_hyper), state.mixture.natural
+        names = list(enumerate(self.courses))
+        for number, name in reversed(names) if backward else names:
+            key_name = jax.random.fold_in(key, number)
+            log_hyper[name], own = self._entries_moved(key_name, log_hyper[name], own, name, temperature, backward)
+        return log_hyper
+
+    def _entries_moved(
+        self, key: Array, start: Array, own: Inverses, name: str, temperature: Array, backward: bool
+    ) -> tuple[Array, Inverses]:
+        """log h of every column in turn, and the inverses under them."""
+        chain, n_columns = self.mixture, len(start)
+        of_columns = self.component.hyper_axes[name]
+        course = [jnp.broadcast_to(jnp.ravel(each), n_columns) for each in self.courses[name].at(temperature)]
+        prior_degrees = jnp.asarray(chain.prior.half_log_determinant) + self.n_dims
+        exists = chain.exists()
+
+        def one(index: Array, carry: tuple[Array, Inverses]) -> tuple[Array, Inverses]:
+            value, own = carry
+            column = n_columns - 1 - index if backward else index
+            shape, rate = (each[column] for each in course)
+            place = column if of_columns else self.n_dims
+            now, entry, counted = value[column], own.inverse[place, place], 0.0 if of_columns else 1.0
+
+            def density(log_value: Array) -> Array:
+                """(1, particle), but for what does not depend on this column."""
+                more = jnp.exp(log_value) - jnp.exp(now)
+                of_matrix = own.degrees * jnp.log1p(more * entry) - prior_degrees * (log_value - now)
+                of_count = (own.degrees - self.n_dims) * jnp.log1p(counted * more / own.count)
+                of_count = of_count - counted * (prior_degrees - self.n_dims) * (log_value - now)
+                gain = jnp.where(exists, 0.5 * (of_count - of_matrix), 0.0).sum(0)
+                return shape * log_value - rate * jnp.exp(log_value) + temperature * gain
+
+            key_column = jax.random.fold_in(key, column) if n_columns > 1 else key
+            moved = slice_moved(key_column, now[None], density)[0]
+            more = jnp.broadcast_to(jnp.exp(moved) - jnp.exp(now), entry.shape)
+            direction = Direction(own.inverse[place], entry)
+            own = changed(own, direction, more, jnp.zeros_like(more), counted * more)
+            return value.at[column].set(moved), own
+
+        return jax.lax.fori_loop(0, n_columns, one, (start, own))
+
+
+@labels_chain.register
+def _(
+    component: FullCovarianceComponents, model: FiniteMixture, data: Dataset, size: int
+) -> CollapsedMixtureChain | HyperMixture:
+    chain = FullCovarianceChain.of(model, data, size, capacity_of((size,))[0])
+    return HyperFullCovariances.around(chain, model.components, data) if component.inferred else chain
+
+
+@labels_chain.register
+def _(
+    component: StudentComponents, model: FiniteMixture, data: Dataset, size: int
+) -> CollapsedMixtureChain | HyperMixture:
+    """As of its Gaussians."""
+    return labels_chain(component.gaussians, model, data, size)

@@ -1,0 +1,126 @@
+"""Matrices of all components and particles, inverted once and kept so while rows come and go.
+
+A component's natural parameters (ν − D, B + κmmᵀ, κm, κ) of a Normal–Wishart are one matrix and one number more:
+
+    N = [[B + κmmᵀ, κm], [κmᵀ, κ]],      log|B| = log|N| − log κ,
+    A = ½νD log 2 + log Γ_D(ν/2) − ½ν log|N| + ½(ν − D) log κ + ½D log 2π.
+
+A row y that counts u times adds u zzᵀ to N, z = (y, 1). By the matrix determinant lemma and the formula of Sherman &
+Morrison (1950), with s = zᵀN⁻¹z,
+
+    log|N + u zzᵀ| = log|N| + log(1 + us),      (N + u zzᵀ)⁻¹ = N⁻¹ − u/(1 + us) · N⁻¹z (N⁻¹z)ᵀ:
+
+(D + 1)² products where a factor of N takes D³/6, and none that waits for another. Rounding adds up from one change to
+the next, so inverses are taken anew with every sweep.
+
+Particles come last, in whatever compilers make vectors of.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+class Inverses(NamedTuple):
+    """What the rows of each component, with its prior, come to.
+
+    | field | letter | shape |
+    |---|---|---|
+    | `degrees` | ν | (component, particle) |
+    | `count` | κ | (component, particle) |
+    | `log_determinant` | log of the determinant of N | (component, particle) |
+    | `inverse` | N⁻¹ | (side, side, component, particle), side = D + 1 |
+    """
+
+    degrees: Float[Array, "*#component #particle"]
+    count: Float[Array, "*#component #particle"]
+    log_determinant: Float[Array, "*#component #particle"]
+    inverse: Float[Array, "side side *#component #particle"]
+
+
+class Direction(NamedTuple):
+    """A z as N sees it: `along` N⁻¹z, (side, component, particle); `square` zᵀN⁻¹z, (component, particle)."""
+
+    along: Float[Array, "side *#component #particle"]
+    square: Float[Array, "*#component #particle"]
+
+
+def inverted(
+    matrices: Float[Array, "side side component particle"],
+) -> tuple[Float[Array, "side side component particle"], Float[Array, "component particle"]]:
+    """(N⁻¹, log|N|) of symmetric positive definite N, by Gauss and Jordan's steps; log|N| is NaN where N is not."""
+    places = jnp.arange(len(matrices))
+
+    def swept(place: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, log_determinant = carry
+        column = rest[place]
+        pivot = column[place]
+        scaled = column / pivot
+        here = (places == place)[:, None, None]
+        others = rest - column[:, None] * scaled[None]
+        both = jnp.where(
+            here[:, None] & here[None], -1 / pivot, jnp.where(here[:, None], scaled[None], scaled[:, None])
+        )
+        return jnp.where(here[:, None] | here[None], both, others), log_determinant + jnp.log(pivot)
+
+    begin = matrices, jnp.zeros(matrices.shape[2:], matrices.dtype)
+    negative, log_determinant = jax.lax.fori_loop(0, len(matrices), swept, begin)
+    return -negative, log_determinant
+
+
+def direction(of: Inverses, z: Float[Array, " side"]) -> Direction:
+    """z, the same for all."""
+    along = jnp.tensordot(z, of.inverse, 1)
+    return Direction(along, jnp.tensordot(z, along, 1))
+
+
+def changed(
+    of: Inverses,
+    z: Direction,
+    times: Float[Array, "component particle"],
+    degrees: Float[Array, "component particle"],
+    count: Float[Array, "component particle"],
+) -> Inverses:
+    """With times · zzᵀ more in N, so many degrees more, and κ, which is in N too, that much larger. What leaves comes a
+    negative number of times."""
+    return Inverses(
+        of.degrees + degrees,
+        of.count + count,
+        of.log_determinant + jnp.log1p(times * z.square),
+        less_squares(of.inverse, times / (1 + times * z.square), z.along),
+    )
+
+
+def less_squares(
+    inverse: Float[Array, "side side component particle"],
+    scale: Float[Array, "component particle"],
+    along: Float[Array, "side component particle"],
+) -> Float[Array, "side side component particle"]:
+    """inverse − scale · along alongᵀ.
+
+    What a condition is asked about is computed before it: otherwise compilers compute scale, with whatever it depends
+    on, anew for each of the (D + 1)² entries.
+    """
+
+    def less(inverse: Array, scale: Array, along: Array) -> Array:
+        return inverse - (scale * along)[:, None] * along[None]
+
+    return jax.lax.cond((scale != 0).any(), less, lambda inverse, *_: inverse, inverse, scale, along)
+
+
+def renewed(of: Inverses, here: Bool[Array, "component particle"], empty: Inverses) -> Inverses:
+    """`empty` here, elsewhere as it is."""
+
+    def put(new: Array, old: Array) -> Array:
+        return jnp.where(here, new, old)
+
+    inverse = jax.lax.cond(here.any(), put, lambda _, old: old, empty.inverse, of.inverse)
+    return Inverses(*(put(new, old) for new, old in zip(empty[:-1], of[:-1], strict=True)), inverse)
+
+
+def without(z: Direction, times: Float[Array, "component particle"]) -> Direction:
+    """z as N − times · zzᵀ sees it."""
+    rest = 1 - times * z.square
+    return Direction(z.along / rest, z.square / rest)
