@@ -29,9 +29,9 @@ from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.block_models.packing import CellLayout, layout_of
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.describing import describe_units
-from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.evidence.rows import check_size, padded_rows
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
 from lvsearch.models.block_model import COLUMN, LatentBlockModel
 from lvsearch.models.contract import first
 

@@ -63,3 +63,17 @@ def rows_of(data: Dataset) -> tuple[Row, Float[np.ndarray, " row"]]:
     observed = data.gather([batch.units.observed for batch in data.batches])
     weight = data.gather([np.asarray(batch.weight) for batch in data.batches])
     return Row(value, observed), weight.astype(np.float64)
+
+
+def padded_rows(data: Dataset) -> tuple[Row, Float[np.ndarray, " row"]]:
+    """All batches' rows one after another and their weights, 0 for padding, of which nothing counts as observed.
+
+    Padding stays, so that data sets of one padded length share their programs. Raises ValueError for rows weighted
+    otherwise than 0 or 1.
+    """
+    value = np.concatenate([np.asarray(batch.units.value, np.float64) for batch in data.batches])
+    weight = np.concatenate([np.asarray(batch.weight, np.float64) for batch in data.batches])
+    if not np.all((weight == 0) | (weight == 1)):
+        raise ValueError("got rows of a weight that is neither 0 nor 1, expected each row once")
+    observed = np.concatenate([np.asarray(batch.units.observed) for batch in data.batches])
+    return Row(value, observed & (weight > 0)[:, None]), weight

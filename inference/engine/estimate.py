@@ -48,6 +48,12 @@ def capacity_of(size: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(next((c for c in CAPACITIES if c >= n), -(-n // LARGE_STEP) * LARGE_STEP) for n in size)
 
 
+def check_size(size: int, capacity: int) -> None:
+    """ValueError for a size that does not fit in the capacity."""
+    if not 1 <= size <= capacity:
+        raise ValueError(f"got size={size}, expected at least 1 and at most the capacity {capacity}")
+
+
 def cut_axes(
     model: Model, statistics: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
 ) -> dict[str, Statistics]:

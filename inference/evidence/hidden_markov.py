@@ -26,8 +26,7 @@ from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import rows_of_groups
-from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.evidence.rows import check_size
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
 from lvsearch.inference.mixtures.packing import pack_increments, pack_statistics, unpack_sums
 from lvsearch.inference.mixtures.rows import seen_by
 from lvsearch.models.components import log_normalisers

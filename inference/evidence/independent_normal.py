@@ -25,8 +25,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.evidence.rows import check_size, padded_rows
+from lvsearch.inference.data.rows import padded_rows
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics, GaussianStatistics
 from lvsearch.models.independent_normal import IndependentNormalMixture

@@ -27,7 +27,8 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.evidence.rows import check_size, padded_rows
+from lvsearch.inference.data.rows import padded_rows
+from lvsearch.inference.engine.estimate import check_size
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, VariantLabels
 from lvsearch.inference.mixtures.rows import seen_by, variants
 from lvsearch.models.components import Component, log_normalisers

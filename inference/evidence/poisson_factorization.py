@@ -44,8 +44,8 @@ from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import slice_moved
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.evidence.rows import check_size, padded_rows
+from lvsearch.inference.data.rows import padded_rows
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, near_fit
 from lvsearch.inference.factorizations.rescaling import scale_step
 from lvsearch.models.contract import first

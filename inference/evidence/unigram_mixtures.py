@@ -23,8 +23,7 @@ from jaxtyping import Array, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, documents
-from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.evidence.rows import check_size
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
 from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams

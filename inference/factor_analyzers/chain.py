@@ -41,7 +41,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, slice_moved
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.evidence.rows import check_size, padded_rows
+from lvsearch.inference.data.rows import padded_rows
+from lvsearch.inference.engine.estimate import check_size
 from lvsearch.inference.evidence.variant_labels import VariantLabels
 from lvsearch.inference.factor_analyzers import regressions as of
 from lvsearch.inference.factor_analyzers.regressions import RegressionPrior, Regressions, RegressionSums
@@ -252,8 +253,7 @@ class FactorAnalyzerChain(eqx.Module):
     def swept(
         self, key: Key[Array, ""], state: ScoredLabels, order: Int[Array, " row"], n_rows: Array, backward: bool
     ) -> ScoredLabels:
-        """The first `n_rows` rows of the order one after another, the last one first where `backward`; rows are whole,
-        on the path from the prior."""
+        """`n_rows`, (), of the order one after another, the last one first where `backward`; rows are whole."""
 
         def one(place: Array, state: ScoredLabels) -> ScoredLabels:
             row = order[n_rows - 1 - place if backward else place]

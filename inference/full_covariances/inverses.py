@@ -117,7 +117,8 @@ def renewed(of: Inverses, here: Bool[Array, "component particle"], empty: Invers
         return jnp.where(here, new, old)
 
     inverse = jax.lax.cond(here.any(), put, lambda _, old: old, empty.inverse, of.inverse)
-    return Inverses(*(put(new, old) for new, old in zip(empty[:-1], of[:-1], strict=True)), inverse)
+    degrees, count, log_determinant = (put(new, old) for new, old in zip(empty[:-1], of[:-1], strict=True))
+    return Inverses(degrees, count, log_determinant, inverse)
 
 
 def without(z: Direction, times: Float[Array, "component particle"]) -> Direction:
