@@ -33,6 +33,7 @@ from lvsearch.inference.topics.chain import CollapsedTopics
 from lvsearch.inference.topics.chain_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.topics.topic_state import TopicState
 from lvsearch.models.contract import Site, Statistics
+from lvsearch.models.kernels import kernel
 
 
 @singledispatch
@@ -91,10 +92,13 @@ def _(chain: HyperTopics, simulated: Simulated, particles: int) -> HyperTopicSta
     )
 
 
+_of_labels = kernel(brief=True)(lambda chain, labels, *more: chain.of_labels(labels, *more))
+
+
 @true_state.register
 def _(chain: CollapsedMixtureChain, simulated: Simulated, particles: int) -> CollapsedState:
     """The component and the variant of every row; weights and parameters are integrated out, and forgotten."""
-    return chain.of_labels(_labels(simulated, particles))
+    return _of_labels(chain, _labels(simulated, particles))
 
 
 @true_state.register
@@ -105,7 +109,7 @@ def _(chain: HyperMixture, simulated: Simulated, particles: int) -> HyperMixture
         value = np.atleast_1d(np.asarray(simulated.globals[name].log_value, np.float64))
         return jnp.asarray(np.repeat(value[:, None], particles, axis=1))
 
-    return chain.of_labels(_labels(simulated, particles), {name: copies(name) for name in chain.courses})
+    return _of_labels(chain, _labels(simulated, particles), {name: copies(name) for name in chain.courses})
 
 
 @true_state.register
@@ -114,7 +118,7 @@ def _(chain: UnigramMixtureChain, simulated: Simulated, particles: int) -> Docum
     (ids,) = simulated.data.unit_ids
     topics = np.zeros(simulated.data.n_units, int)
     topics[ids[ids >= 0]] = np.argmax(simulated.locals["topic"], -1)[ids >= 0]
-    return chain.of_labels(chain.labels_of(topics, particles))
+    return _of_labels(chain, chain.labels_of(topics, particles))
 
 
 @true_state.register

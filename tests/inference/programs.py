@@ -246,11 +246,10 @@ def annealed(model: Model, data: Any, size: Any, fitted: bool = False) -> None:
         both_ways(anchor.chain, KEY, WORK, pace(anchor.chain, KEY, WORK))
 
 
-def simulated_blocks() -> None:
-    model = m.LatentBlockModel()
-    simulated = simulated_like(dataset(model, BITS), model, (2, 2), KEY)
+def simulated_truth(model: m.Model, like: Any, size: tuple[int, ...]) -> None:
+    simulated = simulated_like(dataset(model, like), model, size, KEY)
     with jax.enable_x64(True):
-        true_state(evidence_chain(model, simulated.data, (2, 2), None), simulated, 4)
+        true_state(evidence_chain(model, simulated.data, size, None), simulated, 4)
 
 
 def numpyro_path() -> None:
@@ -338,7 +337,8 @@ CALLS: dict[str, Callable[[], object]] = {
     },
     "blocks about a fit": partial(annealed, m.LatentBlockModel(), BITS, (2, 2), fitted=True),
     "counts about a fit": partial(annealed, m.PoissonFactorization(), 10_000 * COUNTS, 3, fitted=True),
-    "simulated blocks": simulated_blocks,
+    "simulated blocks": partial(simulated_truth, m.LatentBlockModel(), BITS, (2, 2)),
+    "simulated rows": partial(simulated_truth, m.FiniteMixture(), ROWS, (2,)),
     "images of tokens": lambda: lv.fit(
         m.CorrLDA(regions=m.MultinomialComponents(0.1)), lv.PairedCorpus.from_arrays(COUNTS, COUNTS[:, :4]), size=2
     ),

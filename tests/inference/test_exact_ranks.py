@@ -12,7 +12,7 @@ in 1,600. The planted bug, sweeps at another temperature than that of the poster
 
 from collections.abc import Callable
 from dataclasses import fields
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -110,8 +110,7 @@ def numbers(chain: Chain, record: Recorder, state: State) -> Array:
     return jax.numpy.stack([chain.log_density(state)[0], chain.log_ratio(state)[0], *recorded])
 
 
-@partial(jax.jit, static_argnames="backward")
-def walked(chain: Chain, record: Recorder, key: Array, state: State, temperature: Array, *, backward: bool) -> Array:
+def walk(chain: Chain, record: Recorder, key: Array, state: State, temperature: Array, backward: bool) -> Array:
     """(draw, number) of the DRAWS states after this one."""
 
     def draw(state: State, key: Array) -> tuple[State, Array]:
@@ -122,9 +121,6 @@ def walked(chain: Chain, record: Recorder, key: Array, state: State, temperature
         return state, numbers(chain, record, state)
 
     return jax.lax.scan(draw, state, jax.random.split(key, DRAWS))[1]
-
-
-_numbers = jax.jit(numbers)
 
 
 class Truth(NamedTuple):
@@ -151,20 +147,42 @@ def truths(name: str) -> list[Truth]:
         return [truth(replicate) for replicate in range(REPLICATES)]
 
 
+@jax.jit
+def walked(truths: Truth, temperature: Array) -> tuple[Array, Array, Array]:
+    """Truths side by side -> the numbers of each and, (truth, draw, number), those of a walk to either side of it."""
+
+    def one(truth: Truth) -> tuple[Array, Array, Array]:
+        chain, record, state, keys = truth
+        sides = (walk(chain, record, keys[n], state, temperature, backward) for n, backward in enumerate((True, False)))
+        return numbers(chain, record, state), *sides
+
+    return jax.vmap(one)(truths)
+
+
+def side_by_side(truths: list[Truth]) -> list[Truth]:
+    """Those whose arrays have the same shapes together, in one call."""
+    groups: dict[Any, list[Truth]] = {}
+    for truth in truths:
+        leaves, structure = jax.tree.flatten(truth)
+        groups.setdefault((structure, *map(np.shape, leaves)), []).append(truth)
+    return [jax.tree.map(lambda *leaves: jnp.stack(leaves), *group) for group in groups.values()]
+
+
 def p_values(name: str, temperature: float = 1.0) -> np.ndarray:
     """Of the uniformity of each number's rank."""
     random, ranks = np.random.default_rng(0), []
     with jax.enable_x64(True):
-        for chain, record, state, keys in truths(name):
-            place = random.integers(DRAWS + 1)
-            walk = partial(walked, chain, record, state=state, temperature=temperature)
-            before = np.asarray(walk(keys[0], backward=True))[:place]
-            after = np.asarray(walk(keys[1], backward=False))[: DRAWS - place]
-            truth, others = np.asarray(_numbers(chain, record, state)), np.concatenate([before, after])
-            assert np.isfinite(truth).all()
-            close = np.abs(others - truth) <= 1e-9 * (1 + np.abs(truth))  # the same state, its sums in another order
-            below = ((others < truth) & ~close).sum(0)
-            ranks.append(below + random.integers(close.sum(0) + 1))
+        for group in side_by_side(truths(name)):
+            for truth, before, after in zip(*map(np.asarray, walked(group, temperature)), strict=True):
+                assert np.isfinite(truth).all()
+                place = random.integers(DRAWS + 1)
+                others = np.concatenate([before[:place], after[: DRAWS - place]])
+                close = np.abs(others - truth) <= 1e-9 * (
+                    1 + np.abs(truth)
+                )  # the same state, its sums in another order
+                below = ((others < truth) & ~close).sum(0)
+                ranks.append(below + random.integers(close.sum(0) + 1))
+    assert len(ranks) == REPLICATES
     return np.array([chisquare(np.bincount(column, minlength=DRAWS + 1)).pvalue for column in np.array(ranks).T])
 
 

@@ -84,6 +84,7 @@ SLOW = {
     "inference.engine.representation": {"representing_value"},
     "inference.evidence.independent_normal": {"_seen_by"},
     "inference.evidence.mixture_anchors": {"_averaged"},
+    "inference.evidence.truth": {"_of_labels"},
     "inference.factorizations.anchored": {"_moments"},
     "inference.features.gaussian_scores": {"_scores"},
     "inference.hdp.kernel": {"memoized_passes"},
