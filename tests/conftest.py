@@ -91,6 +91,14 @@ def released_programs() -> Iterator[None]:
         gc.collect()
 
 
+@pytest.fixture(autouse=True)
+def closed_figures() -> Iterator[None]:
+    """Figures go with their test: Matplotlib warns of the 21st that a process holds, whichever test opens it."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
 @pytest.fixture
 def float64() -> Iterator[None]:
     """Inside: JAX computes in float64, as every recorded evidence is."""

@@ -107,17 +107,14 @@ def test_known_covariance_bernoulli_and_multinomial_have_moments():
 
 
 def test_the_picture_shows_two_columns_and_refuses_others():
-    import matplotlib.pyplot as plt
 
     axes = fitted().plot_clusters(("mass", "width"))
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("mass", "width")
     assert len(axes.patches) == 2
-    plt.close(axes.figure)
     with pytest.raises(ValueError, match="expected two of 'length', 'mass', 'width'"):
         fitted().plot_clusters(("mass", "height"))
     figure = fitted().plot_pairs()
     assert len(figure.axes) == 9
-    plt.close(figure)
     with pytest.raises(ValueError, match="expected two or more of"):
         fitted().plot_pairs(["mass"])
 

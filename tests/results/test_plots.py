@@ -210,9 +210,8 @@ def test_given_axes_are_used_and_pyplot_is_left_alone(uncertain):
 
 
 def test_without_axes_there_is_a_new_figure(uncertain):
-    ax = uncertain.plot_posterior()
+    uncertain.plot_posterior()
     assert plt.get_fignums()
-    plt.close(ax.figure)
 
 
 def test_time_is_that_of_the_fits_and_the_best_so_far_never_falls(uncertain, rising):
@@ -232,4 +231,3 @@ def test_doubled_sizes_are_on_a_logarithmic_axis_and_a_dark_picture_is_dark():
         ax = plot_bounds(climbing)
     assert ax.get_xscale() == ("log" if len(climbing.visits) < 32 else "linear")
     assert ax.xaxis.label.get_color() == DARK.ink
-    plt.close(ax.figure)

@@ -2,7 +2,6 @@
 
 from functools import cache
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -140,7 +139,6 @@ def test_the_picture_has_a_row_of_dots_for_each():
     assert [label.get_text() for label in axes.get_yticklabels()] == [v.name for v in found().variants]
     sizes = [collection.get_sizes().sum() for collection in axes.collections if len(collection.get_offsets())]
     assert len(sizes) == 3
-    plt.close(axes.figure)
     two = Variant("", 1.0, None, ((1, 1),), (0.0,), (0.0,), (0.0,))
     with pytest.raises(ValueError, match="got 2 size variables"):
         Sensitivity((two,), ("rows", "columns")).plot()
