@@ -9,17 +9,14 @@ Sums over documents are made in other groups than in one program, and the fit th
 float64: results agree with those of documents at hand to float32's rounding, not to the bit.
 """
 
-from functools import reduce
-from math import fsum, inf
+from math import fsum
 from typing import Any, cast
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.special import digamma as scipy_digamma
 
-from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import StoredDocuments, counts_of
 from lvsearch.inference.data.memory import MemoryPlan
@@ -33,7 +30,7 @@ from lvsearch.inference.sharding import on_host
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.estimator import TopicEstimator
 from lvsearch.inference.topics.memoized import streamed_plan
-from lvsearch.models.kernels import kernel
+from lvsearch.inference.topics.passes import Course, Visit, passes_in_turn, visited
 from lvsearch.models.lda import LDA
 
 
@@ -104,55 +101,27 @@ class StreamedTopicEstimator(TopicEstimator):
         passes: int,
         tolerance: float,
     ) -> tuple[kernels.Counts, int]:
-        """As `kernels.memoized_passes`, whose docstring says what is done and why."""
         total, per_batch, gammas = state
-        per_batch, step = list(per_batch), jnp.zeros_like(total)
-        last, fit, made = -inf, -inf, 0
-
-        def overshot() -> bool:
-            return fit < last - (1.0 + kernels.OVERSHOT * self.n_tokens)
-
-        while made < passes and (made < 2 or overshot() or fit - last > tolerance * self.n_tokens):
-            before, fits = total, []
-            share = 0.0 if made == passes - 1 or overshot() else self.settings.momentum
-            total = _ahead(before, step, np.float32(share))
-            for batch in range(len(per_batch)):
-                old = per_batch[batch]
-                new, found = self._visit_batch(batch, total, gammas, alpha, eta, rule, sweeps)
-                total, per_batch[batch] = _moved(total, new, old), new
-                fits += found
-            total = reduce(jnp.add, per_batch)
-            from_tokens = abs(float(before.sum()) - self.n_tokens) < 0.01 * self.n_tokens
-            step = total - before if from_tokens else jnp.zeros_like(total)
-            last, fit, made = fit, fsum(float(each) for each in fits), made + 1
-        return kernels.Counts(total, per_batch, gammas), made
-
-    def _visit_batch(
-        self,
-        batch: int,
-        total: Array,
-        gammas: ScratchArray,
-        alpha: np.ndarray,
-        eta: float,
-        rule: kernels.Rule,
-        sweeps: int,
-    ) -> tuple[Array, list[Array]]:
-        """The expected counts of a batch at the topics of `total`, and the fits of its pieces, nats."""
         narrow = np.float32(eta)
-        weights, scale = _topics(total, alpha, narrow, rule=rule)
-        new, fits, waiting = jnp.zeros_like(total), [], None
-        for piece in self._documents.pieces(batch):
-            gamma = gammas.read(piece.first, piece.last)
-            new, gamma, fit = _visited(
-                weights, scale, piece.tiles, gamma, new, alpha, narrow, rule=rule, sweeps=np.int32(sweeps)
-            )
-            fits.append(fit)
-            if waiting is not None:  # done by now, while this one has only begun
+
+        def visit(batch: int, weights: Array, scale: Array) -> Visit:
+            new, fits, waiting = jnp.zeros_like(weights), [], None
+            for piece in self._documents.pieces(batch):
+                gamma = gammas.read(piece.first, piece.last)
+                new, gamma, fit = visited(
+                    weights, scale, piece.tiles, gamma, new, alpha, narrow, rule=rule, sweeps=np.int32(sweeps)
+                )
+                fits.append(fit)
+                if waiting is not None:  # done by now, while this one has only begun
+                    gammas.write(waiting[0], np.asarray(waiting[1]))
+                waiting = piece.first, gamma
+            if waiting is not None:
                 gammas.write(waiting[0], np.asarray(waiting[1]))
-            waiting = piece.first, gamma
-        if waiting is not None:
-            gammas.write(waiting[0], np.asarray(waiting[1]))
-        return new, fits
+            return Visit([new], fits)
+
+        course = Course(rule, alpha, eta, sweeps, passes, tolerance, self.settings.momentum, self.n_tokens)
+        total, per_batch, made = passes_in_turn(total, per_batch, course, visit)
+        return kernels.Counts(total, per_batch, gammas), made
 
     def _document_pass(self, topics: Any, gamma: Any, alpha: np.ndarray, sweeps: int, tolerance: float) -> Any:
         gammas, total = cast(ScratchArray, gamma), jnp.zeros_like(topics)
@@ -192,39 +161,3 @@ class StreamedTopicEstimator(TopicEstimator):
             g = gammas.read(piece.first, piece.last)[piece.lengths > 0][:, :n_topics].astype(np.float64)
             total += (scipy_digamma(g) - scipy_digamma(g.sum(-1, keepdims=True))).sum(0)
         return total / self._documents.n_with_words
-
-
-@kernel(static_argnames=("rule",))
-@counted
-def _topics(total: Array, alpha: Array, eta: Array, *, rule: kernels.Rule) -> tuple[Array, Array]:
-    return rule.topics(total, eta, alpha > 0)
-
-
-@kernel(static_argnames=("rule",), donate_argnames=("counts",))
-@counted
-def _visited(
-    weights: Array,
-    scale: Array,
-    tiles: DocumentTiles,
-    gamma: Array,
-    counts: Array,
-    alpha: Array,
-    eta: Array,
-    *,
-    rule: kernels.Rule,
-    sweeps: Array,
-) -> tuple[Array, Array, Array]:
-    tiles = jax.tree.map(jnp.asarray, tiles)
-    return kernels.visit(rule, weights, scale, tiles, gamma, counts, alpha, eta, sweeps)
-
-
-@kernel()
-@counted
-def _ahead(before: Array, step: Array, share: Array) -> Array:
-    return jnp.maximum(before + share * step, 0.0)
-
-
-@kernel(donate_argnames=("total",))
-@counted
-def _moved(total: Array, new: Array, old: Array) -> Array:
-    return jnp.maximum(total + new - old, 0.0)

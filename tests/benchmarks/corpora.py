@@ -27,13 +27,17 @@ def corpus_named(name: str) -> lv.Corpus:
 def simulated(scale: int, seed: int = 0, n_topics: int = 100) -> csr_array:
     """Counts (documents, words) of LDA with AP's number of words and lengths, and `scale` times its documents.
 
-    Topics Dirichlet(0.05), proportions Dirichlet(5 / n_topics), lengths Gamma–Poisson with AP's mean. The documents of
-    a smaller scale are drawn in the same way, not the same ones.
+    The documents of a smaller scale are drawn in the same way, not the same ones.
     """
-    random = np.random.default_rng((seed, scale))
-    n_documents = scale * AP_DOCUMENTS
+    return drawn_documents(scale * AP_DOCUMENTS, AP_LENGTH, n_topics, (seed, scale))
+
+
+def drawn_documents(n_documents: int, length: float, n_topics: int, seed: int | tuple[int, ...]) -> csr_array:
+    """Counts (documents, words) of LDA with AP's number of words: topics Dirichlet(0.05), proportions
+    Dirichlet(5 / n_topics), lengths Gamma–Poisson with mean `length`."""
+    random = np.random.default_rng(seed)
     topics = random.dirichlet(np.full(AP_WORDS, 0.05), n_topics)
-    lengths = random.poisson(random.gamma(3.0, AP_LENGTH / 3.0, n_documents))
+    lengths = random.poisson(random.gamma(3.0, length / 3.0, n_documents))
     per_topic = random.multinomial(lengths, random.dirichlet(np.full(n_topics, 5 / n_topics), n_documents))
     documents, words = [], []
     for topic in range(n_topics):

@@ -194,7 +194,7 @@ def _stopped_fit(training: Any, n_topics: int, seed: int, prior: Prior, settings
     """A fit from scratch by the estimator that `lv.fit` uses, with the work that `settings` say."""
     import jax
 
-    from lvsearch.fitted.model import FittedModel
+    from lvsearch.fitted.kinds import fitted_type
     from lvsearch.inference.topics.estimator import TopicEstimator
     from lvsearch.sizing.evidence import Evidence
 
@@ -203,7 +203,8 @@ def _stopped_fit(training: Any, n_topics: int, seed: int, prior: Prior, settings
     estimate = estimator.fit((n_topics,), jax.random.key(seed), None)
     spent = time.perf_counter() - began
     label = f"{settings.collapsed_passes} + {settings.mean_field_passes} passes"
-    model = FittedModel(estimate.size, Evidence(estimate.log_lower, estimate.log_upper), estimate, training)
+    evidence = Evidence(estimate.log_lower, estimate.log_upper)
+    model = fitted_type(estimate.model)(estimate.size, evidence, estimate, training)
     return Snapshot(label, estimate.passes, spent, model.table("topic_word").to_numpy(), model.alpha)
 
 

@@ -27,8 +27,10 @@ from lvsearch.inference.engine.meanfield import (
     globals_bound,
 )
 from lvsearch.inference.topics import kernel as kernels
+from lvsearch.inference.topics import passes
 from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings
 from lvsearch.inference.topics.merging import merge_topics
+from lvsearch.inference.topics.passes import Course, passes_in_lanes
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 from lvsearch.models.lda import LDA
 
@@ -285,7 +287,7 @@ def memoized_by_hand(
 @pytest.mark.parametrize(("name", "rule"), [("collapsed", kernels.COLLAPSED), ("mean field", kernels.MEAN_FIELD)])
 def test_memoized_passes_are_their_definition(float64, name, rule):
     pseudo_counts = np.random.default_rng(2).gamma(0.5, 2.0, (N_WORDS, 4)) * (ALPHA > 0)
-    for passes, momentum in ((1, 0.0), (3, 0.0), (4, 0.9)):
+    for n_passes, momentum in ((1, 0.0), (3, 0.0), (4, 0.9)):
         blank = kernels.start_state(packed(), pseudo_counts, ALPHA)
         even = np.where(ALPHA > 0, ALPHA + packed().lengths[..., None] / 3, 0.0)
         state = kernels.Counts(pseudo_counts, np.asarray(blank.per_batch, np.float64), even)
@@ -296,16 +298,48 @@ def test_memoized_passes_are_their_definition(float64, name, rule):
             np.float64(ETA),
             rule=rule,
             sweeps=2,
-            passes=passes,
+            passes=n_passes,
             tolerance=np.float64(-np.inf),
             momentum=np.float64(momentum),
         )
-        total, gamma = memoized_by_hand(name, pseudo_counts, passes, 2, momentum)
-        assert int(made) == passes
+        total, gamma = memoized_by_hand(name, pseudo_counts, n_passes, 2, momentum)
+        assert int(made) == n_passes
         np.testing.assert_allclose(state.total, total, atol=1e-9)
         np.testing.assert_allclose(packed().gather(state.proportions), gamma, atol=1e-9)
         assert float(fit) < 0
         np.testing.assert_allclose(np.asarray(state.total).sum(), counts().sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_lanes", [2, 3])  # with 3 the last has no document
+@pytest.mark.parametrize(("name", "rule"), [("collapsed", kernels.COLLAPSED), ("mean field", kernels.MEAN_FIELD)])
+def test_passes_in_lanes_are_their_definition(name, rule, n_lanes):
+    pseudo_counts = np.random.default_rng(2).gamma(0.5, 2.0, (N_WORDS, 4)) * (ALPHA > 0)
+    narrow = ALPHA.astype(np.float32)
+    state = kernels.start_state(packed(), pseudo_counts, narrow)
+    course = Course(rule, narrow, ETA, 2, 4, -np.inf, 0.9, float(counts().sum()))
+    state, made = passes_in_lanes(packed(), state, course, n_lanes)
+    total, gamma = memoized_by_hand(name, pseudo_counts, 4, 2, 0.9)
+    assert made == 4
+    np.testing.assert_allclose(state.total, total, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(packed().gather(state.proportions), gamma, rtol=1e-3, atol=1e-4)
+    on, _ = passes_in_lanes(packed(), state, course._replace(passes=1), n_lanes)
+    assert on.proportions.shape == (*packed().documents.shape, 4)
+    np.testing.assert_allclose(np.asarray(on.total).sum(), counts().sum(), rtol=1e-5)
+
+
+def test_a_fit_of_many_documents_takes_lanes_and_ends_where_one_program_does(monkeypatch):
+    def fitted() -> Estimate:
+        settings = TopicSettings(collapsed_passes=6, mean_field_passes=3)
+        return TopicEstimator(LDA(2.0, 0.2), data(), settings).fit((3,), jax.random.key(1), None)
+
+    assert passes.lanes_for(packed(), 8) == 1
+    alone = fitted()
+    monkeypatch.setattr(passes, "LEAST_WORK", 0)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert passes.lanes_for(packed(), 8) == 2
+    lanes = fitted()
+    assert lanes.passes == alone.passes
+    np.testing.assert_allclose(lanes.log_lower, alone.log_lower, rtol=1e-5)
 
 
 def test_mean_field_passes_never_lower_the_bound(float64):

@@ -1,0 +1,161 @@
+"""Passes over documents that are led from the host: for those on disk, and for many at hand on a CPU.
+
+`kernel.memoized_passes` is one program, of which a CPU works on one small loop at a time, so on little more than one
+core. Here the tiles of a batch are cut into lanes, whose programs are dispatched together and run side by side. What is
+computed is the same; sums over documents are made in other groups, so that results agree to float32's rounding.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import fsum, inf
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments
+from lvsearch.inference.sharding import n_shares
+from lvsearch.inference.topics import kernel as kernels
+from lvsearch.models.kernels import kernel
+
+LEAST_WORK = 8_000_000
+"""Pairs of a document and a word, times topics, from which a pass takes lanes: some tens of milliseconds of one core.
+Below, dispatching costs as much as is gained."""
+MOST_LANES = 4
+"""Each has counts (word, topic) of its own, which are added where all wait: more cost what they gain."""
+
+
+class Course(NamedTuple):
+    """What passes are made with: arguments of `kernel.memoized_passes`. `n_tokens`: of all documents."""
+
+    rule: kernels.Rule
+    alpha: Float[np.ndarray, " topic"]
+    eta: float
+    sweeps: int
+    passes: int
+    tolerance: float
+    momentum: float
+    n_tokens: float
+
+
+class Visit(NamedTuple):
+    """What a batch says: expected counts (word, topic) of its parts, and their fits, nats."""
+
+    counts: list[Array]
+    fits: list[Array]
+
+
+def passes_in_turn(
+    total: Array, per_batch: Sequence[Array], course: Course, visit: Callable[[int, Array, Array], Visit]
+) -> tuple[Array, list[Array], int]:
+    """As `kernel.memoized_passes`, whose docstring says what is done and why.
+
+    visit: (a batch, weights (word, topic), scale (topic,)) -> what it says at topics that are their product. Returns
+    the counts of all and of each batch, and how many passes were made.
+    """
+    per_batch, step = list(per_batch), jnp.zeros_like(total)
+    last, fit, made, eta = -inf, -inf, 0, np.float32(course.eta)
+
+    def overshot() -> bool:
+        return fit < last - (1.0 + kernels.OVERSHOT * course.n_tokens)
+
+    while made < course.passes and (made < 2 or overshot() or fit - last > course.tolerance * course.n_tokens):
+        before, fits = total, []
+        share = 0.0 if made == course.passes - 1 or overshot() else course.momentum
+        total = _ahead(before, step, np.float32(share))
+        for batch, old in enumerate(per_batch):
+            found = visit(batch, *_topics(total, course.alpha, eta, rule=course.rule))
+            total, per_batch[batch] = _moved(total, tuple(found.counts), old)
+            fits += found.fits
+        total = reduce(jnp.add, per_batch)
+        from_tokens = abs(float(before.sum()) - course.n_tokens) < 0.01 * course.n_tokens
+        step = total - before if from_tokens else jnp.zeros_like(total)
+        last, fit, made = fit, fsum(float(each) for each in fits), made + 1
+    return total, per_batch, made
+
+
+def lanes_for(packed: PackedDocuments, capacity: int) -> int:
+    """How many lanes passes over documents at hand take; 1: one program is as fast."""
+    tiles = packed.tiles.words
+    if jax.default_backend() != "cpu" or n_shares() > 1 or tiles.size * capacity < LEAST_WORK:
+        return 1
+    return min(os.cpu_count() or 1, MOST_LANES, tiles.shape[1])
+
+
+def passes_in_lanes(
+    packed: PackedDocuments, state: kernels.Counts, course: Course, n_lanes: int
+) -> tuple[kernels.Counts, int]:
+    """Passes over documents at hand, and how many were made. The state's `per_batch` becomes a list."""
+    tiles = [[DocumentTiles(*each) for each in _cut_all(batch, n_lanes)] for batch in zip(*packed.tiles, strict=True)]
+    gammas = [_cut(np.asarray(gamma), n_lanes, 1.0) for gamma in state.proportions]
+    eta, sweeps = np.float32(course.eta), np.int32(course.sweeps)
+
+    def visit(batch: int, weights: Array, scale: Array) -> Visit:
+        found = Visit([], [])
+        for lane, (tile, gamma) in enumerate(zip(tiles[batch], gammas[batch], strict=True)):
+            new, gammas[batch][lane], fit = visited(
+                weights, scale, tile, gamma, jnp.zeros_like(weights), course.alpha, eta, rule=course.rule, sweeps=sweeps
+            )
+            found.counts.append(new)
+            found.fits.append(fit)
+        return found
+
+    per_batch = [jnp.asarray(counts) for counts in state.per_batch]
+    total, per_batch, made = passes_in_turn(jnp.asarray(state.total), per_batch, course, visit)
+    n_tiles = packed.documents.shape[1]
+    proportions = np.stack([np.concatenate(gamma)[:n_tiles] for gamma in gammas])
+    return kernels.Counts(total, per_batch, proportions), made
+
+
+def _cut_all(leaves: tuple[np.ndarray, ...], n_lanes: int) -> list[tuple[np.ndarray, ...]]:
+    return list(zip(*(_cut(np.asarray(leaf), n_lanes, 0.0) for leaf in leaves), strict=True))
+
+
+def _cut(leaf: np.ndarray, n_lanes: int, fill: float) -> list:
+    """Tiles (tile, …) in as many equal parts, the last filled up: programs are compiled for one length."""
+    length = -(-len(leaf) // n_lanes)
+    missing = [(0, n_lanes * length - len(leaf))] + [(0, 0)] * (leaf.ndim - 1)
+    return np.split(np.pad(leaf, missing, constant_values=fill), n_lanes)
+
+
+@kernel(static_argnames=("rule",))
+@counted
+def _topics(total: Array, alpha: Array, eta: Array, *, rule: kernels.Rule) -> tuple[Array, Array]:
+    return rule.topics(total, eta, alpha > 0)
+
+
+@kernel(static_argnames=("rule",), donate_argnames=("counts",))
+@counted
+def visited(
+    weights: Array,
+    scale: Array,
+    tiles: DocumentTiles,
+    gamma: Array,
+    counts: Array,
+    alpha: Array,
+    eta: Array,
+    *,
+    rule: kernels.Rule,
+    sweeps: Array,
+) -> tuple[Array, Array, Array]:
+    """`kernel.visit`, compiled: tiles (tile, …) at the topics that are weights · scale, counts (word, topic) added."""
+    tiles = jax.tree.map(jnp.asarray, tiles)
+    return kernels.visit(rule, weights, scale, tiles, gamma, counts, alpha, eta, sweeps)
+
+
+@kernel()
+@counted
+def _ahead(before: Array, step: Array, share: Array) -> Array:
+    return jnp.maximum(before + share * step, 0.0)
+
+
+@kernel(donate_argnames=("total",))
+@counted
+def _moved(total: Array, found: tuple[Array, ...], old: Array) -> tuple[Array, Array]:
+    """(The counts of all with a batch's parts in the place of what it said before, the batch's)."""
+    new = sum(found[1:], start=found[0])
+    return jnp.maximum(total + new - old, 0.0), new
