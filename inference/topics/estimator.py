@@ -20,7 +20,7 @@ from scipy.special import digamma as scipy_digamma
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.data.memory import MemoryPlan
-from lvsearch.inference.data.packing import pack
+from lvsearch.inference.data.packing import DocumentTiles, pack
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.estimator import BaseEstimator
@@ -30,7 +30,7 @@ from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.inference.topics.memoized import layout_within, packing_of, topic_plan
 from lvsearch.inference.topics.merging import merge_topics
-from lvsearch.inference.topics.passes import Course, lanes_for, passes_in_lanes
+from lvsearch.inference.topics.passes import Course, in_lanes, joined, lanes_for, passes_in_lanes
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.lda import LDA
@@ -306,14 +306,28 @@ class TopicEstimator(BaseEstimator):
 
     def _document_pass(self, topics: Any, gamma: Any, alpha: np.ndarray, sweeps: int, tolerance: float) -> Any:
         """`kernels.document_pass`: γ and expected counts."""
-        small = np.float32(tolerance)
-        return kernels.document_pass(self.packed.tiles, topics, gamma, alpha, sweeps=sweeps, tolerance=small)
+        small, n_lanes = np.float32(tolerance), lanes_for(self.packed, len(alpha))
+
+        def settled(tiles: DocumentTiles, gamma: Any) -> tuple[Array, Array]:
+            return kernels.document_pass(tiles, topics, gamma, alpha, sweeps=sweeps, tolerance=small)
+
+        if n_lanes == 1:
+            return settled(self.packed.tiles, gamma)
+        gammas, counts = zip(*in_lanes(settled, self.packed, gamma, n_lanes), strict=True)
+        return joined(gammas, self.packed), sum(counts[1:], start=counts[0])
 
     def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
         """The bounds of all documents together, nats; under `enable_x64`."""
-        wide = split(on_host(gamma).astype(np.float64), 1)
-        bounds = on_host(kernels.document_bounds(self.packed.tiles, log_topics, wide, alpha))
-        return float(self.packed.gather(bounds).sum())
+        wide, n_lanes = on_host(gamma).astype(np.float64), lanes_for(self.packed, len(alpha))
+
+        def bounds(tiles: DocumentTiles, gamma: Any) -> Array:
+            return kernels.document_bounds(tiles, log_topics, gamma, alpha)
+
+        if n_lanes == 1:
+            found = on_host(bounds(self.packed.tiles, split(wide, 1)))
+        else:
+            found = joined(in_lanes(bounds, self.packed, wide, n_lanes), self.packed)
+        return float(self.packed.gather(found).sum())
 
     def _certified(self, topics: np.ndarray, alpha: np.ndarray) -> tuple[float, float]:
         """Proved ends of the likelihood of all documents, nats."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import reduce
 from math import fsum, inf
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,9 @@ LEAST_WORK = 8_000_000
 Below, dispatching costs as much as is gained."""
 MOST_LANES = 4
 """Each has counts (word, topic) of its own, which are added where all wait: more cost what they gain."""
+
+
+Result = TypeVar("Result")
 
 
 class Course(NamedTuple):
@@ -111,15 +114,28 @@ def passes_in_lanes(
     return kernels.Counts(total, per_batch, proportions), made
 
 
-def _cut_all(leaves: tuple[np.ndarray, ...], n_lanes: int) -> list[tuple[np.ndarray, ...]]:
-    return list(zip(*(_cut(np.asarray(leaf), n_lanes, 0.0) for leaf in leaves), strict=True))
+def in_lanes(
+    program: Callable[[DocumentTiles, np.ndarray], Result], packed: PackedDocuments, gamma: Any, n_lanes: int
+) -> list[Result]:
+    """What a program of tiles (batch, tile, …) and their γ returns for each lane, all dispatched together."""
+    tiles = _cut_all(packed.tiles, n_lanes, axis=1)
+    gammas = _cut(np.asarray(gamma), n_lanes, 1.0, axis=1)
+    return [program(DocumentTiles(*tile), each) for tile, each in zip(tiles, gammas, strict=True)]
 
 
-def _cut(leaf: np.ndarray, n_lanes: int, fill: float) -> list:
-    """Tiles (tile, …) in as many equal parts, the last filled up: programs are compiled for one length."""
-    length = -(-len(leaf) // n_lanes)
-    missing = [(0, n_lanes * length - len(leaf))] + [(0, 0)] * (leaf.ndim - 1)
-    return np.split(np.pad(leaf, missing, constant_values=fill), n_lanes)
+def joined(lanes: Sequence[Array], packed: PackedDocuments) -> np.ndarray:
+    """What lanes say of their tiles, (batch, tile, …), one after another, without what filled the last one up."""
+    return np.concatenate([np.asarray(each) for each in lanes], axis=1)[:, : packed.documents.shape[1]]
+
+
+def _cut_all(leaves: tuple[np.ndarray, ...], n_lanes: int, axis: int = 0) -> list[tuple[np.ndarray, ...]]:
+    return list(zip(*(_cut(np.asarray(leaf), n_lanes, 0.0, axis) for leaf in leaves), strict=True))
+
+
+def _cut(leaf: np.ndarray, n_lanes: int, fill: float, axis: int = 0) -> list:
+    """Tiles in as many equal parts, the last filled up: programs are compiled for one length."""
+    missing = [(0, -leaf.shape[axis] % n_lanes if at == axis else 0) for at in range(leaf.ndim)]
+    return np.split(np.pad(leaf, missing, constant_values=fill), n_lanes, axis)
 
 
 @kernel(static_argnames=("rule",))
