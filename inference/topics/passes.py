@@ -1,12 +1,14 @@
 """Passes over documents that are led from the host: for those on disk, and for many at hand on a CPU.
 
 `kernel.memoized_passes` is one program, of which a CPU works on one small loop at a time, so on little more than one
-core. Here the tiles of a batch are cut into lanes, whose programs are dispatched together and run side by side. What is
-computed is the same; sums over documents are made in other groups, so that results agree to float32's rounding.
+core. Here the tiles of a batch are cut into lanes, each with a thread, since what one thread dispatches runs one after
+another. What is computed is the same; sums over documents are made in other groups, so that results agree to float32's
+rounding.
 """
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from math import fsum, inf
 from typing import Any, NamedTuple, TypeVar
@@ -98,17 +100,19 @@ def passes_in_lanes(
     eta, sweeps = np.float32(course.eta), np.int32(course.sweeps)
 
     def visit(batch: int, weights: Array, scale: Array) -> Visit:
-        found = Visit([], [])
-        for lane, (tile, gamma) in enumerate(zip(tiles[batch], gammas[batch], strict=True)):
+        def one_lane(lane: int) -> tuple[Array, Array]:
+            tile, gamma, none = tiles[batch][lane], gammas[batch][lane], jnp.zeros_like(weights)
             new, gammas[batch][lane], fit = visited(
-                weights, scale, tile, gamma, jnp.zeros_like(weights), course.alpha, eta, rule=course.rule, sweeps=sweeps
+                weights, scale, tile, gamma, none, course.alpha, eta, rule=course.rule, sweeps=sweeps
             )
-            found.counts.append(new)
-            found.fits.append(fit)
-        return found
+            return new, fit
+
+        counts, fits = zip(*threads.map(one_lane, range(n_lanes)), strict=True)
+        return Visit(list(counts), list(fits))
 
     per_batch = [jnp.asarray(counts) for counts in state.per_batch]
-    total, per_batch, made = passes_in_turn(jnp.asarray(state.total), per_batch, course, visit)
+    with ThreadPoolExecutor(n_lanes) as threads:
+        total, per_batch, made = passes_in_turn(jnp.asarray(state.total), per_batch, course, visit)
     n_tiles = packed.documents.shape[1]
     proportions = np.stack([np.concatenate(gamma)[:n_tiles] for gamma in gammas])
     return kernels.Counts(total, per_batch, proportions), made
@@ -117,10 +121,16 @@ def passes_in_lanes(
 def in_lanes(
     program: Callable[[DocumentTiles, np.ndarray], Result], packed: PackedDocuments, gamma: Any, n_lanes: int
 ) -> list[Result]:
-    """What a program of tiles (batch, tile, …) and their γ returns for each lane, all dispatched together."""
+    """What a program of tiles (batch, tile, …) and their γ returns for each lane."""
     tiles = _cut_all(packed.tiles, n_lanes, axis=1)
-    gammas = _cut(np.asarray(gamma), n_lanes, 1.0, axis=1)
-    return [program(DocumentTiles(*tile), each) for tile, each in zip(tiles, gammas, strict=True)]
+    gammas, wide = _cut(np.asarray(gamma), n_lanes, 1.0, axis=1), jax.config.jax_enable_x64  # pyright: ignore
+
+    def one_lane(lane: int) -> Result:
+        with jax.enable_x64(wide):  # a thread has a precision of its own
+            return program(DocumentTiles(*tiles[lane]), gammas[lane])
+
+    with ThreadPoolExecutor(n_lanes) as threads:
+        return list(threads.map(one_lane, range(n_lanes)))
 
 
 def joined(lanes: Sequence[Array], packed: PackedDocuments) -> np.ndarray:
