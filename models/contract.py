@@ -235,5 +235,7 @@ class Model(eqx.Module):
 
 
 def first(size: Array | int, capacity: int) -> Bool[Array, " axis"]:
-    """The mask of the first `size` of `capacity` entries."""
+    """The mask of the first `size` of `capacity` entries; nothing is compiled where the size is known on the host."""
+    if isinstance(size, int | np.integer):
+        return jnp.asarray(np.arange(capacity) < size)
     return jnp.arange(capacity) < size

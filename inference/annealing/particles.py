@@ -31,7 +31,7 @@ from jaxtyping import Array, Bool, Float, Float64, Int, Key
 from lvsearch.inference.annealing.relabelling import draw_orders, log_labelling
 from lvsearch.inference.chains import Chain, Curved, Selectable, State
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.generators import generator
+from lvsearch.inference.generators import folded, generator, split_key
 from lvsearch.models.kernels import kernel
 
 CHUNK = 16
@@ -96,7 +96,7 @@ def forward(
     particles: int,
 ) -> Annealed:
     """From draws of q to the posterior. temperatures: 0 < t_1 < … ≤ 1, the last one 1. particles: in each island."""
-    key_init, key_path, key_end = jax.random.split(key, 3)
+    key_init, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
         population = _started(drawn(chain, key_init, particles=islands * particles), islands, particles)
         before = np.concatenate([[0.0], temperatures])
@@ -116,7 +116,7 @@ def backward(
     chain: Chain, key: Key[Array, ""], state: State, temperatures: Float64[np.ndarray, " step"], *, islands: int
 ) -> Annealed:
     """From draws of the posterior to q: `state` holds all islands' particles. temperatures: as for `forward`."""
-    key_labels, key_path, key_end = jax.random.split(key, 3)
+    key_labels, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
         scores = _label_scores(chain, state)
         worth = 0.0
@@ -141,7 +141,7 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
     Its temperatures, refined by `schedule`, are fixed beforehand for the runs that count. As many particles as those
     have, so that one program serves both; the step is chosen from all of them together.
     """
-    key_init, key_path = jax.random.split(key)
+    key_init, key_path = split_key(key)
     with jax.enable_x64(True):
         population = _started(drawn(chain, key_init, particles=islands * particles), islands, particles)
         ratio = np.asarray(_log_ratio(chain, population.state))
@@ -152,7 +152,7 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
             after = 1.0 if len(visited) == most else next_temperature(gain, t)
             population, *_ = _along(
                 chain,
-                jax.random.fold_in(key_path, len(visited)),
+                folded(key_path, len(visited)),
                 population._replace(log_weight=np.asarray(population.log_weight) + gain(after - t)),
                 np.array([after]),
                 np.zeros(1),
@@ -197,7 +197,7 @@ def _along(
         chunk[:, :n] = temperatures[first : first + n], increments[first : first + n]
         population, seen = _advance(
             chain,
-            jax.random.fold_in(key, first),
+            folded(key, first),
             population,
             chunk,
             np.int32(n),

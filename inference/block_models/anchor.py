@@ -17,6 +17,7 @@ from jaxtyping import Array, Key
 from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patience
 from lvsearch.inference.annealing.particles import log_densities
 from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState
+from lvsearch.inference.generators import folded
 from lvsearch.models.kernels import kernel
 
 SETTLING, AVERAGED = 10, 20
@@ -46,7 +47,7 @@ def settled(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]
         together = chain.take(together, jnp.asarray(order[:SETTLED]))
         if chain.fitted is not None:
             rows, columns = (np.repeat(labels[:, None], FITTED, axis=1) for labels in chain.fitted)
-            fits = _of_labels(chain, jax.random.fold_in(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
+            fits = _of_labels(chain, folded(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
             together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), together, fits)
         known, log_density = _averaged(chain, key, together)
         best = int(np.argmax(np.asarray(log_density)))

@@ -22,6 +22,7 @@ from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of
 from lvsearch.inference.engine.estimator import GenericEstimator, estimator, exact_bound
 from lvsearch.inference.engine.meanfield import MeanField, ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
+from lvsearch.inference.generators import split_key
 from lvsearch.models.block_model import COLUMN, LatentBlockModel
 
 TEMPERATURES = 32
@@ -53,7 +54,7 @@ class BlockEstimator(GenericEstimator):
         model = self.model
         assert isinstance(model, LatentBlockModel)
         chain = BlockChain.of(model, self.data, size, capacity)
-        work, (key_path, key_end) = effort(chain, 0), jax.random.split(key)
+        work, (key_path, key_end) = effort(chain, 0), split_key(key)
         n_cells = max(FEW_CELLS + 1, int(sum(np.asarray(batch.units.observed).sum() for batch in self.data.batches)))
         temperatures = np.geomspace(FEW_CELLS / n_cells, 1.0, TEMPERATURES)
         ended = forward(chain, key_path, temperatures, islands=work.islands, particles=work.particles)

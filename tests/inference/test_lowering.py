@@ -106,7 +106,6 @@ ON_THE_HOST = {
     "inference.hdp.sampler._added": "begins such a sampler: member by member, on the CPU whatever there is",
     "inference.sampling.run._fold_in": "keys of sweeps that are made on the host: `Hosted` chains",
     "inference.sampling.run._compiled_observed": "asked for its shapes, never run",
-    "inference.generators._split_data": "whole numbers that seed NumPy's generators",
 }
 """Kernels that no accelerator gets, and why."""
 
