@@ -94,11 +94,17 @@ def forward(
     *,
     islands: int,
     particles: int,
+    begin: State | None = None,
 ) -> Annealed:
-    """From draws of q to the posterior. temperatures: 0 < t_1 < … ≤ 1, the last one 1. particles: in each island."""
+    """From draws of q to the posterior. temperatures: 0 < t_1 < … ≤ 1, the last one 1. particles: in each island.
+
+    begin: states of all particles that the first sweep, at temperature 0, makes draws of q of; None: such draws.
+    """
     key_init, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
-        population = _started(drawn(chain, key_init, particles=islands * particles), islands, particles)
+        if begin is None:
+            begin = drawn(chain, key_init, particles=islands * particles)
+        population = _started(begin, islands, particles)
         before = np.concatenate([[0.0], temperatures])
         population, profile, moved = _along(
             chain, key_path, population, before, np.append(np.diff(before), 0.0), islands=islands, backward=False
