@@ -95,10 +95,12 @@ def forward(
     islands: int,
     particles: int,
     begin: State | None = None,
+    short: bool = False,
 ) -> Annealed:
     """From draws of q to the posterior. temperatures: 0 < t_1 < … ≤ 1, the last one 1. particles: in each island.
 
     begin: states of all particles that the first sweep, at temperature 0, makes draws of q of; None: such draws.
+    short: whether the path is gone but once, by a program that compiles sooner and runs longer where data are few.
     """
     key_init, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
@@ -107,7 +109,14 @@ def forward(
         population = _started(begin, islands, particles)
         before = np.concatenate([[0.0], temperatures])
         population, profile, moved = _along(
-            chain, key_path, population, before, np.append(np.diff(before), 0.0), islands=islands, backward=False
+            chain,
+            key_path,
+            population,
+            before,
+            np.append(np.diff(before), 0.0),
+            islands=islands,
+            backward=False,
+            short=short,
         )
         moved = moved or bool(profile.deviation[0] <= CONSTANT)  # the first temperature is 0: draws of q
         scores = _label_scores(chain, population.state)
@@ -194,6 +203,7 @@ def _along(
     islands: int,
     backward: bool,
     always_resample: bool = False,
+    short: bool = False,
 ) -> tuple[Population, Profile, bool]:
     """At each temperature a sweep, then the weight of the way to the next one; and whether any state changed."""
     visited = []
@@ -201,7 +211,7 @@ def _along(
         n = min(CHUNK, len(temperatures) - first)
         chunk = np.zeros((2, CHUNK))
         chunk[:, :n] = temperatures[first : first + n], increments[first : first + n]
-        population, seen = _advance(
+        population, seen = (_advance_shortly if short else _advance)(
             chain,
             folded(key, first),
             population,
@@ -244,6 +254,9 @@ def _advance(
         return Population(state, population.log_weight + gain, population.log_total), seen
 
     return jax.lax.fori_loop(0, n, one, (population, jnp.zeros((3, chunk.shape[1]), chunk.dtype)))
+
+
+_advance_shortly = kernel(static_argnames=("islands", "backward"), short=True)(_advance.__wrapped__)
 
 
 def traced_both_ways(

@@ -24,7 +24,7 @@ from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.generators import generator
 from lvsearch.models.block_model import COLUMN, LatentBlockModel
 
-SETTLING = 10
+SETTLING = 20
 """Sweeps at the last temperature."""
 TEMPERATURES = 32
 """From where a few cells count to all of them, each a fixed share above the last."""
@@ -65,6 +65,7 @@ class BlockEstimator(GenericEstimator):
             islands=work.islands,
             particles=work.particles,
             begin=_before_drawing(chain, generator(key), work.islands * work.particles),
+            short=True,
         )
         known = best_of(chain, ended.state)
         old = begin.beliefs.natural

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.models.block_model import LatentBlockModel
@@ -33,7 +34,7 @@ class CellLayout(NamedTuple):
         ]
         return jnp.concatenate(flat, axis=-1)
 
-    def unpack(self, numbers: Float[Array, "*cells number"]) -> Any:
+    def unpack(self, numbers: Float[Array | np.ndarray, "*cells number"]) -> Any:
         """The inverse of `pack`."""
         leaves, start = [], 0
         for shape in self.shapes:

@@ -70,11 +70,11 @@ def test_faults_are_found():
 # ── what leads to them ──────────────────────────────────────────────────────────────────────────────────────────────
 
 SLOW = {
-    "inference.annealing.particles": {"_log_gain", "_log_ratio", "_relabel"},
+    "inference.annealing.particles": {"_advance", "_log_gain", "_log_ratio", "_relabel", "drawn"},
     "inference.annealing.prefixes": {"_shrink"},
     "inference.annealing.tuning": {"_settled"},
     "inference.annotation.collapsed": {"collapsed_step"},
-    "inference.block_models.anchor": {"_of_labels"},
+    "inference.block_models.anchor": {"_averaged", "_of_labels"},
     "inference.block_models.truth": {"_completed"},
     "inference.engine.empirical_bayes": {"_ascend"},
     "inference.engine.estimate": {"point_of"},
