@@ -48,7 +48,7 @@ def blank_globals(
     """Zero statistics of the globals: the value that contributes nothing to a multilinear log-joint."""
     lengths = {**{axis: mask.shape[0] for axis, mask in model.active(size, capacity).items()}, **extents}
     shapes = jax.eval_shape(lambda: _blank(model.globals(), lengths, dtype))
-    return jax.tree.map(lambda leaf: jnp.asarray(np.zeros(leaf.shape, leaf.dtype)), shapes)  # no program of its own
+    return jax.tree.map(lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype)), shapes)  # no program of its own
 
 
 def _blank(sites: Mapping[str, Site], lengths: Mapping[str, int], dtype: Any) -> Beliefs:
