@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Int, Key
 
 WORD = 0xFFFFFFFF
@@ -76,7 +77,7 @@ def _by_default(key: Array | None) -> bool:
     config, known = jax.config, "threefry2x32"
     if config.jax_default_prng_impl != known or not config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
         return False
-    return key is None or (not isinstance(key, jax.core.Tracer) and str(jax.random.key_impl(key)) == known)
+    return key is None or (not isinstance(key, Tracer) and str(jax.random.key_impl(key)) == known)
 
 
 def _words(key: Array) -> tuple[int, int]:
@@ -85,7 +86,8 @@ def _words(key: Array) -> tuple[int, int]:
 
 
 def _wrapped(words: tuple[int, int]) -> Key[Array, ""]:
-    return jax.random.wrap_key_data(np.array(words, np.uint32))
+    bits: Any = np.array(words, np.uint32)
+    return jax.random.wrap_key_data(bits)
 
 
 def _threefry(words: tuple[int, int], high: Any, low: Any) -> tuple[Any, Any]:

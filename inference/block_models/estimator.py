@@ -84,7 +84,7 @@ def _before_drawing(chain: BlockChain, random: np.random.Generator, particles: i
     """States with weights from the prior and nothing else, whose first sweep, at temperature 0, draws the rest from it:
     a draw of all in a program of its own takes longer to compile than all else of a fit of few cells."""
     n_rows, n_dims, n_numbers = chain.increments.shape
-    weights = []
+    weights: list[Any] = []
     for places, size, a in zip(
         chain.capacity, chain.size, (chain.model.row_concentration, chain.model.column_concentration), strict=True
     ):
@@ -92,8 +92,11 @@ def _before_drawing(chain: BlockChain, random: np.random.Generator, particles: i
         log_gamma += np.log(random.uniform(size=log_gamma.shape)) / np.asarray(a)  # of small shapes too
         log_gamma[int(size) :] = -np.inf
         weights.append(log_gamma - np.logaddexp.reduce(log_gamma, axis=0))
-    rows, columns = (np.zeros((n, particles), np.int32) for n in (n_rows, n_dims))
-    return BlockState(rows, columns, *weights, np.zeros((*chain.capacity, n_numbers, particles)), np.zeros(particles))
+    row_weights, column_weights = weights
+    zeros: Any = np.zeros
+    rows, columns = (zeros((n, particles), np.int32) for n in (n_rows, n_dims))
+    blocks = zeros((*chain.capacity, n_numbers, particles))
+    return BlockState(rows, columns, row_weights, column_weights, blocks, zeros(particles))
 
 
 @estimator.register
