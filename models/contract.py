@@ -18,6 +18,7 @@ from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -235,5 +236,7 @@ class Model(eqx.Module):
 
 
 def first(size: Array | int, capacity: int) -> Bool[Array, " axis"]:
-    """The mask of the first `size` of `capacity` entries."""
+    """The mask of the first `size` of `capacity` entries; nothing is compiled where the size is known on the host."""
+    if isinstance(size, int | np.integer):
+        return jax.device_put(np.arange(capacity) < size)
     return jnp.arange(capacity) < size

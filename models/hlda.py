@@ -288,8 +288,8 @@ def _branches(n: int) -> tuple[str, ...]:
 
 def _outer(masks: list[Any]) -> Bool[Array, " nodes"]:
     """Which nodes exist, flattened with the last branch fastest: all of whose branches do."""
-    nodes = jnp.ones(1, bool)
-    for mask in masks:
+    nodes = masks[0] if masks else jnp.ones(1, bool)
+    for mask in masks[1:]:
         nodes = (nodes[:, None] & mask).reshape(-1)
     return nodes
 

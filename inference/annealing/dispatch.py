@@ -14,6 +14,7 @@ from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.generators import folded, split_key
 from lvsearch.inference.sharding import devices_at_work, in_processes
 from lvsearch.models.contract import Model
 
@@ -134,7 +135,7 @@ def pace(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
 def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) -> tuple[TwoSided, ...]:
     """Forward and backward paths; where those from a prior end far apart, a second pair on the path that begins with
     where the first one ended. Where that is sure beforehand, the first is gone one way only, to find that beginning."""
-    key_first, key_anchors, key_second = jax.random.split(key, 3)
+    key_first, key_anchors, key_second = split_key(key, 3)
     if len(profile.temperature) > HOPELESS * work.steps and not _labelled(chain):
         temperatures = schedule(profile, work.steps)
         there = forward(chain, key_first, temperatures, islands=work.islands, particles=work.particles)
@@ -158,7 +159,7 @@ def _from_an_anchor(
     chain: Chain, key_anchors: Array, key_paths: Array, work: Effort, states: Sequence[State]
 ) -> TwoSided | None:
     """Both ways on the path from a q around the best of these particles; None where there is no such path."""
-    key_anchor, key_pilot = jax.random.split(key_anchors)
+    key_anchor, key_pilot = split_key(key_anchors)
     anchor = anchored_chain(chain, key_anchor, states)
     if anchor is None:
         return None
@@ -186,7 +187,7 @@ def both_ways(
             return ends, jax.tree.map(np.asarray, state)
 
     def one_half(number: int) -> tuple[TwoSided, State]:
-        key_forward, key_backward = jax.random.split(jax.random.fold_in(key, number))
+        key_forward, key_backward = split_key(folded(key, number))
         if along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)
         there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles)
@@ -205,7 +206,7 @@ def _along_data(
     chain: Chain, key_forward: Array, key_backward: Array, work: Effort, truth: State | None
 ) -> tuple[TwoSided, State]:
     """One half of `both_ways`, units in the place of temperatures."""
-    sampler = sequential(chain, jax.random.fold_in(key_forward, ORDER))
+    sampler = sequential(chain, folded(key_forward, ORDER))
     assert sampler is not None  # `along_data` is registered for chains that have one
     sweeps = -(-work.steps // TEMPERATURES_A_SWEEP)
     there = grow(sampler, key_forward, sweeps, islands=work.islands, particles=work.particles)

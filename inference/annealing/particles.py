@@ -31,7 +31,7 @@ from jaxtyping import Array, Bool, Float, Float64, Int, Key
 from lvsearch.inference.annealing.relabelling import draw_orders, log_labelling
 from lvsearch.inference.chains import Chain, Curved, Selectable, State
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.generators import generator
+from lvsearch.inference.generators import folded, generator, split_key
 from lvsearch.models.kernels import kernel
 
 CHUNK = 16
@@ -94,14 +94,29 @@ def forward(
     *,
     islands: int,
     particles: int,
+    begin: State | None = None,
+    short: bool = False,
 ) -> Annealed:
-    """From draws of q to the posterior. temperatures: 0 < t_1 < … ≤ 1, the last one 1. particles: in each island."""
-    key_init, key_path, key_end = jax.random.split(key, 3)
+    """From draws of q to the posterior. temperatures: 0 < t_1 < … ≤ 1, the last one 1. particles: in each island.
+
+    begin: states of all particles that the first sweep, at temperature 0, makes draws of q of; None: such draws.
+    short: whether the path is gone but once, by a program that compiles sooner and runs longer where data are few.
+    """
+    key_init, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
-        population = _started(drawn(chain, key_init, particles=islands * particles), islands, particles)
+        if begin is None:
+            begin = drawn(chain, key_init, particles=islands * particles)
+        population = _started(begin, islands, particles)
         before = np.concatenate([[0.0], temperatures])
         population, profile, moved = _along(
-            chain, key_path, population, before, np.append(np.diff(before), 0.0), islands=islands, backward=False
+            chain,
+            key_path,
+            population,
+            before,
+            np.append(np.diff(before), 0.0),
+            islands=islands,
+            backward=False,
+            short=short,
         )
         moved = moved or bool(profile.deviation[0] <= CONSTANT)  # the first temperature is 0: draws of q
         scores = _label_scores(chain, population.state)
@@ -116,7 +131,7 @@ def backward(
     chain: Chain, key: Key[Array, ""], state: State, temperatures: Float64[np.ndarray, " step"], *, islands: int
 ) -> Annealed:
     """From draws of the posterior to q: `state` holds all islands' particles. temperatures: as for `forward`."""
-    key_labels, key_path, key_end = jax.random.split(key, 3)
+    key_labels, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
         scores = _label_scores(chain, state)
         worth = 0.0
@@ -141,7 +156,7 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
     Its temperatures, refined by `schedule`, are fixed beforehand for the runs that count. As many particles as those
     have, so that one program serves both; the step is chosen from all of them together.
     """
-    key_init, key_path = jax.random.split(key)
+    key_init, key_path = split_key(key)
     with jax.enable_x64(True):
         population = _started(drawn(chain, key_init, particles=islands * particles), islands, particles)
         ratio = np.asarray(_log_ratio(chain, population.state))
@@ -152,7 +167,7 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
             after = 1.0 if len(visited) == most else next_temperature(gain, t)
             population, *_ = _along(
                 chain,
-                jax.random.fold_in(key_path, len(visited)),
+                folded(key_path, len(visited)),
                 population._replace(log_weight=np.asarray(population.log_weight) + gain(after - t)),
                 np.array([after]),
                 np.zeros(1),
@@ -188,6 +203,7 @@ def _along(
     islands: int,
     backward: bool,
     always_resample: bool = False,
+    short: bool = False,
 ) -> tuple[Population, Profile, bool]:
     """At each temperature a sweep, then the weight of the way to the next one; and whether any state changed."""
     visited = []
@@ -195,9 +211,9 @@ def _along(
         n = min(CHUNK, len(temperatures) - first)
         chunk = np.zeros((2, CHUNK))
         chunk[:, :n] = temperatures[first : first + n], increments[first : first + n]
-        population, seen = _advance(
+        population, seen = (_advance_shortly if short else _advance)(
             chain,
-            jax.random.fold_in(key, first),
+            folded(key, first),
             population,
             chunk,
             np.int32(n),
@@ -238,6 +254,9 @@ def _advance(
         return Population(state, population.log_weight + gain, population.log_total), seen
 
     return jax.lax.fori_loop(0, n, one, (population, jnp.zeros((3, chunk.shape[1]), chunk.dtype)))
+
+
+_advance_shortly = kernel(static_argnames=("islands", "backward"), short=True)(_advance.__wrapped__)
 
 
 def traced_both_ways(

@@ -22,7 +22,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.images import has_tokens
 from lvsearch.inference.data.memory import MemoryPlan
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
-from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, cut_axes, point_of
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, cut_axes, point_of, recorded_at
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator, resident_plan
 from lvsearch.inference.engine.meanfield import Beliefs, cast, globals_bound, update_globals
 from lvsearch.inference.engine.tiled import blank_tile, settled_tile, tile_step
@@ -195,8 +195,7 @@ def double_bound(
 ) -> float:
     """The bound in float64 at exactly these globals, the locals brought to them by a few sweeps, in nats."""
     with jax.enable_x64(True):
-        beliefs = beliefs_at(model, natural, size, capacity, np.float64)
-        total = float(globals_bound(model, beliefs, size, capacity=capacity))
+        beliefs, total = recorded_at(model, natural, size, capacity)
         done = [
             settled_tile(
                 model,

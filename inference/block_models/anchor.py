@@ -17,6 +17,7 @@ from jaxtyping import Array, Key
 from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patience
 from lvsearch.inference.annealing.particles import log_densities
 from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState
+from lvsearch.inference.generators import folded
 from lvsearch.models.kernels import kernel
 
 SETTLING, AVERAGED = 10, 20
@@ -46,11 +47,11 @@ def settled(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]
         together = chain.take(together, jnp.asarray(order[:SETTLED]))
         if chain.fitted is not None:
             rows, columns = (np.repeat(labels[:, None], FITTED, axis=1) for labels in chain.fitted)
-            fits = _of_labels(chain, jax.random.fold_in(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
+            fits = _of_labels(chain, folded(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
             together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), together, fits)
         known, log_density = _averaged(chain, key, together)
         best = int(np.argmax(np.asarray(log_density)))
-        return BlockStart(*(np.asarray(leaf[..., best]) for leaf in known))
+        return BlockStart(*(np.asarray(leaf)[..., best] for leaf in known))
 
 
 _of_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
@@ -69,25 +70,39 @@ def _averaged(chain: BlockChain, key: Key[Array, ""], state: BlockState) -> tupl
     """Averages for each particle, its axis last, of what a `BlockStart` holds, labels as probabilities; and of the
     joint, nats."""
 
-    def observed(state: BlockState) -> tuple[BlockStart, Array]:
-        rows, columns = chain.counts(state)
-        sums = chain.sums(state.rows, state.columns)
-        row_labels, column_labels = (
-            jax.nn.softmax(scores, axis=1)
-            for scores in (
-                state.row_weights + chain.row_likelihoods(state),
-                state.column_weights + chain.column_likelihoods(state),
-            )
-        )
-        return BlockStart(row_labels, column_labels, rows, columns, sums), chain.log_density(state)
-
     def one(index: Array, carry: tuple[BlockState, tuple[BlockStart, Array]]) -> tuple[BlockState, tuple]:
         state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
         share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
-        return state, jax.tree.map(lambda mean, now: mean + share * now, carry[1], observed(state))
+        return state, jax.tree.map(lambda mean, now: mean + share * now, carry[1], _observed(chain, state))
 
-    begin = state, jax.tree.map(jnp.zeros_like, observed(state))
+    begin = state, jax.tree.map(jnp.zeros_like, _observed(chain, state))
     return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)[1]
+
+
+def _observed(chain: BlockChain, state: BlockState) -> tuple[BlockStart, Array]:
+    """Of each particle, its axis last, what a `BlockStart` holds, labels as probabilities; and the joint, nats."""
+    rows, columns = chain.counts(state)
+    sums = chain.sums(state.rows, state.columns)
+    row_labels, column_labels = (
+        jax.nn.softmax(scores, axis=1)
+        for scores in (
+            state.row_weights + chain.row_likelihoods(state),
+            state.column_weights + chain.column_likelihoods(state),
+        )
+    )
+    return BlockStart(row_labels, column_labels, rows, columns, sums), chain.log_density(state)
+
+
+_observed_once = kernel(brief=True)(_observed)
+
+
+def best_of(chain: BlockChain, state: BlockState) -> BlockStart:
+    """Of the particle whose joint is highest: probabilities of labels, rows and columns of each cluster, sums of each
+    block."""
+    with jax.enable_x64(True):
+        known, log_density = _observed_once(chain, state)
+    best = int(np.argmax(np.asarray(log_density)))
+    return BlockStart(*(np.asarray(leaf)[..., best] for leaf in known))
 
 
 def _broadened(chain: BlockChain, known: BlockStart) -> BlockStart:

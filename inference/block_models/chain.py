@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
-from lvsearch.inference.block_models.packing import CellLayout, layout_of
+from lvsearch.inference.block_models.packing import CellLayout, layout_of, packed_cells
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.describing import describe_units
@@ -109,10 +109,7 @@ class BlockChain(eqx.Module):
         units, weight = padded_rows(data)
         model.component.check(units)
         with jax.enable_x64(True):
-            layout = layout_of(model.component)
-            cells = jax.vmap(model.increments)(jax.tree.map(jnp.asarray, units))
-            carrier = np.asarray(jax.vmap(model.log_carrier)(jax.tree.map(jnp.asarray, units)).sum())
-            packed, prior = np.asarray(layout.pack(cells)), np.asarray(layout.pack(model.block_prior()))
+            packed, carrier, prior = map(np.asarray, packed_cells(model, units))
             traced, places = (np.asarray(size[0]), np.asarray(size[1])), (capacity[0], capacity[1])
             return cls(model, traced, packed, carrier, weight, prior, None, None, places)
 

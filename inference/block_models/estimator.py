@@ -8,22 +8,24 @@ smaller size's fit is tried as a start beside it, and the better of the two kept
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from lvsearch.inference.annealing.dispatch import effort
 from lvsearch.inference.annealing.particles import forward
-from lvsearch.inference.block_models.anchor import settled
-from lvsearch.inference.block_models.chain import BlockChain
+from lvsearch.inference.block_models.anchor import best_of
+from lvsearch.inference.block_models.chain import BlockChain, BlockState
 from lvsearch.inference.block_models.packing import layout_of
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of, cut_axes
 from lvsearch.inference.engine.estimator import GenericEstimator, estimator, exact_bound
 from lvsearch.inference.engine.meanfield import MeanField, ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
+from lvsearch.inference.generators import generator
 from lvsearch.models.block_model import COLUMN, LatentBlockModel
 
+SETTLING = 20
+"""Sweeps at the last temperature."""
 TEMPERATURES = 32
 """From where a few cells count to all of them, each a fixed share above the last."""
 FEW_CELLS = 10
@@ -53,13 +55,21 @@ class BlockEstimator(GenericEstimator):
         model = self.model
         assert isinstance(model, LatentBlockModel)
         chain = BlockChain.of(model, self.data, size, capacity)
-        work, (key_path, key_end) = effort(chain, 0), jax.random.split(key)
+        work = effort(chain, 0)
         n_cells = max(FEW_CELLS + 1, int(sum(np.asarray(batch.units.observed).sum() for batch in self.data.batches)))
-        temperatures = np.geomspace(FEW_CELLS / n_cells, 1.0, TEMPERATURES)
-        ended = forward(chain, key_path, temperatures, islands=work.islands, particles=work.particles)
-        known = settled(chain, key_end, [ended.state])
+        rising = np.geomspace(FEW_CELLS / n_cells, 1.0, TEMPERATURES)
+        ended = forward(
+            chain,
+            key,
+            np.concatenate([rising, np.ones(SETTLING)]),
+            islands=work.islands,
+            particles=work.particles,
+            begin=_before_drawing(chain, generator(key), work.islands * work.particles),
+            short=True,
+        )
+        known = best_of(chain, ended.state)
         old = begin.beliefs.natural
-        blocks = layout_of(model.component).unpack(jnp.asarray(np.asarray(chain.prior) + known.blocks))
+        blocks = layout_of(model.component).unpack(np.asarray(chain.prior) + known.blocks)
         natural = {
             "row_weights": np.asarray(model.row_concentration) - 1 + known.row_weights,
             "column_weights": np.asarray(model.column_concentration) - 1 + known.column_weights,
@@ -68,6 +78,25 @@ class BlockEstimator(GenericEstimator):
         }
         same = jax.tree.map(lambda new, was: np.asarray(new, np.asarray(was).dtype), natural, dict(old))
         return begin._replace(beliefs=beliefs_of(model, same, size, capacity=capacity))
+
+
+def _before_drawing(chain: BlockChain, random: np.random.Generator, particles: int) -> BlockState:
+    """States with weights from the prior and nothing else, whose first sweep, at temperature 0, draws the rest from it:
+    a draw of all in a program of its own takes longer to compile than all else of a fit of few cells."""
+    n_rows, n_dims, n_numbers = chain.increments.shape
+    weights: list[Any] = []
+    for places, size, a in zip(
+        chain.capacity, chain.size, (chain.model.row_concentration, chain.model.column_concentration), strict=True
+    ):
+        log_gamma = np.log(random.gamma(np.asarray(a) + 1, size=(places, particles)))
+        log_gamma += np.log(random.uniform(size=log_gamma.shape)) / np.asarray(a)  # of small shapes too
+        log_gamma[int(size) :] = -np.inf
+        weights.append(log_gamma - np.logaddexp.reduce(log_gamma, axis=0))
+    row_weights, column_weights = weights
+    zeros: Any = np.zeros
+    rows, columns = (zeros((n, particles), np.int32) for n in (n_rows, n_dims))
+    blocks = zeros((*chain.capacity, n_numbers, particles))
+    return BlockState(rows, columns, row_weights, column_weights, blocks, zeros(particles))
 
 
 @estimator.register

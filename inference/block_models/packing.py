@@ -5,9 +5,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.components import Component
+from lvsearch.models.kernels import kernel
+from lvsearch.models.units import Row
 
 
 class CellLayout(NamedTuple):
@@ -30,7 +34,7 @@ class CellLayout(NamedTuple):
         ]
         return jnp.concatenate(flat, axis=-1)
 
-    def unpack(self, numbers: Float[Array, "*cells number"]) -> Any:
+    def unpack(self, numbers: Float[Array | np.ndarray, "*cells number"]) -> Any:
         """The inverse of `pack`."""
         leaves, start = [], 0
         for shape in self.shapes:
@@ -44,3 +48,13 @@ def layout_of(component: Component) -> CellLayout:
     """The layout of a kind whose cells have statistics of their own (`Component.cellwise`)."""
     one = jax.eval_shape(lambda: component.prior(1))
     return CellLayout(jax.tree.structure(one), tuple(leaf.shape[1:] for leaf in jax.tree.leaves(one)))
+
+
+@kernel(brief=True)
+def packed_cells(
+    model: LatentBlockModel, rows: Row
+) -> tuple[Float[Array, "row dim number"], Float[Array, ""], Float[Array, " number"]]:
+    """(s(x_nd) of each cell, Σ over observed cells of log h(x), λ), statistics packed."""
+    layout = layout_of(model.component)
+    cells, carriers = jax.vmap(model.increments)(rows), jax.vmap(model.log_carrier)(rows)
+    return layout.pack(cells), carriers.sum(), layout.pack(model.block_prior())

@@ -43,11 +43,13 @@ class RaggedDocuments:
         """Batches of `BagOfWords`, bucketed by padded number of distinct words.
 
         Lengths are padded to 16, 32, 48, 64, 96, 128, 192, …, joined into at most `MOST_SHAPES` buckets where that adds
-        least padding, and batches of one bucket to one number of documents: a corpus has few shapes. Documents are
+        least padding, and batches of one bucket to one number of documents: a corpus has few shapes, and one that fits
+        in a batch has one where that is at most twice as much to go over. Documents are
         dealt to batches round-robin, so that each batch is a sample of the whole corpus whatever order it came in.
         """
         lengths = [_padded_length(n) for n in np.diff(self.counts.indptr).tolist()]
-        padded = _merge_buckets(np.array(lengths, dtype=np.int64), MOST_SHAPES)
+        most = 1 if self._are_few(lengths) else MOST_SHAPES
+        padded = _merge_buckets(np.array(lengths, dtype=np.int64), most)
         batches, unit_ids = [], []
         for length in np.unique(padded).tolist():
             ids = np.flatnonzero(padded == length)
@@ -60,6 +62,10 @@ class RaggedDocuments:
                 batches.append(_padded_batch(self.counts, members, length))
                 unit_ids.append(members)
         return Cut(tuple(batches), tuple(unit_ids))
+
+    def _are_few(self, lengths: list[int]) -> bool:
+        together = len(lengths) * max(lengths, default=0)
+        return together <= min(self.tokens_per_batch, 2 * sum(lengths))
 
 
 @dataclass(frozen=True)

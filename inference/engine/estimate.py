@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, mask_elements
+from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, mask_elements
 from lvsearch.models.contract import Model, Statistics
 from lvsearch.models.kernels import kernel
 
@@ -126,6 +126,24 @@ def beliefs_at(
 ) -> Beliefs:
     """q(globals) of a fit again. In float64 (under `jax.enable_x64`) every bound that is recorded begins here."""
     return beliefs_of(model, padded_natural(model, natural, size, capacity, dtype), size, capacity=capacity)
+
+
+def recorded_at(
+    model: Model, natural: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
+) -> tuple[Beliefs, float]:
+    """q(globals) of a fit again in float64, under `jax.enable_x64`, and what they add to the bound, nats."""
+    padded = padded_natural(model, natural, size, capacity, np.float64)
+    beliefs, value = _recorded_globals(model, padded, size, capacity=capacity)
+    return beliefs, float(value)
+
+
+@kernel(static_argnames=("capacity",), once=True)
+@counted
+def _recorded_globals(
+    model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
+) -> tuple[Beliefs, Array]:
+    beliefs = beliefs_of(model, natural, size, capacity=capacity)
+    return beliefs, globals_bound(model, beliefs, size, capacity=capacity)
 
 
 def recorded_natural(

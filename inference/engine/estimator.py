@@ -12,21 +12,23 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.compiles import counted
+from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.memory import MIB, Chunks, MemoryPlan, Part, machine_chunks
 from lvsearch.inference.engine.estimate import (
     Estimate,
-    beliefs_at,
     beliefs_of,
     capacity_of,
     cut_axes,
     pad_axes,
+    recorded_at,
 )
-from lvsearch.inference.engine.meanfield import MeanField, ascend, batch_bound, cast, fit_locals, globals_bound
+from lvsearch.inference.engine.meanfield import Beliefs, MeanField, ascend, batch_bound, cast, fit_locals
 from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_unit, scattered_start
 from lvsearch.models.contract import Model, Statistics
+from lvsearch.models.kernels import kernel
 
 
 @runtime_checkable
@@ -158,14 +160,28 @@ def exact_bound(
 ) -> float:
     """The bound in float64 at exactly these globals, the locals refreshed by one sweep, in nats."""
     with jax.enable_x64(True):
-        beliefs = beliefs_at(model, natural, size, capacity, np.float64)
-        total = float(globals_bound(model, beliefs, size, capacity=capacity))
+        beliefs, total = recorded_at(model, natural, size, capacity)
         for batch, l in zip(cast(data, np.float64).batches, fitted.locals, strict=True):
             start = jax.tree.map(lambda x: np.asarray(x, np.float64), l)
-            refreshed = fit_locals(model, beliefs.mean, batch, start, size, capacity=capacity, sweeps=1)
-            per_unit = batch_bound(model, beliefs.mean, batch, refreshed, size, capacity=capacity)
+            per_unit = _recorded_units(model, beliefs.mean, batch, start, size, capacity=capacity)
             total += float(np.asarray(per_unit) @ np.asarray(batch.weight))
     return total
+
+
+@kernel(static_argnames=("capacity",), once=True)
+@counted
+def _recorded_units(
+    model: Model,
+    g: Mapping[str, Statistics],
+    batch: Batch,
+    start: Beliefs,
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> Float[Array, " units"]:
+    """The bound of each unit after one sweep of its locals, nats, not weighted."""
+    refreshed = fit_locals(model, g, batch, start, size, capacity=capacity, sweeps=1)
+    return batch_bound(model, g, batch, refreshed, size, capacity=capacity)
 
 
 @singledispatch

@@ -298,6 +298,10 @@ def globals_bound(model: Model, beliefs: Beliefs, size: tuple[Array | int, ...],
 # ── the whole fit ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+LOCAL_TOLERANCE = 1e-6
+"""What a statistic of a unit must move by for another sweep of the locals: in float32 no more is to be had."""
+
+
 class MeanField(NamedTuple):
     """A mean-field fit: the globals, the locals of each batch, the bound after every sweep (nats), if it settled."""
 
@@ -329,7 +333,16 @@ def ascend(
     converged = False
     for _ in range(sweeps):
         l = tuple(
-            fit_locals(model, beliefs.mean, batch, lb, size, capacity=capacity, sweeps=local_sweeps)
+            fit_locals(
+                model,
+                beliefs.mean,
+                batch,
+                lb,
+                size,
+                capacity=capacity,
+                sweeps=local_sweeps,
+                tolerance=LOCAL_TOLERANCE,
+            )
             for batch, lb in zip(batches, l, strict=True)
         )
         beliefs = resident_sweep(model, beliefs, batches, tuple(b.mean for b in l), size, capacity=capacity)

@@ -47,7 +47,8 @@ def blank_globals(
 ) -> Beliefs:
     """Zero statistics of the globals: the value that contributes nothing to a multilinear log-joint."""
     lengths = {**{axis: mask.shape[0] for axis, mask in model.active(size, capacity).items()}, **extents}
-    return _blank(model.globals(), lengths, dtype)
+    shapes = jax.eval_shape(lambda: _blank(model.globals(), lengths, dtype))
+    return jax.tree.map(lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype)), shapes)  # no program of its own
 
 
 def _blank(sites: Mapping[str, Site], lengths: Mapping[str, int], dtype: Any) -> Beliefs:

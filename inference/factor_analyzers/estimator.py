@@ -22,6 +22,7 @@ from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, recorded_natural
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.factor_analyzers.kernel import KnownRows, ascend_scored, beliefs_at_labels, shares_at
+from lvsearch.inference.generators import folded, shuffled, split_key
 from lvsearch.inference.mixtures.rows import seen_by
 from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
@@ -83,13 +84,13 @@ class FactorAnalyzerEstimator(BaseEstimator):
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """The best of the ascents from all starts."""
-        capacity, key_turn, key_path = capacity_of(size), *jax.random.split(key)
+        capacity, key_turn, key_path = capacity_of(size), *split_key(key)
         double = self.n_rows * size[0] * self.rows.coordinates.shape[1] <= self.settings.double_below
         dtype = np.float64 if double else np.float32
         path = self._along_rows(key_path, size)
         with jax.enable_x64(double):
             there = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), self.rows)
-            starts = [path, *(self._in_turn(jax.random.fold_in(key_turn, n), there, size) for n in range(PASSES))]
+            starts = [path, *(self._in_turn(folded(key_turn, n), there, size) for n in range(PASSES))]
             if start is not None:
                 starts.append(self._grown(start, there, size))
             climbed = [self._climbed(labels, there, size) for labels in starts]
@@ -119,8 +120,8 @@ class FactorAnalyzerEstimator(BaseEstimator):
 
     def _in_turn(self, key: Array, there: KnownRows, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
         """As components without factors draw rows one after another."""
-        key_order, key_pass = jax.random.split(key)
-        order = np.asarray(jax.random.permutation(key_order, self.n_rows))[: self.settings.start_rows]
+        key_order, key_pass = split_key(key)
+        order = shuffled(key_order, self.n_rows)[: self.settings.start_rows]
         order = np.concatenate([order, np.arange(self.n_rows, len(there.weight))])  # padding last
         observed = np.broadcast_to(there.known[order, None] > 0, there.coordinates[order].shape)
         part = there.coordinates[order], observed, there.weight[order]
@@ -144,8 +145,8 @@ class FactorAnalyzerEstimator(BaseEstimator):
 
     def _along_rows(self, key: Array, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
         """Of the best particle of a path along the rows, or along some of them."""
-        key_order, key_data, key_path = jax.random.split(key, 3)
-        order = np.asarray(jax.random.permutation(key_order, self.n_rows))[: self.settings.start_rows]
+        key_order, key_data, key_path = split_key(key, 3)
+        order = shuffled(key_order, self.n_rows)[: self.settings.start_rows]
         units, _ = rows_of(self.data)
         part = rows(np.asarray(units.value)[order], np.asarray(units.observed)[order])
         chain = evidence_chain(self.model, part, size, None)

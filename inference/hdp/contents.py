@@ -40,7 +40,7 @@ def _(model: HDP, data: Dataset) -> Contents:
     return Contents(counts, np.arange(counts.shape[1]))
 
 
-_members = kernel()(lambda model, rows: model.members(rows))
+_members = kernel(brief=True)(lambda model, rows: model.members(rows))
 
 
 @contents_of.register

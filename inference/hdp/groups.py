@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import softmax
@@ -33,6 +32,7 @@ from lvsearch.inference.hdp.weights import CorpusWeights, starting_weights, weig
 from lvsearch.inference.mixtures import MixtureEstimator, MixtureSettings
 from lvsearch.inference.mixtures.improving import RowsEstimator, RowsRun, RowsStart
 from lvsearch.inference.mixtures.proposals import Standing
+from lvsearch.inference.mixtures.rows import prior_of
 from lvsearch.models.contract import Statistics
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import BetaStatistics, GammaStatistics
@@ -99,7 +99,8 @@ class GroupsEstimator(RowsEstimator):
     def work(self, size: tuple[int, ...]) -> float:
         """Rows × components × statistics of one pass."""
         n_dims = self.data.extents["dim"]
-        return float(self.n_rows) * size[0] * sum(map(np.size, jax.tree.leaves(self.model.components.prior(n_dims))))
+        statistics = jax.eval_shape(lambda: self.model.components.prior(n_dims))
+        return float(self.n_rows) * size[0] * sum(leaf.size for leaf in jax.tree.leaves(statistics))
 
     def begin(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> RowsStart:
         """The clusters of all rows together, begun from another truncation's components if there is one."""
@@ -127,7 +128,9 @@ class _Run(RowsRun[GroupsEstimator]):
         super().__init__(owner, size, dtype)
         self.model, self.settings = owner.model, owner.settings
         packed = owner.packed
-        self.units = Units(self._typed(packed.documents.tiles), jnp.asarray(packed.real), self._typed(packed.members))
+        self.units = Units(
+            self._typed(packed.documents.tiles), jax.device_put(packed.real), self._typed(packed.members)
+        )
 
     @property
     def most_passes(self) -> float:
@@ -151,7 +154,7 @@ class _Run(RowsRun[GroupsEstimator]):
     def _typed(self, tree: Any) -> Any:
         def typed(leaf: Any) -> Array:
             floating = np.issubdtype(np.asarray(leaf).dtype, np.floating)
-            return jnp.asarray(leaf, self.dtype if floating else None)
+            return jax.device_put(np.asarray(leaf, self.dtype if floating else None))
 
         return jax.tree.map(typed, tree)
 
@@ -206,7 +209,7 @@ class _Run(RowsRun[GroupsEstimator]):
         model = self.model
         tables: Any = weights.tables
         beyond: Any = np.maximum(tables.sum() - np.cumsum(tables), 0.0)
-        prior = model.components.prior(self.owner.data.extents["dim"])
+        prior = prior_of(model.components, n_dims=self.owner.data.extents["dim"])
         found: dict[str, Any] = {
             "shared_sticks": BetaStatistics(tables, weights.gamma + beyond - 1),
             "components": jax.tree.map(

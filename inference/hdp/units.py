@@ -12,8 +12,7 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.packing import PackedDocuments, pack
 from lvsearch.inference.engine.describing import Described, describe_units
-from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, padded_natural, point_of
-from lvsearch.inference.engine.meanfield import globals_bound
+from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, padded_natural, point_of, recorded_at
 from lvsearch.inference.hdp.contents import Contents, contents_of
 from lvsearch.inference.hdp.kernel import Globals, TablePosterior, settle_documents
 from lvsearch.inference.topics import kernel as kernels
@@ -79,12 +78,11 @@ def bound_at(
     """
     capacity = capacity_of(size)
     with jax.enable_x64(True):
-        beliefs = beliefs_at(model, natural, size, capacity, np.float64)
-        total = float(globals_bound(model, beliefs, size, capacity=capacity))
+        beliefs, total = recorded_at(model, natural, size, capacity)
         seen, log_alpha = globals_of(model, beliefs.mean, packed.members, size, capacity=capacity)
         wide = jax.tree.map(lambda x: np.asarray(x, np.float64), seating)
         settled, bounds = settle_documents(packed.documents.tiles, wide, seen, sweeps=sweeps)
-        total += float(np.asarray(bounds)[packed.real].sum() + packed.real.sum() * model.tables * log_alpha)
+        total += float(np.asarray(bounds)[packed.real].sum() + packed.real.sum() * model.tables * np.asarray(log_alpha))
     return total, jax.tree.map(np.asarray, settled)
 
 

@@ -17,6 +17,7 @@ from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
+from lvsearch.inference.generators import folded, shuffled, split_key
 from lvsearch.inference.mixtures.improving import RowsEstimator, RowsRun, RowsStart
 from lvsearch.inference.mixtures.kernel import ascend_rows, beliefs_from, survey
 from lvsearch.inference.mixtures.proposals import Standing
@@ -183,23 +184,23 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         few, n_rows = self.settings.sample_rows, self.prepared.n_rows
         if n_rows <= 2 * few:
             return self._sequential(key)
-        key_rows, key_fit = jax.random.split(key)
-        chosen = np.sort(np.asarray(jax.random.permutation(key_rows, n_rows))[:few])
+        key_rows, key_fit = split_key(key)
+        chosen = np.sort(shuffled(key_rows, n_rows)[:few])
         return self.owner.on_rows(chosen).run(self.size, self.dtype).fit(RowsStart(key_fit, None))[0].beliefs
 
     def _sequential(self, key: Array) -> Beliefs:
         """The best of several random orders, each climbed a little."""
         best, height = None, -np.inf
         for number in range(self.settings.starts):
-            trace = self._ascend(self._one_pass(jax.random.fold_in(key, number)), self.settings.start_sweeps)
+            trace = self._ascend(self._one_pass(folded(key, number)), self.settings.start_sweeps)
             if best is None or trace.made()[-1] > height:
                 best, height = trace.beliefs, trace.made()[-1]
         assert best is not None
         return best
 
     def _one_pass(self, key: Array) -> Beliefs:
-        key_order, key_pass = jax.random.split(key)
-        part = self.in_turn(np.asarray(jax.random.permutation(key_order, self.prepared.n_rows)))
+        key_order, key_pass = split_key(key)
+        part = self.in_turn(shuffled(key_order, self.prepared.n_rows))
         with one_after_another():
             labels = np.asarray(sequential_pass(self.model, key_pass, *part, self.size, capacity=self.capacity))
         return self.of_labels(part, labels)
@@ -220,7 +221,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
     def of_labels(self, part: RowTiles, labels: Int[np.ndarray, " row"]) -> Beliefs:
         """The globals that follow from these rows having these labels."""
         tile = jax.tree.map(lambda leaf: leaf[None], part)
-        shares = jax.nn.one_hot(labels, self.capacity[0], dtype=self.dtype)[None]
+        shares = (labels[:, None] == np.arange(self.capacity[0])).astype(self.dtype)[None]
         return beliefs_from(self.model, shares, tile, self.size, **self.static)
 
     def grown(self, start: Estimate) -> list[Beliefs]:
@@ -265,7 +266,7 @@ def recorded_bound(model: MixtureModel, prepared: PreparedRows, natural: Any, si
         beliefs = beliefs_at(model, natural, size, capacity, np.float64)
         tiles = split(cast_tiles(prepared.tiles, np.float64), 1)
         trace = ascend_rows(model, beliefs, tiles, size, np.inf, 1, layout=prepared.layout, capacity=capacity)
-        return float(trace.bounds[0]) + prepared.log_carrier
+        return float(np.asarray(trace.bounds)[0]) + prepared.log_carrier
 
 
 @estimator.register(MixtureModel)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components import Component
 from lvsearch.models.kernels import kernel
@@ -30,15 +30,22 @@ class PackedColumns(NamedTuple):
 
 def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumns:
     """complete: every cell of every row is observed (rows of padding, of weight 0, may be anything)."""
-    probe, observed = jnp.asarray(np.random.default_rng(0).uniform(0.1, 0.9, (2, n_dims))), jnp.ones(n_dims, bool)
-    # every row in every variant, one by one: a `vmap` outside of programs leaves its constants behind at each call
-    seen = [component.variant_increments(row, observed) for row in probe]
-    each = [jax.tree.map(lambda leaf, v=v: leaf[v], one) for one in seen for v in range(len(jax.tree.leaves(one)[0]))]
-    packed = np.asarray([_packed(component, one) for one in each], np.float64)
-    # what is 0 may only be so at these cells: whether a cell has a level is 0 at all cells between levels
-    same = (np.ptp(packed, axis=0) < 1e-12) & (packed[0] != 0) & complete
-    constants = tuple((int(c), float(packed[0, c])) for c in np.flatnonzero(same))
-    return PackedColumns(n_dims, tuple(np.flatnonzero(~same).tolist()), constants)
+    probe = np.random.default_rng(0).uniform(0.1, 0.9, (2, n_dims))
+    values, varies = map(np.asarray, _probed(component, probe))
+    varying = varies | (not complete)
+    constants = tuple((int(c), float(values[c])) for c in np.flatnonzero(~varying))
+    return PackedColumns(n_dims, tuple(np.flatnonzero(varying).tolist()), constants)
+
+
+@kernel(brief=True)
+def _probed(
+    component: Component, probe: Float[Array | np.ndarray, "row dim"]
+) -> tuple[Float[Array, " packed"], Bool[Array, " packed"]]:
+    """s(x) of the first of these complete rows in its first variant, and which columns vary over all. What is 0 may
+    only be so at these cells: whether a cell has a level is 0 at all cells between levels."""
+    each = jax.vmap(lambda row: pack_variants(component, row, jnp.ones(row.shape, bool)))(probe)
+    every = each.reshape(-1, each.shape[-1])
+    return every[0], (jnp.ptp(every, axis=0) >= 1e-12) | (every[0] == 0)
 
 
 def pack_increment(component: Component, coordinates: Any, observed: Any) -> Float[Array, " packed"]:

@@ -56,6 +56,12 @@ def increments(component: Component, coordinates: Any, observed: Any) -> Any:
     return jax.vmap(component.increment)(coordinates, observed)
 
 
+@kernel(static_argnames=("n_dims",), brief=True)
+def prior_of(component: Component, *, n_dims: int) -> Any:
+    """The natural parameters of one component without rows."""
+    return component.prior(n_dims)
+
+
 @kernel()
 def variants(component: Component, coordinates: Any, observed: Any) -> tuple[Any, Float[Array, "row variant"]]:
     """(s_v(x) of each row, (row, variant, …) a leaf; log h_v(x) − log h(x) in nats)."""

@@ -15,9 +15,9 @@ from lvsearch.inference.data.groups import rows_of_groups
 from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows
 from lvsearch.inference.engine.ascent import AscentTrace
-from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
+from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, recorded_at
 from lvsearch.inference.engine.estimator import estimator
-from lvsearch.inference.engine.meanfield import Beliefs, globals_bound
+from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureSettings
 from lvsearch.inference.mixtures.improving import RowsEstimator, RowsRun, RowsStart
@@ -251,11 +251,10 @@ def recorded_bound(
     """The bound in float64 at exactly these natural parameters, nats, the paths at their optimum."""
     capacity = capacity_of(size)
     with jax.enable_x64(True):
-        beliefs = beliefs_at(model, natural, size, capacity, np.float64)
-        total = float(globals_bound(model, beliefs, size, capacity=capacity)) + log_carrier
+        beliefs, total = recorded_at(model, natural, size, capacity)
         for batch in batches:
-            total += float(exact_log_totals(model, beliefs.mean, batch, size, capacity=capacity).sum())
-        return total
+            total += float(np.sum(exact_log_totals(model, beliefs.mean, batch, size, capacity=capacity)))
+        return total + log_carrier
 
 
 @estimator.register

@@ -20,6 +20,7 @@ from lvsearch.inference.data.rows import rows, rows_of
 from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
+from lvsearch.inference.generators import shuffled, split_key
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureRun
 from lvsearch.inference.mixtures.improving import RowsStart
 from lvsearch.models.tied_mixture import TiedMixture
@@ -51,8 +52,8 @@ class TiedRun(MixtureRun):
 
     def _along_rows(self, key: Array) -> Beliefs:
         """Of the best particle of a path along the rows, or along some of them."""
-        key_order, key_data, key_path = jax.random.split(key, 3)
-        order = np.asarray(jax.random.permutation(key_order, self.owner.n_rows))[: self.settings.start_rows]
+        key_order, key_data, key_path = split_key(key, 3)
+        order = shuffled(key_order, self.owner.n_rows)[: self.settings.start_rows]
         units, _ = rows_of(self.owner.data)
         part = rows(np.asarray(units.value)[order], np.asarray(units.observed)[order])
         chain = evidence_chain(self.model, part, self.size, None)

@@ -19,6 +19,7 @@ from lvsearch.inference.data.memory import Chunks, MemoryPlan, out_of_memory
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import Estimator, estimator
 from lvsearch.inference.evidence import Effort, Profile, anneal, effort, evidence_chain, pace, path_needs_fit
+from lvsearch.inference.generators import folded, key_of
 from lvsearch.inference.sharding import on_mesh
 from lvsearch.inference.together import check_same, from_first, noticing_loss, spans_processes
 from lvsearch.models.contract import Model
@@ -68,7 +69,7 @@ class ModelEvaluator:
         self.base_model = model
         self.model = model.plug_in() if self.plug_in else model
         self.ceiling = data_ceiling(self.model, data)
-        self._key = jax.random.key(seed)
+        self._key = key_of(seed)
         self.data = data
         with on_mesh(mesh):
             self._estimator: Estimator = estimator(self.model, data)
@@ -153,7 +154,7 @@ class ModelEvaluator:
         began = time.perf_counter()
         chain = evidence_chain(self.model, self.data, fit.size, fit.state)
         work = effort(chain, trial)
-        key = jax.random.fold_in(self._key_of(fit.size, trial), ANNEALING)
+        key = folded(self._key_of(fit.size, trial), ANNEALING)
         found = anneal(chain, key, work, self._pace(chain, fit.size, trial, work))
         brackets = brackets_of(found, work)
         seconds = fit.info.seconds + time.perf_counter() - began
@@ -165,16 +166,13 @@ class ModelEvaluator:
     def _pace(self, chain: Chain, size: Size, trial: int, work: Effort) -> Profile:
         """One pilot serves all trials of a size, unless they begin with different fits."""
         if path_needs_fit(self.model, self.data):
-            return pace(chain, jax.random.fold_in(self._key_of(size, trial), PILOT), work)
+            return pace(chain, folded(self._key_of(size, trial), PILOT), work)
         if size not in self._paces:
-            self._paces[size] = pace(chain, jax.random.fold_in(self._key_of(size, 0), PILOT), work)
+            self._paces[size] = pace(chain, folded(self._key_of(size, 0), PILOT), work)
         return self._paces[size]
 
     def _key_of(self, size: Size, trial: int) -> Array:
-        key = self._key
-        for number in (*size, trial):
-            key = jax.random.fold_in(key, number)
-        return key
+        return folded(self._key, *size, trial)
 
     @property
     def chunks(self) -> Chunks:

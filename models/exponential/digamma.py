@@ -11,6 +11,8 @@ import jax.numpy as jnp
 from jax.scipy.special import digamma, polygamma
 from jaxtyping import Array
 
+from lvsearch.models.kernels import kernel
+
 INVERSE_STEPS = 6
 GAMMA_STEPS = 8
 DIRICHLET_STEPS = 24
@@ -33,12 +35,14 @@ def _shifted(x: Any) -> tuple[Any, Any]:
     return y, series + steps
 
 
+@kernel()
 def digamma_positive(x: Any) -> Array:
     """ψ(x) for x > 0, several times cheaper than the library's; absolute error below 1e-11 of max(1, 1/x) (float64)."""
     y, r = _shifted(x)
     return jnp.log(y) - r
 
 
+@kernel()
 def exp_digamma(x: Any) -> Array:
     """e^ψ(x) for x > 0, 0 for x ≤ 0; relative error below 1e-5 (float32, where ψ > −20) and 1e-11 (float64)."""
     positive = x > 0
@@ -46,6 +50,7 @@ def exp_digamma(x: Any) -> Array:
     return jnp.where(positive, y * jnp.exp(-r), 0.0)
 
 
+@kernel()
 def log_gamma_positive(x: Any) -> Array:
     """log Γ(x) for x > 0 by Stirling's series at x + 8, or at x itself where that is large; absolute error below 1e-11
     of max(1, |log Γ|) (float64)."""

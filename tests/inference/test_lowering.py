@@ -70,11 +70,11 @@ def test_faults_are_found():
 # ── what leads to them ──────────────────────────────────────────────────────────────────────────────────────────────
 
 SLOW = {
-    "inference.annealing.particles": {"_log_gain", "_log_ratio", "_relabel"},
+    "inference.annealing.particles": {"_advance", "_log_gain", "_log_ratio", "_relabel", "drawn"},
     "inference.annealing.prefixes": {"_shrink"},
     "inference.annealing.tuning": {"_settled"},
     "inference.annotation.collapsed": {"collapsed_step"},
-    "inference.block_models.anchor": {"_of_labels"},
+    "inference.block_models.anchor": {"_averaged", "_of_labels"},
     "inference.block_models.truth": {"_completed"},
     "inference.engine.empirical_bayes": {"_ascend"},
     "inference.engine.estimate": {"point_of"},
@@ -106,7 +106,6 @@ ON_THE_HOST = {
     "inference.hdp.sampler._added": "begins such a sampler: member by member, on the CPU whatever there is",
     "inference.sampling.run._fold_in": "keys of sweeps that are made on the host: `Hosted` chains",
     "inference.sampling.run._compiled_observed": "asked for its shapes, never run",
-    "inference.generators._split_data": "whole numbers that seed NumPy's generators",
 }
 """Kernels that no accelerator gets, and why."""
 
