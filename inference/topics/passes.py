@@ -138,7 +138,7 @@ def joined(lanes: Sequence[Array], packed: PackedDocuments) -> np.ndarray:
     return np.concatenate([np.asarray(each) for each in lanes], axis=1)[:, : packed.documents.shape[1]]
 
 
-def _cut_all(leaves: tuple[np.ndarray, ...], n_lanes: int, axis: int = 0) -> list[tuple[np.ndarray, ...]]:
+def _cut_all(leaves: Sequence[Any], n_lanes: int, axis: int = 0) -> list[tuple[np.ndarray, ...]]:
     return list(zip(*(_cut(np.asarray(leaf), n_lanes, 0.0, axis) for leaf in leaves), strict=True))
 
 
