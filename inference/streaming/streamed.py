@@ -30,7 +30,7 @@ from lvsearch.inference.sharding import on_host
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.estimator import TopicEstimator
 from lvsearch.inference.topics.memoized import streamed_plan
-from lvsearch.inference.topics.passes import Course, Visit, passes_in_turn, visited
+from lvsearch.inference.topics.passes import BatchCounts, PassSettings, passes_in_turn, visited
 from lvsearch.models.lda import LDA
 
 
@@ -104,7 +104,7 @@ class StreamedTopicEstimator(TopicEstimator):
         total, per_batch, gammas = state
         narrow = np.float32(eta)
 
-        def visit(batch: int, weights: Array, scale: Array) -> Visit:
+        def visit(batch: int, weights: Array, scale: Array) -> BatchCounts:
             new, fits, waiting = jnp.zeros_like(weights), [], None
             for piece in self._documents.pieces(batch):
                 gamma = gammas.read(piece.first, piece.last)
@@ -117,9 +117,9 @@ class StreamedTopicEstimator(TopicEstimator):
                 waiting = piece.first, gamma
             if waiting is not None:
                 gammas.write(waiting[0], np.asarray(waiting[1]))
-            return Visit([new], fits)
+            return BatchCounts([new], fits)
 
-        course = Course(rule, alpha, eta, sweeps, passes, tolerance, self.settings.momentum, self.n_tokens)
+        course = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, self.settings.momentum, self.n_tokens)
         total, per_batch, made = passes_in_turn(total, per_batch, course, visit)
         return kernels.Counts(total, per_batch, gammas), made
 

@@ -30,7 +30,7 @@ from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.inference.topics.memoized import layout_within, packing_of, topic_plan
 from lvsearch.inference.topics.merging import merge_topics
-from lvsearch.inference.topics.passes import Course, in_lanes, joined, lanes_for, passes_in_lanes
+from lvsearch.inference.topics.passes import PassSettings, in_lanes, joined, lanes_for, passes_in_lanes
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.lda import LDA
@@ -289,7 +289,7 @@ class TopicEstimator(BaseEstimator):
         n_lanes = lanes_for(self.packed, len(alpha))
         if n_lanes > 1:
             momentum = self.settings.momentum
-            course = Course(rule, alpha, eta, sweeps, passes, tolerance, momentum, self.n_tokens)
+            course = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, momentum, self.n_tokens)
             return passes_in_lanes(self.packed, state, course, n_lanes)
         state, _, made = kernels.memoized_passes(
             self.packed.tiles,

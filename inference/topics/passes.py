@@ -34,7 +34,7 @@ MOST_LANES = 4
 Result = TypeVar("Result")
 
 
-class Course(NamedTuple):
+class PassSettings(NamedTuple):
     """What passes are made with: arguments of `kernel.memoized_passes`. `n_tokens`: of all documents."""
 
     rule: kernels.Rule
@@ -47,7 +47,7 @@ class Course(NamedTuple):
     n_tokens: float
 
 
-class Visit(NamedTuple):
+class BatchCounts(NamedTuple):
     """What a batch says: expected counts (word, topic) of its parts, and their fits, nats."""
 
     counts: list[Array]
@@ -55,7 +55,7 @@ class Visit(NamedTuple):
 
 
 def passes_in_turn(
-    total: Array, per_batch: Sequence[Array], course: Course, visit: Callable[[int, Array, Array], Visit]
+    total: Array, per_batch: Sequence[Array], course: PassSettings, visit: Callable[[int, Array, Array], BatchCounts]
 ) -> tuple[Array, list[Array], int]:
     """As `kernel.memoized_passes`, whose docstring says what is done and why.
 
@@ -92,14 +92,14 @@ def lanes_for(packed: PackedDocuments, capacity: int) -> int:
 
 
 def passes_in_lanes(
-    packed: PackedDocuments, state: kernels.Counts, course: Course, n_lanes: int
+    packed: PackedDocuments, state: kernels.Counts, course: PassSettings, n_lanes: int
 ) -> tuple[kernels.Counts, int]:
     """Passes over documents at hand, and how many were made. The state's `per_batch` becomes a list."""
     tiles = [[DocumentTiles(*each) for each in _cut_all(batch, n_lanes)] for batch in zip(*packed.tiles, strict=True)]
     gammas = [_cut(np.asarray(gamma), n_lanes, 1.0) for gamma in state.proportions]
     eta, sweeps = np.float32(course.eta), np.int32(course.sweeps)
 
-    def visit(batch: int, weights: Array, scale: Array) -> Visit:
+    def visit(batch: int, weights: Array, scale: Array) -> BatchCounts:
         def one_lane(lane: int) -> tuple[Array, Array]:
             tile, gamma, none = tiles[batch][lane], gammas[batch][lane], jnp.zeros_like(weights)
             new, gammas[batch][lane], fit = visited(
@@ -108,7 +108,7 @@ def passes_in_lanes(
             return new, fit
 
         counts, fits = zip(*threads.map(one_lane, range(n_lanes)), strict=True)
-        return Visit(list(counts), list(fits))
+        return BatchCounts(list(counts), list(fits))
 
     per_batch = [jnp.asarray(counts) for counts in state.per_batch]
     with ThreadPoolExecutor(n_lanes) as threads:

@@ -30,7 +30,7 @@ from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics import passes
 from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings
 from lvsearch.inference.topics.merging import merge_topics
-from lvsearch.inference.topics.passes import Course, passes_in_lanes
+from lvsearch.inference.topics.passes import PassSettings, passes_in_lanes
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 from lvsearch.models.lda import LDA
 
@@ -316,7 +316,7 @@ def test_passes_in_lanes_are_their_definition(name, rule, n_lanes):
     pseudo_counts = np.random.default_rng(2).gamma(0.5, 2.0, (N_WORDS, 4)) * (ALPHA > 0)
     narrow = ALPHA.astype(np.float32)
     state = kernels.start_state(packed(), pseudo_counts, narrow)
-    course = Course(rule, narrow, ETA, 2, 4, -np.inf, 0.9, float(counts().sum()))
+    course = PassSettings(rule, narrow, ETA, 2, 4, -np.inf, 0.9, float(counts().sum()))
     state, made = passes_in_lanes(packed(), state, course, n_lanes)
     total, gamma = memoized_by_hand(name, pseudo_counts, 4, 2, 0.9)
     assert made == 4
