@@ -49,9 +49,7 @@ def settled(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]
             rows, columns = (np.repeat(labels[:, None], FITTED, axis=1) for labels in chain.fitted)
             fits = _of_labels(chain, folded(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
             together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), together, fits)
-        known, log_density = _averaged(chain, key, together)
-        best = int(np.argmax(np.asarray(log_density)))
-        return BlockStart(*(np.asarray(leaf)[..., best] for leaf in known))
+        return _highest(*_averaged(chain, key, together))
 
 
 _of_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
@@ -100,7 +98,11 @@ def best_of(chain: BlockChain, state: BlockState) -> BlockStart:
     """Of the particle whose joint is highest: probabilities of labels, rows and columns of each cluster, sums of each
     block."""
     with jax.enable_x64(True):
-        known, log_density = _observed_once(chain, state)
+        return _highest(*_observed_once(chain, state))
+
+
+def _highest(known: BlockStart, log_density: Array) -> BlockStart:
+    """Of particles, their axis last, the one whose joint is highest."""
     best = int(np.argmax(np.asarray(log_density)))
     return BlockStart(*(np.asarray(leaf)[..., best] for leaf in known))
 

@@ -44,8 +44,8 @@ class RaggedDocuments:
 
         Lengths are padded to 16, 32, 48, 64, 96, 128, 192, …, joined into at most `MOST_SHAPES` buckets where that adds
         least padding, and batches of one bucket to one number of documents: a corpus has few shapes, and one that fits
-        in a batch has one where that is at most twice as much to go over. Documents are
-        dealt to batches round-robin, so that each batch is a sample of the whole corpus whatever order it came in.
+        in a batch has one where that is at most twice as much to go over. Documents are dealt to batches round-robin,
+        so that each batch is a sample of the whole corpus whatever order it came in.
         """
         lengths = [_padded_length(n) for n in np.diff(self.counts.indptr).tolist()]
         most = 1 if self._are_few(lengths) else MOST_SHAPES

@@ -109,7 +109,7 @@ class StreamedTopicEstimator(TopicEstimator):
             for piece in self._documents.pieces(batch):
                 gamma = gammas.read(piece.first, piece.last)
                 new, gamma, fit = visited(
-                    weights, scale, piece.tiles, gamma, new, alpha, narrow, rule=rule, sweeps=np.int32(sweeps)
+                    rule, weights, scale, piece.tiles, gamma, new, alpha, narrow, np.int32(sweeps)
                 )
                 fits.append(fit)
                 if waiting is not None:  # done by now, while this one has only begun
@@ -119,8 +119,8 @@ class StreamedTopicEstimator(TopicEstimator):
                 gammas.write(waiting[0], np.asarray(waiting[1]))
             return BatchCounts([new], fits)
 
-        course = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, self.settings.momentum, self.n_tokens)
-        total, per_batch, made = passes_in_turn(total, per_batch, course, visit)
+        made_with = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, self.settings.momentum, self.n_tokens)
+        total, per_batch, made = passes_in_turn(total, per_batch, made_with, visit)
         return kernels.Counts(total, per_batch, gammas), made
 
     def _document_pass(self, topics: Any, gamma: Any, alpha: np.ndarray, sweeps: int, tolerance: float) -> Any:

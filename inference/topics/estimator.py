@@ -289,8 +289,8 @@ class TopicEstimator(BaseEstimator):
         n_lanes = lanes_for(self.packed, len(alpha))
         if n_lanes > 1:
             momentum = self.settings.momentum
-            course = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, momentum, self.n_tokens)
-            return passes_in_lanes(self.packed, state, course, n_lanes)
+            made_with = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, momentum, self.n_tokens)
+            return passes_in_lanes(self.packed, state, made_with, n_lanes)
         state, _, made = kernels.memoized_passes(
             self.packed.tiles,
             state,

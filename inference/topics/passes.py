@@ -30,7 +30,6 @@ Below, dispatching costs as much as is gained."""
 MOST_LANES = 4
 """Each has counts (word, topic) of its own, which are added where all wait: more cost what they gain."""
 
-
 Result = TypeVar("Result")
 
 
@@ -55,7 +54,7 @@ class BatchCounts(NamedTuple):
 
 
 def passes_in_turn(
-    total: Array, per_batch: Sequence[Array], course: PassSettings, visit: Callable[[int, Array, Array], BatchCounts]
+    total: Array, per_batch: Sequence[Array], settings: PassSettings, visit: Callable[[int, Array, Array], BatchCounts]
 ) -> tuple[Array, list[Array], int]:
     """As `kernel.memoized_passes`, whose docstring says what is done and why.
 
@@ -63,21 +62,21 @@ def passes_in_turn(
     the counts of all and of each batch, and how many passes were made.
     """
     per_batch, step = list(per_batch), jnp.zeros_like(total)
-    last, fit, made, eta = -inf, -inf, 0, np.float32(course.eta)
+    last, fit, made, eta = -inf, -inf, 0, np.float32(settings.eta)
 
     def overshot() -> bool:
-        return fit < last - (1.0 + kernels.OVERSHOT * course.n_tokens)
+        return fit < last - (1.0 + kernels.OVERSHOT * settings.n_tokens)
 
-    while made < course.passes and (made < 2 or overshot() or fit - last > course.tolerance * course.n_tokens):
+    while made < settings.passes and (made < 2 or overshot() or fit - last > settings.tolerance * settings.n_tokens):
         before, fits = total, []
-        share = 0.0 if made == course.passes - 1 or overshot() else course.momentum
+        share = 0.0 if made == settings.passes - 1 or overshot() else settings.momentum
         total = _ahead(before, step, np.float32(share))
         for batch, old in enumerate(per_batch):
-            found = visit(batch, *_topics(total, course.alpha, eta, rule=course.rule))
+            found = visit(batch, *_topics(total, settings.alpha, eta, rule=settings.rule))
             total, per_batch[batch] = _moved(total, tuple(found.counts), old)
             fits += found.fits
         total = reduce(jnp.add, per_batch)
-        from_tokens = abs(float(before.sum()) - course.n_tokens) < 0.01 * course.n_tokens
+        from_tokens = abs(float(before.sum()) - settings.n_tokens) < 0.01 * settings.n_tokens
         step = total - before if from_tokens else jnp.zeros_like(total)
         last, fit, made = fit, fsum(float(each) for each in fits), made + 1
     return total, per_batch, made
@@ -92,18 +91,18 @@ def lanes_for(packed: PackedDocuments, capacity: int) -> int:
 
 
 def passes_in_lanes(
-    packed: PackedDocuments, state: kernels.Counts, course: PassSettings, n_lanes: int
+    packed: PackedDocuments, state: kernels.Counts, settings: PassSettings, n_lanes: int
 ) -> tuple[kernels.Counts, int]:
     """Passes over documents at hand, and how many were made. The state's `per_batch` becomes a list."""
     tiles = [[DocumentTiles(*each) for each in _cut_all(batch, n_lanes)] for batch in zip(*packed.tiles, strict=True)]
     gammas = [_cut(np.asarray(gamma), n_lanes, 1.0) for gamma in state.proportions]
-    eta, sweeps = np.float32(course.eta), np.int32(course.sweeps)
+    eta, sweeps = np.float32(settings.eta), np.int32(settings.sweeps)
 
     def visit(batch: int, weights: Array, scale: Array) -> BatchCounts:
         def one_lane(lane: int) -> tuple[Array, Array]:
             tile, gamma, none = tiles[batch][lane], gammas[batch][lane], jnp.zeros_like(weights)
             new, gammas[batch][lane], fit = visited(
-                weights, scale, tile, gamma, none, course.alpha, eta, rule=course.rule, sweeps=sweeps
+                settings.rule, weights, scale, tile, gamma, none, settings.alpha, eta, sweeps
             )
             return new, fit
 
@@ -112,7 +111,7 @@ def passes_in_lanes(
 
     per_batch = [jnp.asarray(counts) for counts in state.per_batch]
     with ThreadPoolExecutor(n_lanes) as threads:
-        total, per_batch, made = passes_in_turn(jnp.asarray(state.total), per_batch, course, visit)
+        total, per_batch, made = passes_in_turn(jnp.asarray(state.total), per_batch, settings, visit)
     n_tiles = packed.documents.shape[1]
     proportions = np.stack([np.concatenate(gamma)[:n_tiles] for gamma in gammas])
     return kernels.Counts(total, per_batch, proportions), made
@@ -148,29 +147,13 @@ def _cut(leaf: np.ndarray, n_lanes: int, fill: float, axis: int = 0) -> list:
     return np.split(np.pad(leaf, missing, constant_values=fill), n_lanes, axis)
 
 
+visited = kernel(static_argnames=("rule",), donate_argnames=("counts",))(counted(kernels.visit))
+
+
 @kernel(static_argnames=("rule",))
 @counted
 def _topics(total: Array, alpha: Array, eta: Array, *, rule: kernels.Rule) -> tuple[Array, Array]:
     return rule.topics(total, eta, alpha > 0)
-
-
-@kernel(static_argnames=("rule",), donate_argnames=("counts",))
-@counted
-def visited(
-    weights: Array,
-    scale: Array,
-    tiles: DocumentTiles,
-    gamma: Array,
-    counts: Array,
-    alpha: Array,
-    eta: Array,
-    *,
-    rule: kernels.Rule,
-    sweeps: Array,
-) -> tuple[Array, Array, Array]:
-    """`kernel.visit`, compiled: tiles (tile, …) at the topics that are weights · scale, counts (word, topic) added."""
-    tiles = jax.tree.map(jnp.asarray, tiles)
-    return kernels.visit(rule, weights, scale, tiles, gamma, counts, alpha, eta, sweeps)
 
 
 @kernel()

@@ -13,7 +13,16 @@ import argparse
 import numpy as np
 from corpora import drawn_documents
 from scipy.sparse import csr_array
-from topics_vs_peers import TOMOTOPY_TARGET, best_within, difference, find, reaching, score_all, train_all
+from topics_vs_peers import (
+    TOMOTOPY_TARGET,
+    best_within,
+    difference,
+    find,
+    of_known_words,
+    reaching,
+    score_all,
+    train_all,
+)
 
 DOCUMENTS = {50: 6_000, 200: 2_500, 1_300: 1_740}
 """How many documents of so many tokens."""
@@ -22,7 +31,7 @@ DOCUMENTS = {50: 6_000, 200: 2_500, 1_300: 1_740}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tokens", type=int, nargs="*", default=list(DOCUMENTS), choices=list(DOCUMENTS))
-    parser.add_argument("--topics", type=int, nargs="*", default=[50, 100, 400])
+    parser.add_argument("--topics", dest="sizes", type=int, nargs="*", default=[50, 100, 400])
     parser.add_argument("--peer-seconds", type=float, default=60.0)
     parser.add_argument("--our-seconds", type=float, default=60.0)
     parser.add_argument("--samples", type=int, default=100)
@@ -33,17 +42,15 @@ def main() -> None:
     print("| tokens | K | tomotopy's 500 sweeps, s | as good after, s | ratio | best of ours − its best |")
     print("|---|---|---|---|---|---|")
     for tokens in options.tokens:
-        for topics in options.topics:
-            print(_row(tokens, argparse.Namespace(**{**vars(options), "topics": topics})), flush=True)
+        for size in options.sizes:
+            options.topics = size  # which `train_all` reads
+            print(_row(tokens, options), flush=True)
 
 
 def _row(tokens: int, options: argparse.Namespace) -> str:
     counts = drawn_documents(DOCUMENTS[tokens], tokens, options.topics, (0, tokens))
     held_out = np.arange(counts.shape[0]) % 10 == 0
-    train, test = csr_array(counts[~held_out]), csr_array(counts[held_out])
-    known = np.flatnonzero(np.asarray(train.sum(axis=0)).ravel())
-    train, test = csr_array(train[:, known]), csr_array(test[:, known])
-    test = csr_array(test[np.flatnonzero(test.sum(axis=1))])
+    train, test = of_known_words(csr_array(counts[~held_out]), csr_array(counts[held_out]))
     lengths = np.asarray(test.sum(axis=1), np.float64).ravel()
     found = train_all(train, ("lvsearch-first-call", "lvsearch", "tomotopy"), 0, options)
     scored = score_all(found, test, options.samples)
@@ -53,15 +60,12 @@ def _row(tokens: int, options: argparse.Namespace) -> str:
     if ours is None or theirs is None:
         raise RuntimeError("got no snapshot of one of the two")
     gap = difference(ours, theirs, lengths)
-    cells = [f"{tokens:,}", f"{options.topics}"]
-    if target is None:
-        cells += ["not run", "", ""]
+    reached = None if target is None else reaching(scored, target, lengths)
+    cells = [f"{tokens:,}", f"{options.topics}", "not run" if target is None else f"{target.seconds:.1f}"]
+    if target is None or reached is None:
+        cells += ["never", ""]
     else:
-        reached = reaching(scored, target, lengths)
-        cells += [f"{target.seconds:.1f}"]
-        cells += (
-            ["never", ""] if reached is None else [f"{reached.seconds:.1f}", f"{reached.seconds / target.seconds:.2f}"]
-        )
+        cells += [f"{reached.seconds:.1f}", f"{reached.seconds / target.seconds:.2f}"]
     cells.append(f"{gap.per_token:+.4f} ± {gap.standard_error:.4f} ({ours.label}; {theirs.label})")
     return "| " + " | ".join(cells) + " |"
 

@@ -71,6 +71,13 @@ def difference(first: Scored, second: Scored, lengths: np.ndarray) -> Difference
     return Difference(float(per_token), float(np.sqrt(spread) / lengths.sum()))
 
 
+def of_known_words(train: csr_array, test: csr_array) -> tuple[csr_array, csr_array]:
+    """Counts (documents, words) without the words that the training documents lack, nor test documents left empty."""
+    known = np.flatnonzero(np.asarray(train.sum(axis=0)).ravel())
+    held_out = csr_array(test[:, known])
+    return csr_array(train[:, known]), csr_array(held_out[np.flatnonzero(held_out.sum(axis=1))])
+
+
 def train_all(
     counts: csr_array, libraries: tuple[str, ...], seed: int, options: argparse.Namespace
 ) -> dict[str, list[Snapshot]]:
@@ -234,9 +241,7 @@ def main() -> None:
     options = parser.parse_args()
 
     train, test = corpus_named(options.corpus).split(test_fraction=0.1, seed=0)
-    known = np.flatnonzero(np.asarray(train.counts.sum(axis=0)).ravel())
-    counts, held_out = csr_array(train.counts[:, known]), csr_array(test.counts[:, known])
-    held_out = csr_array(held_out[np.flatnonzero(held_out.sum(axis=1))])
+    counts, held_out = of_known_words(train.counts, test.counts)
     lengths = np.asarray(held_out.sum(axis=1), np.float64).ravel()
     dropped = test.n_tokens - lengths.sum()
     print(

@@ -107,7 +107,6 @@ def test_known_covariance_bernoulli_and_multinomial_have_moments():
 
 
 def test_the_picture_shows_two_columns_and_refuses_others():
-
     axes = fitted().plot_clusters(("mass", "width"))
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("mass", "width")
     assert len(axes.patches) == 2

@@ -177,9 +177,8 @@ def p_values(name: str, temperature: float = 1.0) -> np.ndarray:
                 assert np.isfinite(truth).all()
                 place = random.integers(DRAWS + 1)
                 others = np.concatenate([before[:place], after[: DRAWS - place]])
-                close = np.abs(others - truth) <= 1e-9 * (
-                    1 + np.abs(truth)
-                )  # the same state, its sums in another order
+                # the same state, its sums in another order
+                close = np.abs(others - truth) <= 1e-9 * (1 + np.abs(truth))
                 below = ((others < truth) & ~close).sum(0)
                 ranks.append(below + random.integers(close.sum(0) + 1))
     assert len(ranks) == REPLICATES

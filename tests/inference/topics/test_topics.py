@@ -316,13 +316,13 @@ def test_passes_in_lanes_are_their_definition(name, rule, n_lanes):
     pseudo_counts = np.random.default_rng(2).gamma(0.5, 2.0, (N_WORDS, 4)) * (ALPHA > 0)
     narrow = ALPHA.astype(np.float32)
     state = kernels.start_state(packed(), pseudo_counts, narrow)
-    course = PassSettings(rule, narrow, ETA, 2, 4, -np.inf, 0.9, float(counts().sum()))
-    state, made = passes_in_lanes(packed(), state, course, n_lanes)
+    made_with = PassSettings(rule, narrow, ETA, 2, 4, -np.inf, 0.9, float(counts().sum()))
+    state, made = passes_in_lanes(packed(), state, made_with, n_lanes)
     total, gamma = memoized_by_hand(name, pseudo_counts, 4, 2, 0.9)
     assert made == 4
     np.testing.assert_allclose(state.total, total, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(packed().gather(state.proportions), gamma, rtol=1e-3, atol=1e-4)
-    on, _ = passes_in_lanes(packed(), state, course._replace(passes=1), n_lanes)
+    on, _ = passes_in_lanes(packed(), state, made_with._replace(passes=1), n_lanes)
     assert on.proportions.shape == (*packed().documents.shape, 4)
     np.testing.assert_allclose(np.asarray(on.total).sum(), counts().sum(), rtol=1e-5)
 
