@@ -28,7 +28,7 @@ from lvsearch.inference.topics.memoized import streamed_plan
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.searching.evaluators import data_ceiling
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 SIZE, TILE_BLOCKS = (3,), 4
 
 
