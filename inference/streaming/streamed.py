@@ -89,7 +89,7 @@ class StreamedTopicEstimator(TopicEstimator):
             even = np.where(exists, alpha + piece.lengths[..., None] / exists.sum(), 0.0)
             gammas.write(piece.first, even.astype(np.float32))
         total = jnp.asarray(pseudo_counts, jnp.float32)
-        return kernels.Counts(total, [jnp.zeros_like(total)] * documents.n_batches, gammas)
+        return kernels.Counts(total, jnp.zeros((documents.n_batches, *total.shape), total.dtype), gammas)
 
     def _passes(
         self,

@@ -9,7 +9,6 @@ rounding.
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
 from math import fsum, inf
 from typing import Any, NamedTuple, TypeVar
 
@@ -54,14 +53,15 @@ class BatchCounts(NamedTuple):
 
 
 def passes_in_turn(
-    total: Array, per_batch: Sequence[Array], settings: PassSettings, visit: Callable[[int, Array, Array], BatchCounts]
-) -> tuple[Array, list[Array], int]:
+    total: Array, per_batch: Array, settings: PassSettings, visit: Callable[[int, Array, Array], BatchCounts]
+) -> tuple[Array, Array, int]:
     """As `kernel.memoized_passes`, whose docstring says what is done and why.
 
-    visit: (a batch, weights (word, topic), scale (topic,)) -> what it says at topics that are their product. Returns
-    the counts of all and of each batch, and how many passes were made.
+    per_batch: (batch, word, topic), whose buffer is reused. visit: (a batch, weights (word, topic), scale (topic,)) ->
+    what it says at topics that are their product. Returns the counts of all and of each batch, and how many passes were
+    made.
     """
-    per_batch, step = list(per_batch), jnp.zeros_like(total)
+    step = jnp.zeros_like(total)
     last, fit, made, eta = -inf, -inf, 0, np.float32(settings.eta)
 
     def overshot() -> bool:
@@ -71,11 +71,11 @@ def passes_in_turn(
         before, fits = total, []
         share = 0.0 if made == settings.passes - 1 or overshot() else settings.momentum
         total = _ahead(before, step, np.float32(share))
-        for batch, old in enumerate(per_batch):
+        for batch in range(len(per_batch)):
             found = visit(batch, *_topics(total, settings.alpha, eta, rule=settings.rule))
-            total, per_batch[batch] = _moved(total, tuple(found.counts), old)
+            total, per_batch = _moved(total, per_batch, tuple(found.counts), np.int32(batch))
             fits += found.fits
-        total = reduce(jnp.add, per_batch)
+        total = per_batch.sum(0)
         from_tokens = abs(float(before.sum()) - settings.n_tokens) < 0.01 * settings.n_tokens
         step = total - before if from_tokens else jnp.zeros_like(total)
         last, fit, made = fit, fsum(float(each) for each in fits), made + 1
@@ -93,27 +93,27 @@ def lanes_for(packed: PackedDocuments, capacity: int) -> int:
 def passes_in_lanes(
     packed: PackedDocuments, state: kernels.Counts, settings: PassSettings, n_lanes: int
 ) -> tuple[kernels.Counts, int]:
-    """Passes over documents at hand, and how many were made. The state's `per_batch` becomes a list."""
-    tiles = [[DocumentTiles(*each) for each in _cut_all(batch, n_lanes)] for batch in zip(*packed.tiles, strict=True)]
-    gammas = [_cut(np.asarray(gamma), n_lanes, 1.0) for gamma in state.proportions]
+    """Passes over documents at hand, and how many were made."""
+    proportions = np.array(state.proportions)
     eta, sweeps = np.float32(settings.eta), np.int32(settings.sweeps)
 
     def visit(batch: int, weights: Array, scale: Array) -> BatchCounts:
+        gammas = proportions[batch]
+
         def one_lane(lane: int) -> tuple[Array, Array]:
-            tile, gamma, none = tiles[batch][lane], gammas[batch][lane], jnp.zeros_like(weights)
-            new, gammas[batch][lane], fit = visited(
-                settings.rule, weights, scale, tile, gamma, none, settings.alpha, eta, sweeps
-            )
+            tiles = DocumentTiles(*(_part(np.asarray(leaf)[batch], lane, n_lanes, 0.0) for leaf in packed.tiles))
+            gamma, none = _part(gammas, lane, n_lanes, 1.0), jnp.zeros_like(weights)
+            new, gamma, fit = visited(settings.rule, weights, scale, tiles, gamma, none, settings.alpha, eta, sweeps)
+            own = gammas[_places(len(gammas), lane, n_lanes)]
+            own[:] = np.asarray(gamma)[: len(own)]  # waits: what is dispatched ahead holds its counts already
             return new, fit
 
         counts, fits = zip(*threads.map(one_lane, range(n_lanes)), strict=True)
         return BatchCounts(list(counts), list(fits))
 
-    per_batch = [jnp.asarray(counts) for counts in state.per_batch]
+    total, per_batch = jnp.asarray(state.total), jnp.asarray(state.per_batch)
     with ThreadPoolExecutor(n_lanes) as threads:
-        total, per_batch, made = passes_in_turn(jnp.asarray(state.total), per_batch, settings, visit)
-    n_tiles = packed.documents.shape[1]
-    proportions = np.stack([np.concatenate(gamma)[:n_tiles] for gamma in gammas])
+        total, per_batch, made = passes_in_turn(total, per_batch, settings, visit)
     return kernels.Counts(total, per_batch, proportions), made
 
 
@@ -121,12 +121,12 @@ def in_lanes(
     program: Callable[[DocumentTiles, np.ndarray], Result], packed: PackedDocuments, gamma: Any, n_lanes: int
 ) -> list[Result]:
     """What a program of tiles (batch, tile, …) and their γ returns for each lane."""
-    tiles = _cut_all(packed.tiles, n_lanes, axis=1)
-    gammas, wide = _cut(np.asarray(gamma), n_lanes, 1.0, axis=1), jax.config.jax_enable_x64  # pyright: ignore
+    gammas, wide = np.asarray(gamma), jax.config.jax_enable_x64  # pyright: ignore
 
     def one_lane(lane: int) -> Result:
+        tiles = DocumentTiles(*(_part(np.asarray(leaf), lane, n_lanes, 0.0, axis=1) for leaf in packed.tiles))
         with jax.enable_x64(wide):  # a thread has a precision of its own
-            return program(DocumentTiles(*tiles[lane]), gammas[lane])
+            return program(tiles, _part(gammas, lane, n_lanes, 1.0, axis=1))
 
     with ThreadPoolExecutor(n_lanes) as threads:
         return list(threads.map(one_lane, range(n_lanes)))
@@ -137,14 +137,20 @@ def joined(lanes: Sequence[Array], packed: PackedDocuments) -> np.ndarray:
     return np.concatenate([np.asarray(each) for each in lanes], axis=1)[:, : packed.documents.shape[1]]
 
 
-def _cut_all(leaves: Sequence[Any], n_lanes: int, axis: int = 0) -> list[tuple[np.ndarray, ...]]:
-    return list(zip(*(_cut(np.asarray(leaf), n_lanes, 0.0, axis) for leaf in leaves), strict=True))
+def _places(n_tiles: int, lane: int, n_lanes: int) -> slice:
+    """The tiles of a lane: equally many but for the last, which may have fewer."""
+    length = -(-n_tiles // n_lanes)
+    return slice(lane * length, (lane + 1) * length)
 
 
-def _cut(leaf: np.ndarray, n_lanes: int, fill: float, axis: int = 0) -> list:
-    """Tiles in as many equal parts, the last filled up: programs are compiled for one length."""
-    missing = [(0, -leaf.shape[axis] % n_lanes if at == axis else 0) for at in range(leaf.ndim)]
-    return np.split(np.pad(leaf, missing, constant_values=fill), n_lanes, axis)
+def _part(leaf: np.ndarray, lane: int, n_lanes: int, fill: float, axis: int = 0) -> np.ndarray:
+    """A lane's tiles, filled up to the length of all others: programs are compiled for one."""
+    n_tiles = leaf.shape[axis]
+    own = leaf[(slice(None),) * axis + (_places(n_tiles, lane, n_lanes),)]
+    missing = -(-n_tiles // n_lanes) - own.shape[axis]
+    if not missing:
+        return own
+    return np.pad(own, [(0, missing if at == axis else 0) for at in range(leaf.ndim)], constant_values=fill)
 
 
 visited = kernel(static_argnames=("rule",), donate_argnames=("counts",))(counted(kernels.visit))
@@ -162,9 +168,11 @@ def _ahead(before: Array, step: Array, share: Array) -> Array:
     return jnp.maximum(before + share * step, 0.0)
 
 
-@kernel(donate_argnames=("total",))
+@kernel(donate_argnames=("total", "per_batch"))
 @counted
-def _moved(total: Array, found: tuple[Array, ...], old: Array) -> tuple[Array, Array]:
-    """(The counts of all with a batch's parts in the place of what it said before, the batch's)."""
+def _moved(total: Array, per_batch: Array, found: tuple[Array, ...], batch: Array) -> tuple[Array, Array]:
+    """Counts of all and of each batch, with a batch's parts in the place of what it said before."""
     new = sum(found[1:], start=found[0])
-    return jnp.maximum(total + new - old, 0.0), new
+    total = jnp.maximum(total + new - per_batch[batch], 0.0)
+    # in place, where the read above provably comes first: see `kernel._passes`
+    return total, per_batch.at[batch + (total.min() < 0)].set(new)
