@@ -33,7 +33,7 @@ os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     CACHE = tempfile.TemporaryDirectory(prefix="lvsearch-tests-")  # workers inherit the variable
     os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE.name
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 import checked_calls  # noqa: E402
