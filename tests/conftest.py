@@ -82,11 +82,11 @@ def released_programs() -> Iterator[None]:
     """Compiled programs go when they near what a process may hold.
 
     Each is a handful of memory maps. Linux gives a process 65,530, and XLA crashes on the next. A map goes with about a
-    third of a MiB: a process holds 5 to 9 GiB where programs go, and the other worker as much.
+    third of a MiB: a process holds 3 to 4 GiB where programs go, and the other worker as much.
     """
     yield
     maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 30_000:
+    if maps.exists() and maps.read_bytes().count(b"\n") > 15_000:
         jax.clear_caches()
         gc.collect()
 
