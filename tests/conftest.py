@@ -46,6 +46,7 @@ LONGEST = ("test_notebooks", "test_doctests")
 checked_calls.install()
 
 # Traced programs leave millions of objects that stay; looking through them again and again took half of the session.
+# See `released_programs` too.
 gc.set_threshold(100_000, 20, 50)
 
 
@@ -88,7 +89,9 @@ def released_programs() -> Iterator[None]:
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > 15_000:
         jax.clear_caches()
+        gc.unfreeze()
         gc.collect()
+    gc.freeze()  # what has stayed until here stays until programs go: looking through it took seconds, again and again
 
 
 @pytest.fixture(autouse=True)

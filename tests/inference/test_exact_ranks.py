@@ -35,7 +35,8 @@ from lvsearch.inference.sampling.recording import Recorder, recorder
 from lvsearch.models import hyperpriors
 from lvsearch.models.contract import Model
 
-REPLICATES, DRAWS, THIN = 800, 7, 3
+REPLICATES, FEWER, DRAWS, THIN = 800, 300, 7, 3
+"""Data sets in the slow tier and in the fast one; states beside the true one; sweeps from each to the next."""
 SMALLEST_P = 1e-4
 WARM = 0.4
 """The temperature of the planted bug."""
@@ -133,7 +134,7 @@ class Truth(NamedTuple):
 
 
 @cache
-def truths(name: str) -> list[Truth]:
+def truths(name: str, replicates: int) -> list[Truth]:
     case = CASES[name]()
     like = data_for(case.model, case.data).dataset()
 
@@ -144,7 +145,7 @@ def truths(name: str) -> list[Truth]:
         return Truth(chain, recorder(chain, simulated.data, units=False), true_state(chain, simulated, 1), keys[1:])
 
     with jax.enable_x64(True):
-        return [truth(replicate) for replicate in range(REPLICATES)]
+        return [truth(replicate) for replicate in range(replicates)]
 
 
 @jax.jit
@@ -168,11 +169,11 @@ def side_by_side(truths: list[Truth]) -> list[Truth]:
     return [jax.tree.map(lambda *leaves: jnp.stack(leaves), *group) for group in groups.values()]
 
 
-def p_values(name: str, temperature: float = 1.0) -> np.ndarray:
+def p_values(name: str, replicates: int, temperature: float = 1.0) -> np.ndarray:
     """Of the uniformity of each number's rank."""
     random, ranks = np.random.default_rng(0), []
     with jax.enable_x64(True):
-        for group in side_by_side(truths(name)):
+        for group in side_by_side(truths(name, replicates)):
             for truth, before, after in zip(*map(np.asarray, walked(group, temperature)), strict=True):
                 assert np.isfinite(truth).all()
                 place = random.integers(DRAWS + 1)
@@ -181,19 +182,18 @@ def p_values(name: str, temperature: float = 1.0) -> np.ndarray:
                 close = np.abs(others - truth) <= 1e-9 * (1 + np.abs(truth))
                 below = ((others < truth) & ~close).sum(0)
                 ranks.append(below + random.integers(close.sum(0) + 1))
-    assert len(ranks) == REPLICATES
+    assert len(ranks) == replicates
     return np.array([chisquare(np.bincount(column, minlength=DRAWS + 1)).pvalue for column in np.array(ranks).T])
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "mixture" else pytest.mark.slow) for name in CASES]
-)
-def test_ranks_are_uniform(name: str):
-    assert p_values(name).min() > SMALLEST_P
+TIERS = [("mixture", FEWER), *(pytest.param(name, REPLICATES, marks=pytest.mark.slow) for name in CASES)]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "mixture" else pytest.mark.slow) for name in CASES]
-)
-def test_sweeps_at_another_temperature_are_found(name: str):
-    assert p_values(name, WARM).min() < SMALLEST_P**2
+@pytest.mark.parametrize(("name", "replicates"), TIERS)
+def test_ranks_are_uniform(name: str, replicates: int):
+    assert p_values(name, replicates).min() > SMALLEST_P
+
+
+@pytest.mark.parametrize(("name", "replicates"), TIERS)
+def test_sweeps_at_another_temperature_are_found(name: str, replicates: int):
+    assert p_values(name, replicates, WARM).min() < SMALLEST_P**2
