@@ -21,8 +21,9 @@ CONFIGURATION = BeartypeConf(violation_type=jaxtyping.TypeCheckError)
 CHECKED = "__beartype_func"
 """The default by which what beartype writes knows the function that it calls (0.20 to 0.23)."""
 _jaxtyped = jaxtyping.jaxtyped
-_written: dict[tuple[CodeType, str], tuple[dict[str, Any], FunctionType, bool]] = {}
-"""By code and name: the hints, what checks them, and whether shapes are among them."""
+_written: dict[tuple[CodeType, str], tuple[str, FunctionType, bool]] = {}
+"""By code and name: the hints in words (those of shapes are other classes each time), what checks them, and whether
+shapes are among them."""
 
 
 def install() -> None:
@@ -48,10 +49,10 @@ def checked(function: FunctionType) -> Callable[..., Any]:
     if not function.__annotations__ or hasattr(function, "__wrapped__"):  # of a class, checked with its methods
         return function
     which = function.__code__, f"{function.__module__}.{function.__qualname__}"
-    hints, once, shaped = _written.get(which, ({}, function, False))
-    if hints != function.__annotations__:
+    hints, (known, once, shaped) = str(function.__annotations__), _written.get(which, ("", function, False))
+    if known != hints:
         once, shaped = written_for(hollow(function))
-        _written[which] = function.__annotations__, once, shaped
+        _written[which] = hints, once, shaped
     once = rebound(once, function)
     if not shaped:
         return once
