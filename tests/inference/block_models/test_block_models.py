@@ -212,7 +212,7 @@ def test_cells_that_are_no_cells_are_refused(component):
 
 @cache
 def planted() -> tuple[lv.Points, np.ndarray, np.ndarray]:
-    """40 × 30 cells of 3 × 2 blocks that leave no doubt of who is with whom, some missing; labels of rows and columns."""
+    """40 × 30 cells of 3 × 2 blocks, no doubt of who is with whom, some missing; labels of rows and columns."""
     rng = np.random.default_rng(2)
     rows, columns = rng.permutation(np.repeat([0, 1, 2], [18, 13, 9])), rng.permutation(np.repeat([0, 1], [19, 11]))
     means = np.array([[0.92, 0.1], [0.15, 0.25], [0.5, 0.95]])
