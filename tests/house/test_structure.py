@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 from collections import Counter
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def module_name(room: str, path: Path) -> str:
     return ".".join(("lvsearch", *(() if room == "lvsearch" else (room,)), *parts))
 
 
+@cache
 def imported_modules(path: Path, name: str) -> set[str]:
     """Every module that a file imports anywhere, relative imports resolved, `from a import b` as both a and a.b."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
