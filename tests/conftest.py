@@ -83,7 +83,7 @@ def released_programs() -> Iterator[None]:
     """Compiled programs go when they near what a process may hold.
 
     Each is a handful of memory maps. Linux gives a process 65,530, and XLA crashes on the next. A map goes with about a
-    third of a MiB: a process holds 3 to 4 GiB where programs go, and the other worker as much.
+    third of a MiB: by that a process holds some 5 GiB where programs go, and the other worker as much.
     """
     yield
     maps = Path("/proc/self/maps")
