@@ -29,7 +29,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # no test opens a window
 # Which line an operation came from is looked up for each that is lowered, and read by nobody here.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 # What one worker has compiled, the other and the processes that tests start (commands, notebooks) need not. The folder
-# begins empty and goes with the session; a folder that is already given stays.
+# begins empty and goes with the session; a folder that is already given stays. What compiles faster than it is written
+# and read is not kept.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     CACHE = tempfile.TemporaryDirectory(prefix="lvsearch-tests-")  # workers inherit the variable
     os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE.name
@@ -91,7 +92,7 @@ def released_programs() -> Iterator[None]:
         jax.clear_caches()
         gc.unfreeze()
         gc.collect()
-    gc.freeze()  # what has stayed until here stays until programs go: looking through it took seconds, again and again
+    gc.freeze()  # what has stayed until here is not looked through again until programs go
 
 
 @pytest.fixture(autouse=True)

@@ -278,6 +278,29 @@ def test_canary_what_is_returned_is_checked_with_the_arguments():
         shortened(jnp.ones(3))
 
 
+def test_canary_functions_made_anew_are_checked_about_themselves():
+    """Their checks are written once: each is still called with what it closes over, and a change of hints is seen."""
+
+    def made(by: float, hint: type) -> Any:
+        @jaxtyped
+        def scaled(
+            values: Float[Array, " place"], other: Float[Array, " place"], power: hint
+        ) -> Float[Array, " place"]:  # pyright: ignore
+            return by * values**power + other
+
+        return scaled
+
+    double, triple = made(2.0, int), made(3.0, int)
+    assert float(double(jnp.ones(2), jnp.zeros(2), 1)[0]) == 2
+    assert float(triple(jnp.ones(2), jnp.zeros(2), 1)[0]) == 3
+    for one in (double, triple):
+        with pytest.raises(TypeCheckError):
+            one(jnp.ones(2), jnp.zeros(3), 1)
+        with pytest.raises(TypeCheckError):
+            one(jnp.ones(2), jnp.zeros(2), 1.5)
+    assert float(made(2.0, float)(jnp.ones(2), jnp.zeros(2), 1.5)[0]) == 2
+
+
 def test_warnings_are_errors():
     import warnings
 

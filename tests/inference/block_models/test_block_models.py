@@ -234,8 +234,8 @@ def test_planted_blocks_are_found_shown_and_kept(tmp_path):
     )
     # Every division over K clusters is as probable: one that leaves a fourth empty, or splits one, costs little.
     assert (3, 2) in result.estimated.indistinguishable
-    assert all(found >= 3 and among >= 2 for found, among in result.estimated.indistinguishable)
-    assert "row clusters ×" in result.summary()
+    assert all(of_rows >= 3 and of_columns >= 2 for of_rows, of_columns in result.estimated.indistinguishable)
+    assert "{} row clusters × {} column clusters".format(*result.best_size) in result.summary()
     best = result.fit((3, 2))
     assert same_partition(best.row_labels().to_numpy(), rows)
     assert same_partition(best.column_labels().to_numpy(), columns)
@@ -249,4 +249,5 @@ def test_planted_blocks_are_found_shown_and_kept(tmp_path):
     again = lv.load(tmp_path / "run")
     assert again.posterior().equals(result.posterior())
     assert again.fit((3, 2)).row_labels().equals(best.row_labels())
+    assert again.best.row_labels().equals(result.best.row_labels())
     assert "lattice" in (tmp_path / "run" / "report" / "index.html").read_text()
