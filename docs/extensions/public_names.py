@@ -39,7 +39,7 @@ BY_FULL_NAME = (
     "lvsearch.inference.engine.gibbs",
     "lvsearch.inference.engine.meanfield",
     "lvsearch.inference.processes",
-    "lvsearch.inference.topics.collapsed",
+    "lvsearch.inference.topic_samplers.collapsed",
 )
 """Modules that pages of the documentation send people to."""
 

@@ -26,11 +26,12 @@ from lvsearch.inference.evidence.poisson_factorization import PoissonFactorizati
 from lvsearch.inference.evidence.simulation import Simulated, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
 from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain
-from lvsearch.inference.topics import admixture as _admixture  # noqa: F401 — registers paths of admixed populations
-from lvsearch.inference.topics import anchor as _topic_anchor  # noqa: F401 — registers paths from given topics
-from lvsearch.inference.topics import document_by_document as _documents  # noqa: F401 — registers documents in turn
-from lvsearch.inference.topics.chain import CollapsedTopics, collapsed_topics
-from lvsearch.inference.topics.chain_hyperparameters import HyperTopics, hyper_topics
+from lvsearch.inference.topic_samplers import admixture as _admixture  # noqa: F401 — registers paths of admixed populations
+from lvsearch.inference.topic_samplers import anchor as _topic_anchor  # noqa: F401 — registers paths from given topics
+from lvsearch.inference.topic_samplers import document_by_document as _documents  # noqa: F401 — registers documents in turn
+from lvsearch.inference.topic_samplers.chain import CollapsedTopics, collapsed_topics
+from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, hyper_topics
+from lvsearch.inference.topic_samplers.given import GivenFactors
 
 __all__ = [
     "Annealed",
@@ -38,6 +39,7 @@ __all__ = [
     "CollapsedTopics",
     "Effort",
     "GenericChain",
+    "GivenFactors",
     "HiddenMarkovChain",
     "HyperMixture",
     "HyperTopics",

@@ -18,9 +18,9 @@ from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, Hy
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
 from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
-from lvsearch.inference.topics.chain import CollapsedTopics
-from lvsearch.inference.topics.chain_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.topics.topic_state import TopicState
+from lvsearch.inference.topic_samplers.chain import CollapsedTopics
+from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
+from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.contract import Model, Site, Statistics
 from lvsearch.models.families import IndicatorFamily
 

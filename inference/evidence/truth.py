@@ -29,9 +29,9 @@ from lvsearch.inference.evidence.poisson_factorization import FactorState, Poiss
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState
-from lvsearch.inference.topics.chain import CollapsedTopics
-from lvsearch.inference.topics.chain_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.topics.topic_state import TopicState
+from lvsearch.inference.topic_samplers.chain import CollapsedTopics
+from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
+from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.contract import Site, Statistics
 from lvsearch.models.kernels import kernel
 
@@ -69,12 +69,13 @@ def _(chain: CollapsedTopics, simulated: Simulated, particles: int) -> TopicStat
     row, column = np.nonzero(np.asarray(unit.counts))
     document, word = ids[row], np.asarray(unit.words)[row, column]
     topic = np.argmax(simulated.locals["assignment"], -1)[row, column]
-    order = np.lexsort((word, document))  # as the chain has its tokens
-    same = np.array_equal(chain.document[: len(order)], document[order])
-    if not same or not np.array_equal(chain.word[: len(order)], word[order]):
+    real = np.flatnonzero(chain.word >= 0)
+    own, order = real[np.lexsort((chain.word[real], chain.document[real]))], np.lexsort((word, document))
+    same = np.array_equal(chain.document[own], document[order])
+    if not same or not np.array_equal(chain.word[own], word[order]):
         raise ValueError("got a chain of other data than were simulated, expected one of simulated.data")
     assignment = np.full((len(chain.word), particles), -1, np.int32)
-    assignment[: len(order)] = topic[order][:, None]
+    assignment[own] = topic[order][:, None]
     return chain.of_topics(jnp.asarray(assignment))
 
 

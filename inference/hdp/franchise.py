@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Int32, Key
 
-from lvsearch.inference.topics.collapsed import draw
+from lvsearch.inference.topic_samplers.collapsed import draw
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.hyperpriors import GammaPrior
 

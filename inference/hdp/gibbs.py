@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Float64, Int, Int32, Key
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.hdp.sampler import Members, one_chain
 from lvsearch.inference.sampling import Trace
-from lvsearch.inference.topics.collapsed import Tokens, expand
+from lvsearch.inference.topic_samplers.collapsed import Tokens, expand
 from lvsearch.models.hdp import HDP
 
 FIRST_CAPACITY = 32

@@ -1,1 +1,1 @@
-"""LDA at a fixed size: its kernel, its estimator, its collapsed sampler."""
+"""LDA at a fixed size: its kernel and its estimator."""

@@ -16,7 +16,7 @@ from lvsearch.fitted.topics import FittedTopics
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.engine.unit_scores import score_units
-from lvsearch.inference.topics.word_likelihood import log_word_likelihoods
+from lvsearch.inference.topic_samplers.word_likelihood import log_word_likelihoods
 from lvsearch.interrupts import pressed
 from lvsearch.models.lda import LDA
 from lvsearch.progress import progress_bar

@@ -176,7 +176,7 @@ def lvsearch_gibbs(counts: csr_array, n_topics: int, seed: int, seconds: float, 
     import jax
 
     import lvsearch as lv
-    from lvsearch.inference.topics.collapsed import collapsed_gibbs
+    from lvsearch.inference.topic_samplers.collapsed import collapsed_gibbs
 
     data, key, sample, spent = lv.Corpus.from_matrix(counts).dataset(), jax.random.key(seed), None, 0.0
     collapsed_gibbs(prior.model(), data, n_topics, sweeps=1, key=key)  # compiles; not timed

@@ -93,14 +93,14 @@ SLOW = {
     "inference.mixtures.predictive": {"_each"},
     "inference.mixtures.rows": {"increments", "variants"},
     "inference.sequences.paths": {"_states"},
-    "inference.topics.anchor": {"_averaged"},
-    "inference.topics.independent_documents": {"log_independent"},
+    "inference.topic_samplers.anchor": {"_averaged"},
+    "inference.topic_samplers.independent_documents": {"log_independent"},
     "models.checks.normalisers": {"_both"},
     "models.checks.probe": {"global_statistics", "local_statistics", "per_copy", "prior_gradient", "unit_gradients"},
 }
 """Module -> kernels that the calls of the slow tier lead to, and neither fits nor those of the fast tier."""
 ON_THE_HOST = {
-    "inference.topics.collapsed._sweep": "token by token, on the CPU whatever there is (`inference.devices`)",
+    "inference.topic_samplers.collapsed._sweep": "token by token, on the CPU whatever there is (`inference.devices`)",
     "inference.trees.sweep.tree_sweep": "token by token, on the CPU whatever there is",
     "inference.feature_samplers.compiled._rows": "row by row, on the CPU whatever there is",
     "inference.hdp.sampler._added": "begins such a sampler: member by member, on the CPU whatever there is",

@@ -23,7 +23,7 @@ from lvsearch.inference.engine.meanfield import within
 from lvsearch.inference.evidence import Effort, TwoSided, evidence_chain
 from lvsearch.inference.evidence.simulation import Simulated, packed, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
-from lvsearch.inference.topics import chain as topics
+from lvsearch.inference.topic_samplers import beginning as topics
 from lvsearch.reports.report import write_report
 from lvsearch.results import auditing
 from lvsearch.scrutiny.audit import Audit, AuditRow
@@ -162,7 +162,7 @@ def test_both_ends_are_those_of_the_exact_evidence(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(topics, "MOST_FROM_PRIOR", 0)
         estimate = estimator(MODEL, packed(simulated.data)).fit((2,), jax.random.key(0), None)
     chain = evidence_chain(MODEL, simulated.data, (2,), estimate)
-    assert (chain.log_q is not None) == from_fit
+    assert (chain.q is not None) == from_fit
     ends = anneal_simulated(chain, jax.random.key(1), simulated, Effort(48, 2, 16))
     bracket, exact = (
         Bracket(tuple(ends.forward), tuple(ends.backward), 48, 16, ends.anchor_error),

@@ -15,7 +15,7 @@ from scipy.special import gammaln, logsumexp, psi
 import lvsearch as lv
 from lvsearch.command import cli
 from lvsearch.inference.evidence import Effort
-from lvsearch.inference.topics.word_likelihood import log_word_likelihoods
+from lvsearch.inference.topic_samplers.word_likelihood import log_word_likelihoods
 from lvsearch.pictures.style import dressed
 from lvsearch.scrutiny import other_scores
 from lvsearch.scrutiny.other_scores import OtherScores, SizeScore

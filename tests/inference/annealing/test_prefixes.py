@@ -21,10 +21,10 @@ from test_evidence_mixtures import all_labels, chain_of, log_likelihoods, log_pr
 
 from lvsearch.inference.annealing.prefixes import Grown, grow, revisits, sequential, shrink
 from lvsearch.inference.data.documents import documents as documents_of
-from lvsearch.inference.evidence import Effort, UnigramMixtureChain, both_ways, collapsed_topics, pace
+from lvsearch.inference.evidence import Effort, GivenFactors, UnigramMixtureChain, both_ways, collapsed_topics, pace
 from lvsearch.inference.evidence.row_by_row import RowByRow
 from lvsearch.inference.evidence.unigram_in_turn import UnigramsInTurn
-from lvsearch.inference.topics.document_by_document import DocumentByDocument
+from lvsearch.inference.topic_samplers.document_by_document import DocumentByDocument
 from lvsearch.models import MixtureOfUnigrams
 
 Z_LIMIT = 4.5
@@ -246,6 +246,5 @@ def test_given_topics_and_labellings_have_no_path_along_the_data():
     anchor = np.zeros((len(chain.weight), 4))
     anchored = eqx.tree_at(lambda c: c.anchor, chain, anchor, is_leaf=lambda leaf: leaf is None)
     assert sequential(anchored, jax.random.key(0)) is None
-    pairs = csr_array(COUNTS)
-    given = collapsed_topics(pairs, ALPHA, ETA, 3, np.zeros((pairs.nnz, 2)))
+    given = collapsed_topics(csr_array(COUNTS), ALPHA, ETA, 3, GivenFactors(None, np.zeros((COUNTS.shape[1], 2))))
     assert sequential(given, jax.random.key(0)) is None

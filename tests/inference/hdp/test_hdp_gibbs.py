@@ -21,7 +21,7 @@ from lvsearch.inference.data.groups import groups_of_rows
 from lvsearch.inference.hdp import direct_assignment, franchise, gibbs, group_direct_assignment
 from lvsearch.inference.hdp.group_gibbs import row_emission
 from lvsearch.inference.hdp.sampler import FranchiseSampler, grouped
-from lvsearch.inference.topics.collapsed import Tokens, expand
+from lvsearch.inference.topic_samplers.collapsed import Tokens, expand
 from lvsearch.models.hdp import HDP
 from lvsearch.models.hdp_mixture import HDPMixture
 from lvsearch.models.hyperpriors import GammaPrior

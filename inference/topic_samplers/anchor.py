@@ -19,10 +19,11 @@ from scipy.sparse import csr_array
 from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain
 from lvsearch.inference.annealing.hyperparameters import gamma_about
 from lvsearch.inference.annealing.particles import drawn, log_densities
-from lvsearch.inference.topics.chain import SETTLING, CollapsedTopics, collapsed_topics, padded
-from lvsearch.inference.topics.chain_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.topics.independent_documents import log_independent
-from lvsearch.inference.topics.topic_state import TopicState
+from lvsearch.inference.topic_samplers.chain import SETTLING, CollapsedTopics, collapsed_topics
+from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
+from lvsearch.inference.topic_samplers.given import GivenFactors, padded
+from lvsearch.inference.topic_samplers.independent_documents import log_independent
+from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.kernels import kernel
 
 AVERAGED = 30
@@ -156,10 +157,10 @@ def from_topics(
     key: for the evidence under these topics, which is estimated.
     """
     key_draws, key_samples = jax.random.split(key)
-    log_topics = np.zeros((padded(counts.shape[1]), capacity))
-    log_topics[: counts.shape[1], : len(alpha)] = np.log(topics).T
-    log_tokens = log_topics[counts.indices, : len(alpha)]
-    chain = collapsed_topics(counts, alpha, eta, capacity, log_tokens, widths=widths)
+    given = GivenFactors(None, np.log(topics).T)
+    chain = collapsed_topics(counts, alpha, eta, capacity, given, widths=widths)
+    log_topics = np.zeros((padded(counts.shape[1]), len(chain.alpha)))
+    log_topics[: counts.shape[1], : len(alpha)] = given.words
     with jax.enable_x64(True):
         state = drawn(chain, key_draws, particles=START)
         words = chain.words_of_documents()

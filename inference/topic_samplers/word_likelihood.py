@@ -10,8 +10,9 @@ from jaxtyping import Array, Float64, Key
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.sampling.recording import Quantity, Recorder
 from lvsearch.inference.sampling.run import run
-from lvsearch.inference.topics.chain import CollapsedTopics, topics_chain
-from lvsearch.inference.topics.topic_state import TopicState
+from lvsearch.inference.topic_samplers.beginning import topics_chain
+from lvsearch.inference.topic_samplers.chain import CollapsedTopics
+from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.lda import LDA
 
 LOG_WORDS = "log_words"

@@ -14,10 +14,20 @@ from scipy.special import logsumexp
 from scipy.stats import chi2
 
 from lvsearch.inference.annealing.dispatch import HOPELESS
-from lvsearch.inference.evidence import CollapsedTopics, Effort, anchored_chain, anneal, collapsed_topics, pace
-from lvsearch.inference.topics.anchor import from_topics
-from lvsearch.inference.topics.collapsed import log_joint_of
-from lvsearch.inference.topics.topic_state import TopicState
+from lvsearch.inference.evidence import (
+    CollapsedTopics,
+    Effort,
+    GivenFactors,
+    anchored_chain,
+    anneal,
+    collapsed_topics,
+    pace,
+)
+from lvsearch.inference.topic_samplers import chain as topic_chain
+from lvsearch.inference.topic_samplers.anchor import from_topics
+from lvsearch.inference.topic_samplers.collapsed import log_joint_of
+from lvsearch.inference.topic_samplers.token_groups import group_width, grouped
+from lvsearch.inference.topic_samplers.topic_state import TopicState, redrawn_together
 from lvsearch.sizing.bracket import Bracket
 
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
@@ -28,14 +38,14 @@ TOPICS = np.random.default_rng(0).dirichlet(np.ones(3), 2)
 
 
 @cache
-def chain(q: str, capacity: int = 3) -> CollapsedTopics:
+def chain(q: str, capacity: int = 3, width: int = 1) -> CollapsedTopics:
     counts = csr_array(COUNTS)
     if q == "prior":
-        return collapsed_topics(counts, ALPHA, ETA, capacity)
+        return collapsed_topics(counts, ALPHA, ETA, capacity, width=width)
     if q == "topics":
-        return collapsed_topics(counts, ALPHA, ETA, capacity, np.log(TOPICS[:, counts.indices].T))
-    log_q = np.log(np.random.default_rng(0).dirichlet([1.0, 1.0], counts.nnz))
-    return collapsed_topics(counts, ALPHA, ETA, capacity, log_q, independent=True)
+        return collapsed_topics(counts, ALPHA, ETA, capacity, GivenFactors(None, np.log(TOPICS.T)), width=width)
+    shares = np.random.default_rng(0).dirichlet([1.0, 1.0], 4)
+    return collapsed_topics(counts, ALPHA, ETA, capacity, GivenFactors(np.log(shares), np.log(TOPICS.T)), width=width)
 
 
 _step = jax.jit(
@@ -44,17 +54,19 @@ _step = jax.jit(
 _init = jax.jit(lambda chain, key, particles: chain.init(key, particles), static_argnums=2)
 
 
-def every_state(q: str) -> TopicState:
+def every_state(q: str, width: int = 1) -> TopicState:
     """All 2^N assignments, one a particle."""
     z = np.array(list(product(range(2), repeat=N_TOKENS)), np.int32).T
-    padded = np.full((len(chain(q).word), z.shape[1]), -1, np.int32)
-    padded[:N_TOKENS] = z
-    return chain(q)._state(jnp.asarray(padded))
+    here = chain(q, width=width)
+    padded = np.full((len(here.word), z.shape[1]), -1, np.int32)
+    padded[here.word >= 0] = z
+    return here._state(jnp.asarray(padded))
 
 
 def code(state: TopicState) -> np.ndarray:
     """The number of each particle's assignment in `every_state`."""
-    return (1 << np.arange(N_TOKENS)[::-1]) @ np.asarray(state.assignment)[:N_TOKENS]
+    assignment = np.asarray(state.assignment)
+    return (1 << np.arange(N_TOKENS)[::-1]) @ assignment[assignment[:, 0] >= 0]
 
 
 @pytest.mark.slow
@@ -79,17 +91,17 @@ def test_densities_are_the_model_s(float64):
     assert np.mean(errors**2) < 2  # q's own evidence, where it has to be estimated
 
 
-def misfit(q: str, t: float, at: float, backward: bool) -> float:
+def misfit(q: str, t: float, at: float, backward: bool, width: int = 1) -> float:
     """p of chi-squared: particles drawn from π_t exactly, moved by one sweep at `at`, against π_t."""
     particles = 20_000
     with jax.enable_x64(True):
-        state = every_state(q)
-        log_p, log_ratio = chain(q).log_density(state), chain(q).log_ratio(state)
+        here, state = chain(q, width=width), every_state(q, width)
+        log_p, log_ratio = here.log_density(state), here.log_ratio(state)
         log_pi = np.asarray(log_p - log_ratio + t * log_ratio)
         pi = np.exp(log_pi - logsumexp(log_pi))
         chosen = np.random.default_rng(1).choice(len(pi), particles, p=pi)
-        start = chain(q).take(state, jnp.asarray(chosen))
-        moved = _step(chain(q), jax.random.key(2), start, jnp.asarray(at), backward=backward)
+        start = here.take(state, jnp.asarray(chosen))
+        moved = _step(here, jax.random.key(2), start, jnp.asarray(at), backward=backward)
     seen = np.bincount(code(moved), minlength=len(pi))
     rare = pi * particles < 5  # counted together, with the most frequent
     rare[np.argmax(pi)] = True
@@ -104,6 +116,24 @@ def misfit(q: str, t: float, at: float, backward: bool) -> float:
 def test_a_sweep_leaves_its_place_on_the_path_as_it_is(q, t, backward):
     """Fixed keys; over keys one of these eighteen fails by chance in 1 of 500."""
     assert misfit(q, t, t, backward) > 1e-4
+
+
+@pytest.mark.parametrize("backward", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("t", [0.4, 1.0])
+@pytest.mark.parametrize("q", ["prior", "responsibilities", pytest.param("topics", marks=pytest.mark.slow)])
+def test_so_does_one_of_groups(q, t, backward):
+    """Two tokens together, with so few in all that a tenth of the proposals is refused."""
+    assert chain(q, width=2).width == 2
+    assert misfit(q, t, t, backward, 2) > 1e-4
+
+
+def test_groups_whose_proposals_were_all_accepted_would_not(monkeypatch):
+    def accepting(state: Any, before: Any, at: Any, weights: Any, base: Any, t: Any, uniform: Any) -> TopicState:
+        return redrawn_together(state, before, at, weights, base, t, (uniform[0], 0.0 * uniform[1]))
+
+    monkeypatch.setattr(topic_chain, "redrawn_together", accepting)
+    monkeypatch.setitem(globals(), "_step", lambda chain, *given, backward: chain.step(*given, backward=backward))
+    assert misfit("prior", 1.0, 1.0, False, 2) < 1e-6
 
 
 @pytest.mark.parametrize("q", ["prior", "topics", "responsibilities"])
@@ -138,14 +168,15 @@ def coverage(chain: Any, exact: float, seeds: int) -> float:
 @pytest.mark.parametrize("q", ["prior", "responsibilities", pytest.param("topics", marks=pytest.mark.slow)])
 def test_the_evidence_is_exact_within_its_error(q):
     """From a q of one labelling too: with a symmetric α, states end with what their labelling is worth."""
-    found = [bracket(chain(q), seed) for seed in range(4)]
+    exact = EXACT if q == "prior" else oracles.lda_posterior(COUNTS, np.full(2, 0.5), ETA).log_evidence
+    given, counts = np.array([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]]), csr_array(COUNTS)
+    here = chain(q)
     if q == "topics":
-        labelled = np.array([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]])
-        symmetric = from_topics(csr_array(COUNTS), np.full(2, 0.5), ETA, 3, labelled, jax.random.key(1)).chain
-        truth = oracles.lda_posterior(COUNTS, np.full(2, 0.5), ETA).log_evidence
-        found, exact = [bracket(symmetric, seed) for seed in range(4)], truth
-    else:
-        exact = EXACT
+        here = from_topics(counts, np.full(2, 0.5), ETA, 3, given, jax.random.key(1)).chain
+    elif q == "responsibilities":
+        factors = GivenFactors(np.log(np.random.default_rng(0).dirichlet([1.0, 1.0], 4)), np.log(given.T))
+        here = collapsed_topics(counts, np.full(2, 0.5), ETA, 3, factors, width=2)
+    found = [bracket(here, seed) for seed in range(4)]
     assert np.mean([b.estimate for b in found]) == pytest.approx(exact, abs=0.15)
     assert all(abs(b.estimate - exact) <= 4 * b.standard_error + 0.01 for b in found)
 
@@ -231,3 +262,21 @@ def test_no_second_path_begins_where_its_first_draws_would_stick(concentration, 
     with jax.enable_x64(True):
         state = chain.init(jax.random.key(0), 4)
     assert (anchored_chain(chain, jax.random.key(1), [state]) is not None) == taken
+
+
+def test_tokens_of_a_group_share_neither_document_nor_word_and_all_are_there():
+    rng = np.random.default_rng(0)
+    document, word = rng.integers(0, 60, 5_000), rng.zipf(1.5, 5_000) % 300
+    width = group_width(document, word)
+    groups = grouped(document, word, width)
+    assert groups.shape[1] == width == 2  # one word has a third of all
+    np.testing.assert_array_equal(np.sort(groups[groups >= 0]), np.arange(5_000))
+    for group in groups:
+        real = group[group >= 0]
+        assert len(real) == len(set(document[real])) == len(set(word[real])) > 0
+
+
+@pytest.mark.parametrize(("n_tokens", "width"), [(0, 1), (50, 1), (5_000, 8), (200_000, 64)])
+def test_groups_are_as_wide_as_there_are_tokens_for(n_tokens, width):
+    rng = np.random.default_rng(0)
+    assert group_width(rng.integers(0, 500, n_tokens), rng.integers(0, 2_000, n_tokens)) == width

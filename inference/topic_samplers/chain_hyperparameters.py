@@ -36,8 +36,9 @@ from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, gamma_about, slice_moved
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.topics.chain import CollapsedTopics, Concentrations, topics_chain
-from lvsearch.inference.topics.topic_state import TopicState
+from lvsearch.inference.topic_samplers.beginning import topics_chain
+from lvsearch.inference.topic_samplers.chain import CollapsedTopics, Concentrations
+from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.lda import LDA
 
@@ -116,7 +117,7 @@ class HyperTopics(eqx.Module):
     def log_ratio(self, state: HyperTopicState) -> Float[Array, " particle"]:
         topics = self.topics
         ratio = self._log_words(state)
-        if topics.log_q is not None:
+        if topics.q is not None:
             ratio = ratio - topics.log_chosen(state.topics) + jnp.asarray(topics.log_start, ratio.dtype)
             if topics.independent:
                 ratio = ratio + self._log_documents(state)
@@ -169,7 +170,7 @@ class HyperTopics(eqx.Module):
         """A and η given the topics, independent of each other: each by a slice."""
         start, densities = [], []
         if self.total is not None and state.log_total is not None:
-            power = jnp.ones(()) if self.topics.log_q is None else temperature
+            power = jnp.ones(()) if self.topics.q is None else temperature
             start.append(state.log_total)
             densities.append((*self.total.at(temperature), power, self._documents(state.topics)))
         if self.eta is not None and state.log_eta is not None:
@@ -249,7 +250,7 @@ def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | Non
     if estimate is not None and isinstance(estimate.model, LDA):
         numbers = model.with_numbers(*estimate.model.numbers())
     chain = topics_chain(numbers, data, size, estimate)
-    return hyper_topics(model, chain, about=None if chain.log_q is None else numbers)
+    return hyper_topics(model, chain, about=None if chain.q is None else numbers)
 
 
 def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> HyperTopics:

@@ -14,8 +14,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.prefixes import sequential
 from lvsearch.inference.generators import generator
-from lvsearch.inference.topics.chain import CollapsedTopics
-from lvsearch.inference.topics.topic_state import TokenPlace, TopicState, redrawn
+from lvsearch.inference.topic_samplers.chain import CollapsedTopics
+from lvsearch.inference.topic_samplers.topic_state import TokenPlace, TopicState, redrawn
 
 
 class DocumentByDocument(eqx.Module):
@@ -111,7 +111,7 @@ class DocumentByDocument(eqx.Module):
 
 @sequential.register
 def _(chain: CollapsedTopics, key: Key[Array, ""]) -> DocumentByDocument | None:
-    if chain.log_q is not None:
+    if chain.q is not None:
         return None
     real = np.flatnonzero(chain.word >= 0)
     document = chain.document[real]

@@ -10,20 +10,21 @@ and the tempered conditional of π_t ∝ q^(1−t) p^t is
     (n_dk + α_k) · φ_kw^(1−t) · [(n_kw + η) / (n_k + Vη)]^t     q = p(z | w, φ, α):   − Σ log φ_zw + log p(w | φ, α)
     q_i(k)^(1−t) · [(n_dk + α_k) (n_kw + η) / (n_k + Vη)]^t     q = Π_i q_i(z_i):     + log p(z | α) − Σ log q_i(z_i)
 
-From the prior the path is symmetric in the topics and knows nothing. From given topics φ (of where another path ended)
-it is the shortest: documents are independent under q, whose evidence log p(w | φ, α) is a sum of theirs, and all that
-is left to do is to let the topics go. From a fit's responsibilities q_i all tokens are free at first, so that a poor
-fit is mended on the way. Both begin with one labelling (`relabelling`).
+with q_i(k) ∝ θ̂_dk φ_kw. From the prior the path is symmetric in the topics and knows nothing. From given topics φ (of
+where another path ended) it is the shortest: documents are independent under q, whose evidence log p(w | φ, α) is a sum
+of theirs, and all that is left to do is to let the topics go. From a fit's responsibilities q_i all tokens are free at
+first, so that a poor fit is mended on the way. Both begin with one labelling (`relabelling`).
 
 Where the vocabulary is cut into blocks, in each of which a topic is a distribution of its own (the alleles of loci,
 `admixture`), n_k is that of the block of the word, and V its number of words.
 
-Tokens are visited one after another, each seeing what all before it have become (`topic_state`). log Γ is read from
-tables: counts are whole numbers, and float64 costs nothing that way. A path without powers, of posteriors with a larger
+Tokens are visited one after another, each seeing what all before it have become, or where there are many in groups
+that share neither a document nor a word (`topic_state`, `token_groups`). log Γ is read from tables: counts are whole
+numbers, and float64 costs nothing that way. A path without powers, of posteriors with a larger
 η, would be cheaper, but where topics are strong its ends were much farther apart at as many sweeps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,14 +36,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from lvsearch.inference.annealing.dispatch import path_needs_fit
-from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.engine.describing import describe_units
-from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.topics.estimator import point_topics
-from lvsearch.inference.topics.topic_state import TokenPlace, TopicState, redrawn
-from lvsearch.models.lda import LDA
+from lvsearch.inference.topic_samplers.given import GivenFactors, padded
+from lvsearch.inference.topic_samplers.token_groups import group_width, grouped
+from lvsearch.inference.topic_samplers.topic_state import TokenGroup, TokenPlace, TopicState, redrawn, redrawn_together
 
 MOST_FROM_PRIOR = 20_000
 """Tokens up to which paths begin in the prior, where there is nothing to know about labellings or modes."""
@@ -51,9 +47,8 @@ SETTLING = 20
 LANES, FEWEST_LANES, MOST_LANES = 2048, 32, 128
 """Numbers in a step's vectors up to which its time is mostly that of starting it, and particles that this is used for:
 with 16 topics, 32, 64, 128 and 256 particles take 2.9, 3.4, 5.6 and 10.7 microseconds a token on one core."""
-TINY = 1e-12
-LENGTHS = (64, 1.25)
-"""Tokens, documents and words are padded to a geometric ladder, so that corpora of like size share a program."""
+ACCEPTING = 0xACC
+"""What sets the keys of accepting a group apart from those of its draws."""
 
 
 class Concentrations(NamedTuple):
@@ -77,7 +72,7 @@ class CollapsedTopics(eqx.Module):
 
     | field | shape | meaning |
     |---|---|---|
-    | `document`, `word` | (token,) | of each token, document by document; −1 for padding |
+    | `document`, `word` | (token,) | of each token, in groups of `width`; −1 where there is none |
     | `alpha` | (topic,) | α, 0 for topics that do not exist |
     | `eta`, `vocabulary` | () | η; the number of words |
     | `block`, `widths` | (word,), (block,) | the block of each word; how many words each has, V |
@@ -85,10 +80,10 @@ class CollapsedTopics(eqx.Module):
     | `log_gamma_topic` | (block, count) | log Γ(Vη) − log Γ(Vη + n) |
     | `log_gamma_document` | (topic, count) | log Γ(α_k + n) − log Γ(α_k) |
     | `log_proportions` | () | Σ_d log Γ(A) − log Γ(A + N_d), A = Σ_k α_k |
-    | `log_q` | (token, topic) or None | log φ_kw of its word, or log q_i(k); 0 at padding; None: q is the prior |
-    | `log_start` | () | log p(w | φ, α), nats; 0 for the prior and for responsibilities |
-    | `sharpness` | () | f = (Π_i exp log_q)^sharpness in `label_scores` |
-    | `independent` | | q is Π_i q_i(z_i): no document's tokens depend on each other |
+    | `q` | `GivenFactors` or None | log φ, or what Π_i q_i(z_i) is made of; None: q is the prior |
+    | `log_start` | () | of q: log p(w | φ, α), nats, or Σ_i log Σ_k exp of its factors; 0 for the prior |
+    | `sharpness` | () | f = (Π_i exp of q's factors)^sharpness in `label_scores` |
+    | `width` | | tokens that are drawn together, which share neither document nor word; 1: one after another |
     """
 
     document: Int[np.ndarray, " token"]
@@ -102,12 +97,17 @@ class CollapsedTopics(eqx.Module):
     log_gamma_topic: Float[np.ndarray, "block total"]
     log_gamma_document: Float[np.ndarray, "topic length"]
     log_proportions: np.ndarray
-    log_q: Float[np.ndarray, "token topic"] | None
+    q: GivenFactors | None
     log_start: np.ndarray
     sharpness: np.ndarray
     n_documents: int = eqx.field(static=True)
     n_words: int = eqx.field(static=True)
-    independent: bool = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+
+    @property
+    def independent(self) -> bool:
+        """Whether q is Π_i q_i(z_i): no document's tokens depend on each other."""
+        return self.q is not None and self.q.documents is not None
 
     @property
     def elements(self) -> int:
@@ -122,7 +122,7 @@ class CollapsedTopics(eqx.Module):
         key_first, key_sweeps = jax.random.split(key)
         start = jnp.zeros(())
         state = self.swept(key_first, self._empty(particles), start, False, concentrations)
-        if self.log_q is None or self.independent:
+        if self.q is None or self.independent:
             return state
 
         def sweep(index: Array, state: TopicState) -> TopicState:
@@ -146,15 +146,18 @@ class CollapsedTopics(eqx.Module):
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
         log_words = self.log_words(state)
-        if self.log_q is None:
+        if self.q is None:
             return log_words
         ratio = log_words - self.log_chosen(state) + jnp.asarray(self.log_start, log_words.dtype)
         return ratio + self.log_documents(state) if self.independent else ratio
 
     def log_chosen(self, state: TopicState) -> Float[Array, " particle"]:
-        """Σ over the tokens of `log_q`, which is not None, at their topics."""
-        chosen = jnp.take_along_axis(jnp.asarray(self.log_q), jnp.maximum(state.assignment, 0), axis=1)
-        return jnp.where(self._real[:, None], chosen, 0.0).astype(jnp.result_type(float)).sum(0)
+        """Σ over the tokens of q's factors, of which there are some, at their topics."""
+        exact = jnp.result_type(float)
+        total = jnp.zeros(state.assignment.shape[1], exact)
+        for factor, counts in self._given(state):
+            total = total + jnp.einsum("ik,ikp->p", factor.astype(exact), counts.astype(exact))
+        return total
 
     def log_density(self, state: TopicState) -> Float[Array, " particle"]:
         """log p(w, z | α, η)."""
@@ -171,18 +174,13 @@ class CollapsedTopics(eqx.Module):
         return None, None
 
     def label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"] | None:
-        """S[k, l] = sharpness · Σ over the tokens in topic l of log_q's k-th."""
-        if self.log_q is None:
+        """S[k, l] = sharpness · Σ over the tokens in topic l of q's k-th factors."""
+        if self.q is None:
             return None
-        topics = jnp.arange(len(self.alpha))
-
-        def one(assignment: Array) -> Array:
-            chosen = (assignment[:, None] == topics).astype(jnp.float32)
-            return jnp.einsum("ik,il->kl", jnp.asarray(self.log_q, jnp.float32), chosen)
-
-        scores = self.sharpness * jax.lax.map(one, state.assignment.T)
+        scores = sum(jnp.einsum("ik,ilp->pkl", factor, counts) for factor, counts in self._given(state))
+        scores = self.sharpness * scores
         both = self._exists[:, None] & self._exists
-        return jnp.where(both, scores, jnp.where(jnp.eye(len(topics), dtype=bool), 0.0, -jnp.inf))
+        return jnp.where(both, scores, jnp.where(jnp.eye(len(self.alpha), dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: TopicState, order: Int[Array, "particle topic"]) -> TopicState:
         named = jnp.take_along_axis(order.T, jnp.maximum(state.assignment, 0), axis=0)
@@ -193,7 +191,8 @@ class CollapsedTopics(eqx.Module):
 
     def words_of_documents(self) -> Int[np.ndarray, "document token"]:
         """The words of each document; −1 for padding."""
-        real = self.word >= 0
+        real = np.flatnonzero(self.word >= 0)
+        real = real[np.argsort(self.document[real], kind="stable")]
         document = self.document[real]
         place = np.arange(len(document)) - np.searchsorted(document, document)
         words = np.full((self.n_documents, padded(int(place.max(initial=0)) + 1)), -1, np.int32)
@@ -214,16 +213,24 @@ class CollapsedTopics(eqx.Module):
     def _real(self) -> Bool[Array, " token"]:
         return jnp.asarray(self.word) >= 0
 
+    def _given(self, state: TopicState) -> list[tuple[Array, Array]]:
+        """Each of q's factors, and the counts of what it is of."""
+        if self.q is None:
+            return []
+        own = [] if self.q.documents is None else [(jnp.asarray(self.q.documents), state.document_topic)]
+        return [*own, (jnp.asarray(self.q.words), state.word_topic)]
+
     def _empty(self, particles: int) -> TopicState:
         return self._state(jnp.full((len(self.word), particles), -1, jnp.int32))
 
     def _state(self, assignment: Int[Array, "token particle"]) -> TopicState:
         """The counts of an assignment."""
-        chosen = (assignment[:, None] == jnp.arange(len(self.alpha))[:, None]).astype(jnp.float32)
+        topic, particle = jnp.maximum(assignment, 0), jnp.arange(assignment.shape[1])
+        real = (assignment >= 0).astype(jnp.float32)
 
         def counts(rows: Any, length: int) -> Array:
-            zeros = jnp.zeros((length, *chosen.shape[1:]), jnp.float32)
-            return zeros.at[jnp.maximum(jnp.asarray(rows), 0)].add(chosen)
+            zeros = jnp.zeros((length, len(self.alpha), assignment.shape[1]), jnp.float32)
+            return zeros.at[jnp.maximum(jnp.asarray(rows), 0)[:, None], topic, particle].add(real)
 
         word_topic = counts(self.word, self.n_words)
         blank = jnp.zeros((len(self.widths), *word_topic.shape[1:]), jnp.float32)
@@ -243,34 +250,59 @@ class CollapsedTopics(eqx.Module):
         With an α of each particle, and q of given topics under the chain's own α₀, the document's factor is
         (n_dk + α₀)^(1−t) (n_dk + α)^t.
         """
+        t = temperature.astype(jnp.float32)
+        document, word, block = (jnp.maximum(jnp.asarray(leaf), 0) for leaf in (self.document, self.word, self.block))
+        weights, base = self._weights(t, concentrations)
         n_tokens, particles = state.assignment.shape
-        n_real = self._real.sum()
+        uniforms = jax.random.uniform(key, (n_tokens, particles), jnp.float32)
+
+        def one_token(position: Array, state: TopicState) -> TopicState:
+            token = n_real - 1 - position if backward else position
+            at = TokenPlace(token, document[token], word[token], block[word[token]])
+            return redrawn(state, at, partial(weights, at.document, at.word), uniforms[token])[0]
+
+        def one_group(position: Array, now: TopicState) -> TopicState:
+            group = n_groups - 1 - position if backward else position
+            cut = partial(jax.lax.dynamic_slice_in_dim, start_index=group * self.width, slice_size=self.width)
+            at = TokenGroup(group * self.width, cut(document), cut(word), cut(self._real))
+            drawn = partial(weights, at.document, at.word), base, t, (cut(uniforms), accepting[group])
+            return redrawn_together(now, state.assignment, at, *drawn)
+
+        if self.width == 1:
+            n_real = self._real.sum()
+            return jax.lax.fori_loop(0, n_real, one_token, state)
+        of_group = self._real.reshape(-1, self.width).any(1)
+        n_groups = of_group.sum()
+        accepting = jax.random.uniform(jax.random.fold_in(key, ACCEPTING), (len(of_group), particles), jnp.float32)
+        return jax.lax.fori_loop(0, n_groups, one_group, state)
+
+    def _weights(
+        self, t: Float[Array, ""], concentrations: Concentrations
+    ) -> tuple[Callable[[Array, Array, Array, Array, Array], Array], Callable[[Array], Array]]:
+        """(numbers of documents and words, (…), rows of their counts and totals without the tokens, (…, topic,
+        particle)) -> what each topic of such a token is drawn in proportion to; and of one block, n_k -> n_k + Vη."""
         own_alpha = jnp.asarray(self.alpha, jnp.float32)[:, None]
         alpha = own_alpha if concentrations.alpha is None else concentrations.alpha.astype(jnp.float32)
         eta = jnp.asarray(self.eta if concentrations.eta is None else concentrations.eta, jnp.float32)
-        between = not (concentrations.alpha is None or self.log_q is None or self.independent)
-        t = temperature.astype(jnp.float32)
-        document, word, block = jnp.asarray(self.document), jnp.asarray(self.word), jnp.asarray(self.block)
-        uniforms = jax.random.uniform(key, (n_tokens, particles), jnp.float32)
-        given = None if self.log_q is None else jnp.exp((1 - t) * jnp.asarray(self.log_q, jnp.float32))
+        between = not (concentrations.alpha is None or self.q is None or self.independent)
+        block, widths = jnp.asarray(self.block), jnp.asarray(self.widths, jnp.float32)
+        given = [] if self.q is None else [jnp.asarray(leaf, jnp.float32) for leaf in self.q if leaf is not None]
+        given = [jnp.exp((1 - t) * leaf) for leaf in reversed(given)]
 
-        def weights(token: Array, in_document: Array, of_word: Array, total: Array) -> Array:
+        def weights(of_document: Array, of_word: Array, in_document: Array, with_word: Array, total: Array) -> Array:
             weight = jnp.where(alpha > 0, in_document + alpha, 0.0)
             if self.independent:
                 weight = jnp.where(alpha > 0, jnp.exp(t * jnp.log(jnp.where(alpha > 0, weight, 1.0))), 0.0)
             if between:
                 first, last = (jnp.log(in_document + jnp.where(alpha > 0, each, 1.0)) for each in (own_alpha, alpha))
                 weight = jnp.where(alpha > 0, jnp.exp((1 - t) * first + t * last), 0.0)
-            width = jnp.asarray(self.widths, jnp.float32)[block[word[token]]]
-            weight = weight * jnp.exp(t * jnp.log((of_word + eta) / (total + eta * width)))
-            return weight if given is None else weight * given[token][:, None]
+            base = total + eta * widths[block[of_word]][..., None, None]
+            weight = weight * jnp.exp(t * jnp.log((with_word + eta) / base))
+            for factor, row in zip(given, (of_word, of_document), strict=False):  # a path may have no documents'
+                weight = weight * factor[row][..., None]
+            return weight
 
-        def one_token(position: Array, state: TopicState) -> TopicState:
-            token = n_real - 1 - position if backward else position
-            at = TokenPlace(token, document[token], word[token], block[word[token]])
-            return redrawn(state, at, partial(weights, token), uniforms[token])[0]
-
-        return jax.lax.fori_loop(0, n_real, one_token, state)
+        return weights, lambda total: total + (eta * widths[0]).astype(total.dtype)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -292,25 +324,31 @@ def collapsed_topics(
     alpha: Float[np.ndarray, " topic"],
     eta: float,
     capacity: int,
-    log_q: Float[np.ndarray, "pair topic"] | None = None,
+    q: GivenFactors | None = None,
     *,
     widths: Sequence[int] | None = None,
-    independent: bool = False,
+    width: int | None = None,
 ) -> CollapsedTopics:
     """The chain of a corpus. counts: (D, V), whole numbers. alpha: (K,). widths: how many words each block of the
     vocabulary has, one after another; None for a single block.
 
-    log_q: for each stored count, in the order of `counts.data`: where `independent`, log q(z = k), rows normalised;
-    otherwise log φ_kw of its word (the chain then knows its evidence only up to φ's: see `anchor`). None: q is
-    the prior. ValueError for counts that are not whole.
+    q: factors (D, K) and (V, K); without those of documents the chain knows its evidence only up to φ's (`anchor`).
+    None: q is the prior. width: of groups of tokens; None: one by one where there are few or the vocabulary has blocks.
+    ValueError for counts that are not whole.
     """
     if np.any(counts.data % 1):
         raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
     copies = np.asarray(counts.data, np.int64)
-    pair = np.repeat(np.arange(len(copies)), copies)
-    document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))[pair]
-    n_topics, n_words = len(alpha), counts.shape[1]
-    width = padded(len(pair)) - len(pair)
+    document = np.repeat(np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr)), copies)
+    word = np.repeat(counts.indices, copies)
+    n_topics, n_words, n_tokens = len(alpha), counts.shape[1], len(word)
+    if width is None:
+        one_block = widths is None or len(widths) == 1
+        width = group_width(document, word) if n_tokens > MOST_FROM_PRIOR and one_block else 1
+    if width > 1:
+        capacity = 1 << (capacity - 1).bit_length()  # programs of several rows divide by it at every step
+    token = np.arange(n_tokens) if width == 1 else grouped(document, word, width).ravel()
+    token = np.pad(token, (0, width * padded(-(-len(token) // width)) - len(token)), constant_values=-1)
     lengths = np.asarray(counts.sum(1), np.int64).ravel()
     padded_alpha = np.pad(np.asarray(alpha, np.float64), (0, capacity - n_topics))
     most_word = int(np.asarray(counts.sum(0)).max(initial=0))
@@ -319,15 +357,11 @@ def collapsed_topics(
     total = float(np.sum(alpha))
     width_of_block = np.asarray([n_words] if widths is None else widths, np.int64)
     block = np.repeat(np.arange(len(width_of_block)), width_of_block)
-    most_block = int(np.bincount(block[counts.indices[pair]], minlength=1).max(initial=0))
+    most_block = int(np.bincount(block[word], minlength=1).max(initial=0))
     block_eta = width_of_block[:, None] * eta
-    log_tokens = None
-    if log_q is not None:
-        log_tokens = np.zeros((len(pair) + width, capacity), np.float32)
-        log_tokens[: len(pair), :n_topics] = log_q[pair]
+
     return CollapsedTopics(
-        np.pad(document, (0, width), constant_values=-1).astype(np.int32),
-        np.pad(counts.indices[pair], (0, width), constant_values=-1).astype(np.int32),
+        *(np.append(each, -1)[token].astype(np.int32) for each in (document, word)),
         padded_alpha,
         np.asarray(eta, np.float64),
         np.asarray(n_words, np.float64),
@@ -337,42 +371,10 @@ def collapsed_topics(
         gammaln(block_eta) - gammaln(block_eta + np.arange(padded(most_block + 1))),
         np.where(padded_alpha[:, None] > 0, gammaln(safe + in_document) - gammaln(safe), 0.0),
         np.asarray((gammaln(total) - gammaln(total + lengths)).sum()),
-        log_tokens,
-        np.zeros(()),
-        np.asarray(min(1.0, 10.0 * n_topics / max(len(pair), 1))),
+        None if q is None else q.padded_to(capacity),
+        np.asarray(0.0 if q is None or q.documents is None else q.log_normaliser(counts)),
+        np.asarray(min(1.0, 10.0 * n_topics / max(n_tokens, 1))),
         padded(counts.shape[0]),
         padded(n_words),
-        independent,
+        width,
     )
-
-
-def topics_chain(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics:
-    """From the prior where that is affordable or nothing was fitted; from the fit's responsibilities otherwise. The
-    model's hyper-parameters are numbers."""
-    counts, (n_topics,), (capacity,) = counts_of(data), size, capacity_of(size)
-    concentration, eta = model.numbers()
-    total = np.asarray(concentration, np.float64)
-    alpha = np.broadcast_to(total if total.ndim else total / n_topics, (n_topics,))
-    if eta is None:
-        raise ValueError("got an LDA whose topics are point estimates; expected topic_concentration, to integrate out")
-    if estimate is None or counts.sum() <= MOST_FROM_PRIOR:
-        return collapsed_topics(counts, alpha, float(eta), capacity)
-    proportions = describe_units(estimate.model, estimate, data).representation
-    document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-    shares = np.maximum(proportions[document] * point_topics(estimate)[:, counts.indices].T, TINY)
-    log_q = np.log(shares / shares.sum(1, keepdims=True))
-    return collapsed_topics(counts, alpha, float(eta), capacity, log_q, independent=True)
-
-
-@path_needs_fit.register
-def _(model: LDA, data: Dataset) -> bool:
-    return bool(counts_of(data).sum() > MOST_FROM_PRIOR)
-
-
-def padded(length: int) -> int:
-    """The next length of the geometric ladder."""
-    least, ratio = LENGTHS
-    size = least
-    while size < length:
-        size = int(np.ceil(size * ratio / 8)) * 8
-    return size

@@ -1,0 +1,47 @@
+"""Where paths of LDA begin: in the prior, or about a fit."""
+
+import numpy as np
+from jaxtyping import Float
+
+from lvsearch.inference.annealing.dispatch import first_steps, path_needs_fit
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
+from lvsearch.inference.topic_samplers.given import GivenFactors
+from lvsearch.inference.topics.estimator import point_topics
+from lvsearch.models.lda import LDA
+
+TINY = 1e-30
+
+
+def topics_chain(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics:
+    """From the prior where that is affordable or nothing was fitted; from the fit's responsibilities otherwise. The
+    model's hyper-parameters are numbers."""
+    counts, (n_topics,), (capacity,) = counts_of(data), size, capacity_of(size)
+    concentration, eta = model.numbers()
+    total = np.asarray(concentration, np.float64)
+    alpha = np.broadcast_to(total if total.ndim else total / n_topics, (n_topics,))
+    if eta is None:
+        raise ValueError("got an LDA whose topics are point estimates; expected topic_concentration, to integrate out")
+    if estimate is None or not path_needs_fit(model, data):
+        return collapsed_topics(counts, alpha, float(eta), capacity)
+    return collapsed_topics(counts, alpha, float(eta), capacity, factors_of(estimate, data, point_topics(estimate)))
+
+
+def factors_of(estimate: Estimate, data: Dataset, topics: Float[np.ndarray, "topic word"]) -> GivenFactors:
+    """Of the responsibilities of a fit: proportions of its documents, at their means, and topics."""
+    proportions = describe_units(estimate.model, estimate, data).representation
+    return GivenFactors(*(np.log(np.maximum(each, TINY)) for each in (proportions, topics.T)))
+
+
+@path_needs_fit.register
+def _(model: LDA, data: Dataset) -> bool:
+    return bool(counts_of(data).sum() > MOST_FROM_PRIOR)
+
+
+@first_steps.register
+def _(chain: CollapsedTopics) -> int:
+    """One, where there is one topic: nothing is drawn, and the evidence is exact."""
+    return 1 if int((np.asarray(chain.alpha) > 0).sum()) == 1 else first_steps.dispatch(object)(chain)

@@ -1,0 +1,178 @@
+"""Topics of all tokens, drawn one after another or in groups: what every collapsed chain of LDA does with them.
+
+Particles stand side by side on the last axis, so that one draw is a vector operation over (topic, particle), and
+documents and words pick whole rows.
+
+Tokens that share neither document nor word (`token_groups`) meet only in the topics' totals n_k. Given what is outside
+the group, with m_k of its tokens in topic k and b_k = n_k + Vη without them, their joint conditional is
+
+    Π_i f_i(z_i) · Π_k [Γ(b_k) / Γ(b_k + m_k)]^t
+
+and a proposal that draws each of them by itself, in proportion to f_i(k) b_k^(−t), is accepted for all together with
+probability min(1, Π_k [Γ(b_k + m_k) / Γ(b_k + m'_k)]^t b_k^(t (m'_k − m_k))): as good as always, since m_k is small
+beside n_k. Like a draw of one token it is reversible.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from lvsearch.models.exponential.digamma import log_gamma_positive
+
+STRIDES = ((32, 16), (16, 4))
+"""From how many topics on they are looked through in stretches of how many, measured; fewer are one stretch."""
+BELOW_ONE = 1 - 2.0**-23
+"""So that a uniform number times a sum stays below the sum."""
+
+
+class TopicState(NamedTuple):
+    """Topics of all tokens and the counts that follow from them.
+
+    | field | letter | shape |
+    |---|---|---|
+    | `assignment` | z | (token, particle); −1 for padding |
+    | `document_topic` | n_dk | (document, topic, particle), float32 whole numbers |
+    | `word_topic` | n_kw | (word, topic, particle) |
+    | `topic_total` | n_bk, by block of the vocabulary | (block, topic, particle) |
+    """
+
+    assignment: Int[Array, "token particle"]
+    document_topic: Float[Array, "document topic particle"]
+    word_topic: Float[Array, "word topic particle"]
+    topic_total: Float[Array, "block topic particle"]
+
+
+class TokenPlace(NamedTuple):
+    """One token: its number, its document, its word and the block of the vocabulary that this is in."""
+
+    token: Int[Array, ""]
+    document: Int[Array, ""]
+    word: Int[Array, ""]
+    block: Int[Array, ""]
+
+
+def redrawn(
+    state: TopicState,
+    at: TokenPlace,
+    weights: Callable[[Array, Array, Array], Array],
+    uniform: Float[Array, " particle"] | None,
+) -> tuple[TopicState, Float[Array, " particle"]]:
+    """One token's topic drawn given all others (none: −1, where `uniform` is None), and the sum of the weights.
+
+    weights: (n_dk, n_kw, n_bk), each (topic, particle) and without the token -> (topic, particle), none negative.
+    Numbers of topics have 32 bits whatever JAX's default, and indices are promised to be in range: either costs as
+    much as all the arithmetic.
+    """
+    topic = jnp.arange(state.topic_total.shape[1], dtype=jnp.int32)[:, None]
+    below = jnp.tril(jnp.ones((len(topic), len(topic)), jnp.float32))
+    row = partial(jax.lax.dynamic_index_in_dim, keepdims=False)
+    assigned = row(state.assignment, at.token)
+    own = (topic == assigned).astype(jnp.float32)  # nowhere where the token is added
+    in_document = row(state.document_topic, at.document) - own
+    of_word, total = row(state.word_topic, at.word) - own, row(state.topic_total, at.block) - own
+    ends = jnp.matmul(below, weights(in_document, of_word, total), precision=jax.lax.Precision.HIGHEST)
+    new = jnp.full_like(assigned, -1)
+    if uniform is not None:
+        new = (ends[:-1] <= uniform * ends[-1]).sum(0, dtype=jnp.int32)
+    own = (topic == new).astype(jnp.float32)
+    put = partial(jax.lax.dynamic_update_index_in_dim, axis=0)
+    return (
+        TopicState(
+            put(state.assignment, new, at.token),
+            put(state.document_topic, in_document + own, at.document),
+            put(state.word_topic, of_word + own, at.word),
+            put(state.topic_total, total + own, at.block),
+        ),
+        ends[-1],
+    )
+
+
+class TokenGroup(NamedTuple):
+    """Tokens that are drawn together: the place of the first, their documents and words, and which of them exist."""
+
+    first: Int[Array, ""]
+    document: Int[Array, " place"]
+    word: Int[Array, " place"]
+    real: Bool[Array, " place"]
+
+
+def redrawn_together(
+    state: TopicState,
+    before: Int[Array, "token particle"],
+    at: TokenGroup,
+    weights: Callable[[Array, Array, Array], Array],
+    base: Callable[[Array], Array],
+    temperature: Float[Array, ""],
+    uniform: tuple[Float[Array, "place particle"], Float[Array, " particle"]],
+) -> TopicState:
+    """A group's topics drawn given all others, in one block of the vocabulary.
+
+    before: topics of all tokens; those of `state` are only written to, so that they need not be copied. weights: (n_dk,
+    n_kw, n_k) without the group, (place, topic, particle) and (topic, particle) -> f_i(k) b_k^(−t). base: n_k -> b_k.
+    uniform: for each token, and for accepting them.
+    """
+    topic = jnp.arange(state.topic_total.shape[1], dtype=jnp.int32)[:, None]
+    assigned = jax.lax.dynamic_slice_in_dim(before, at.first, len(at.document))
+    old = (topic == assigned[:, None]).astype(jnp.float32)
+    leaving = old.sum(0)
+    in_document = state.document_topic.at[at.document].get(mode="promise_in_bounds") - old
+    of_word = state.word_topic.at[at.word].get(mode="promise_in_bounds") - old
+    total = state.topic_total[0] - leaving
+    proposed = jnp.where(at.real[:, None], _chosen(weights(in_document, of_word, total), uniform[0]), -1)
+
+    coming = (topic == proposed[:, None]).astype(jnp.float32).sum(0)
+    exact = jnp.result_type(float)
+    b, come, left = base(total.astype(exact)), coming.astype(exact), leaving.astype(exact)
+    worth = (come - left) * jnp.log(b) - log_gamma_positive(b + come) + log_gamma_positive(b + left)
+    accepted = jnp.log(uniform[1]) < temperature * worth.sum(0)
+    new = jnp.where(accepted, proposed, assigned)
+
+    def moved(counts: Array, row: Array) -> Array:
+        return _added(_added(counts, row, new, 1.0), row, assigned, -1.0)
+
+    return TopicState(
+        jax.lax.dynamic_update_slice_in_dim(state.assignment, new, at.first, 0),
+        moved(state.document_topic, at.document),
+        moved(state.word_topic, at.word),
+        (total + jnp.where(accepted, coming, leaving))[None],
+    )
+
+
+def _added(counts: Array, row: Array, topic: Int[Array, "place particle"], amount: float) -> Array:
+    """The counts with this much more at the topics of each place's row; −1: nowhere."""
+    place = row[:, None], jnp.maximum(topic, 0), jnp.arange(topic.shape[1], dtype=jnp.int32)
+    return counts.at[place].add(jnp.where(topic >= 0, amount, 0.0), mode="promise_in_bounds")
+
+
+def _chosen(
+    weight: Float[Array, "place topic particle"], uniform: Float[Array, "place particle"]
+) -> Int[Array, "place particle"]:
+    """A topic of each, in proportion to its weights: first the stretch of topics that it is in, then which of these.
+
+    Sums run from the first to the last, so that topics of weight 0 add nothing and are never chosen.
+    """
+    n_topics = weight.shape[1]
+    stride = next((each for least, each in STRIDES if n_topics >= least and n_topics % each == 0), n_topics)
+    stretches = weight.reshape(weight.shape[0], -1, stride, weight.shape[2])
+    sums = _running([stretches[:, :, each] for each in range(stride)])[-1]
+    ends = _running([sums[:, each] for each in range(n_topics // stride)])
+    aim = uniform * (BELOW_ONE * ends[-1])
+    passed = [end <= aim for end in ends[:-1]]
+    stretch = sum(passed, start=jnp.zeros(aim.shape, jnp.int32))
+    start = jnp.zeros_like(aim)
+    for end, beyond in zip(ends[:-1], passed, strict=True):
+        start = jnp.where(beyond, end, start)
+    inner = jnp.take_along_axis(stretches, stretch[:, None, None], axis=1, mode="promise_in_bounds")[:, 0]
+    ends = _running([inner[:, each] for each in range(stride)])
+    rest = jnp.clip(aim - start, 0.0, BELOW_ONE * ends[-1])
+    return sum([end <= rest for end in ends[:-1]], start=stretch * stride)
+
+
+def _running(parts: list[Array]) -> list[Array]:
+    """Sums of the first, the first two, …"""
+    return list(accumulate(parts))
