@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from lvsearch.inference.annealing.dispatch import first_steps, path_needs_fit
+from lvsearch.inference.annealing.dispatch import MOST_FIRST_STEPS, first_steps, path_needs_fit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.describing import describe_units
@@ -14,6 +14,8 @@ from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.models.lda import LDA
 
 TINY = 1e-30
+GROUPED_DRAWS = 8_000_000
+"""Latents drawn in the cheapest annealing by one particle, where tokens are drawn in groups."""
 
 
 def topics_chain(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics:
@@ -44,4 +46,10 @@ def _(model: LDA, data: Dataset) -> bool:
 @first_steps.register
 def _(chain: CollapsedTopics) -> int:
     """One, where there is one topic: nothing is drawn, and the evidence is exact."""
-    return 1 if int((np.asarray(chain.alpha) > 0).sum()) == 1 else first_steps.dispatch(object)(chain)
+    return 1 if int((np.asarray(chain.alpha) > 0).sum()) == 1 else steps_of_groups(chain)
+
+
+def steps_of_groups(chain: CollapsedTopics) -> int:
+    """Temperatures of the cheapest annealing: more than by default where tokens are drawn in groups, so quickly."""
+    default = first_steps.dispatch(object)(chain)
+    return default if chain.width == 1 else int(np.clip(GROUPED_DRAWS // chain.elements, default, MOST_FIRST_STEPS))

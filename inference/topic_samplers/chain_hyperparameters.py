@@ -31,13 +31,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.annealing.dispatch import evidence_chain, first_steps
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, gamma_about, slice_moved
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.topic_samplers.beginning import topics_chain
-from lvsearch.inference.topic_samplers.chain import CollapsedTopics, Concentrations
+from lvsearch.inference.topic_samplers.beginning import steps_of_groups, topics_chain
+from lvsearch.inference.topic_samplers.chain import CollapsedTopics
+from lvsearch.inference.topic_samplers.given import Concentrations
 from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.lda import LDA
@@ -251,6 +252,11 @@ def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | Non
         numbers = model.with_numbers(*estimate.model.numbers())
     chain = topics_chain(numbers, data, size, estimate)
     return hyper_topics(model, chain, about=None if chain.q is None else numbers)
+
+
+@first_steps.register
+def _(chain: HyperTopics) -> int:
+    return steps_of_groups(chain.topics)
 
 
 def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> HyperTopics:

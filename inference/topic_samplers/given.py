@@ -1,9 +1,10 @@
-"""What q says of tokens where a path of LDA does not begin in the prior, and how long arrays of a corpus are."""
+"""What a chain of LDA is given: what q says of tokens where the path does not begin in the prior, hyper-parameters that
+are a particle's own, and how long arrays of a corpus are."""
 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
@@ -37,8 +38,25 @@ class GivenFactors(NamedTuple):
         for first in range(0, len(counts.indices), PAIRS):
             here = slice(first, first + PAIRS)
             document, word = (each[here] for each in of_pair)
-            total += float(counts.data[here] @ logsumexp(documents[document] + words[word], axis=1))
+            each = np.asarray(logsumexp(documents[document] + words[word], axis=1))
+            total += float(counts.data[here] @ each)
         return total
+
+
+class Concentrations(NamedTuple):
+    """Hyper-parameters of each particle in the place of the chain's own; None: the chain's own.
+
+    | field | letter | shape |
+    |---|---|---|
+    | `alpha` | α | (topic, particle), 0 for topics that do not exist |
+    | `eta` | η | (particle,) |
+    """
+
+    alpha: Float[Array, "topic particle"] | None = None
+    eta: Float[Array, " particle"] | None = None
+
+
+OWN = Concentrations()
 
 
 def padded(length: int) -> int:

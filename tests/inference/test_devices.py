@@ -14,7 +14,7 @@ from lvsearch.inference.feature_samplers import collapsed_gibbs as feature_gibbs
 from lvsearch.inference.feature_samplers import compiled as features
 from lvsearch.inference.mixture_samplers.blocked import blocked_gibbs
 from lvsearch.inference.mixtures import estimator as mixtures
-from lvsearch.inference.topics import collapsed as topics
+from lvsearch.inference.topic_samplers import collapsed as topics
 from lvsearch.inference.trees import corpus as trees
 
 ROWS = np.random.default_rng(0).normal(size=(12, 2))

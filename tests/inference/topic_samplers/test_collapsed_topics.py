@@ -18,6 +18,7 @@ from scipy.stats import chisquare
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
+from lvsearch.inference.topic_samplers import collapsed as collapsed_topics
 from lvsearch.inference.topic_samplers.collapsed import (
     CollapsedSample,
     IndicatorState,
@@ -26,7 +27,6 @@ from lvsearch.inference.topic_samplers.collapsed import (
     collapsed_gibbs,
     expand,
 )
-from lvsearch.inference.topics import collapsed as collapsed_topics
 from lvsearch.models.lda import LDA
 
 ALPHA, ETA, Z_LIMIT = np.array([0.5, 1.4]), 0.6, 4.5
