@@ -21,10 +21,13 @@ from lvsearch.inference.evidence import (
     anchored_chain,
     anneal,
     collapsed_topics,
+    effort,
     pace,
 )
 from lvsearch.inference.topic_samplers import chain as topic_chain
 from lvsearch.inference.topic_samplers.anchor import from_topics
+from lvsearch.inference.topic_samplers.beginning import GROUPED_DRAWS
+from lvsearch.inference.topic_samplers.chain import MOST_ONE_BY_ONE
 from lvsearch.inference.topic_samplers.collapsed import log_joint_of
 from lvsearch.inference.topic_samplers.token_groups import group_width, grouped
 from lvsearch.inference.topic_samplers.topic_state import TopicState, redrawn_together
@@ -280,3 +283,13 @@ def test_tokens_of_a_group_share_neither_document_nor_word_and_all_are_there():
 def test_groups_are_as_wide_as_there_are_tokens_for(n_tokens, width):
     rng = np.random.default_rng(0)
     assert group_width(rng.integers(0, 500, n_tokens), rng.integers(0, 2_000, n_tokens)) == width
+
+
+def test_one_topic_takes_one_step_and_many_tokens_go_in_groups():
+    assert effort(collapsed_topics(csr_array(COUNTS), np.array([0.7]), ETA, 3), 0).steps == 1
+    counts = np.random.default_rng(0).poisson(1.55, (200, 200))
+    few, many = (collapsed_topics(csr_array(each), ALPHA, ETA, 3) for each in (counts[:150], counts))
+    assert counts.sum() > MOST_ONE_BY_ONE >= counts[:150].sum()
+    assert (few.width, effort(few, 0).steps) == (1, 24)
+    assert (many.width, effort(many, 0).steps, len(many.alpha)) == (32, GROUPED_DRAWS // many.elements, 4)
+    np.testing.assert_array_equal(np.bincount(many.document[many.document >= 0]), counts.sum(1))
