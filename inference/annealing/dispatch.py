@@ -30,6 +30,8 @@ MOST_ALONG_DATA = 4
 TEMPERATURES_A_SWEEP = 12
 """Temperatures of a path whose work, along the data, is one sweep over all units. 300 rows in three clusters, 2, 4
 and 6 components: ends of 288 temperatures are 13, 7 and 3 nats apart, of 8 sweeps half a nat (`along_rows.py`)."""
+MANY_LATENTS = 60_000
+"""Latents from which on a path has one particle in each half."""
 FEWEST_FOR_PILOT = 8
 ORDER = 0x0DE2
 """What sets the key of the order of units apart from that of the path along them."""
@@ -121,7 +123,7 @@ def effort(chain: Chain, trial: int) -> Effort:
         return Effort(steps, 2, ISLAND * min(MOST_ALONG_DATA, max(1, 1_000 // elements)))
     if elements <= 20_000:
         return Effort(steps, max(2, chain.lanes // ISLAND), ISLAND)
-    return Effort(steps, 2, 4) if elements <= 60_000 else Effort(steps, 1, 1)
+    return Effort(steps, 2, 4) if elements <= MANY_LATENTS else Effort(steps, 1, 1)
 
 
 def pace(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:

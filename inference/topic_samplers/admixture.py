@@ -19,7 +19,7 @@ def _(model: Admixture, data: Dataset, size: tuple[int, ...], estimate: Estimate
     model.require_words(counts.shape[1])
     alpha = np.full(n_populations, float(model.concentration) / n_populations)
     eta, widths = float(model.allele_concentration), model.alleles
-    if estimate is None or counts.sum() <= MOST_FROM_PRIOR:
+    if estimate is None or not path_needs_fit(model, data):
         return collapsed_topics(counts, alpha, eta, capacity, widths=widths)
     frequencies = np.asarray(site_value(estimate, "frequencies"), np.float64)
     return collapsed_topics(counts, alpha, eta, capacity, factors_of(estimate, data, frequencies), widths=widths)

@@ -36,15 +36,13 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
+from lvsearch.inference.annealing.dispatch import MANY_LATENTS
 from lvsearch.inference.topic_samplers.given import OWN, Concentrations, GivenFactors, padded
 from lvsearch.inference.topic_samplers.token_groups import group_width, grouped
 from lvsearch.inference.topic_samplers.topic_state import TokenGroup, TokenPlace, TopicState, redrawn, redrawn_together
 
 MOST_FROM_PRIOR = 20_000
 """Tokens up to which paths begin in the prior, where there is nothing to know about labellings or modes."""
-MOST_ONE_BY_ONE = 60_000
-"""Tokens up to which they are drawn one by one, for several particles beside each other: that is as fast as groups of
-tokens for one particle after another, while on more an annealing has one."""
 SETTLING = 20
 """Sweeps after which documents, each for itself under given topics, count as drawn from their posterior."""
 LANES, FEWEST_LANES, MOST_LANES = 2048, 32, 128
@@ -290,8 +288,7 @@ class CollapsedTopics(eqx.Module):
         eta = jnp.asarray(self.eta if concentrations.eta is None else concentrations.eta, jnp.float32)
         between = not (concentrations.alpha is None or self.q is None or self.independent)
         block, widths = jnp.asarray(self.block), jnp.asarray(self.widths, jnp.float32)
-        given = [] if self.q is None else [jnp.asarray(leaf, jnp.float32) for leaf in self.q if leaf is not None]
-        given = [jnp.exp((1 - t) * leaf) for leaf in reversed(given)]
+        given = jax.tree.map(lambda log: jnp.exp((1 - t) * jnp.asarray(log, jnp.float32)), self.q)
 
         def weights(of_document: Array, of_word: Array, in_document: Array, with_word: Array, total: Array) -> Array:
             weight = jnp.where(alpha > 0, in_document + alpha, 0.0)
@@ -302,8 +299,10 @@ class CollapsedTopics(eqx.Module):
                 weight = jnp.where(alpha > 0, jnp.exp((1 - t) * first + t * last), 0.0)
             base = total + eta * widths[block[of_word]][..., None, None]
             weight = weight * jnp.exp(t * jnp.log((with_word + eta) / base))
-            for factor, row in zip(given, (of_word, of_document), strict=False):  # a path may have no documents'
-                weight = weight * factor[row][..., None]
+            if given is not None:
+                weight = weight * given.words[of_word][..., None]
+            if given is not None and given.documents is not None:
+                weight = weight * given.documents[of_document][..., None]
             return weight
 
         return weights, lambda total: total + (eta * widths[0]).astype(total.dtype)
@@ -348,7 +347,8 @@ def collapsed_topics(
     n_topics, n_words, n_tokens = len(alpha), counts.shape[1], len(word)
     if width is None:
         one_block = widths is None or len(widths) == 1
-        width = group_width(document, word) if n_tokens > MOST_ONE_BY_ONE and one_block else 1
+        # several particles beside each other are as fast as groups of tokens for one after another
+        width = group_width(document, word) if n_tokens > MANY_LATENTS and one_block else 1
     if width > 1:
         capacity = 1 << (capacity - 1).bit_length()  # programs of several rows divide by it at every step
     token = np.arange(n_tokens) if width == 1 else grouped(document, word, width).ravel()

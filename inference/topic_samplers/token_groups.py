@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Int
 
 WIDEST = 64
-"""Tokens of a group. On one core, 64 topics: one by one 1.0 microseconds a token, 32 together .3, 64 and 128 not
-less."""
+"""Tokens of a group, on one core with 64 topics: 16, 32 and 64 together take .25, .23 and .26 microseconds a token of
+Cora, 32 and 64 .35 and .33 with eleven times its vocabulary."""
 TOKENS_OF_A_CELL = 40
 """Tokens that a lane has in a round, at least: from there on its longest lane has few more than the others."""
 
@@ -24,7 +24,7 @@ def group_width(document: Int[np.ndarray, " token"], word: Int[np.ndarray, " tok
         return 1
     most = max(int(np.bincount(each).max()) for each in (document, word))
     widest = min(WIDEST, len(document) / most, np.sqrt(len(document) / TOKENS_OF_A_CELL))
-    return 1 << max(0, int(np.log2(widest))) if widest >= 1 else 1
+    return 1 << int(np.log2(max(widest, 1)))
 
 
 def grouped(

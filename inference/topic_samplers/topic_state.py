@@ -154,7 +154,8 @@ def _chosen(
 ) -> Int[Array, "place particle"]:
     """A topic of each, in proportion to its weights: first the stretch of topics that it is in, then which of these.
 
-    Sums run from the first to the last, so that topics of weight 0 add nothing and are never chosen.
+    As `collapsed.draw` for many at once; and sums run from the first to the last, so that topics of weight 0, those
+    that do not exist, add nothing and are never chosen, however sums are rounded.
     """
     n_topics = weight.shape[1]
     stride = next((each for least, each in STRIDES if n_topics >= least and n_topics % each == 0), n_topics)
