@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float64, Key
 
+from lvsearch.inference.annealing.between_sizes import Gain
 from lvsearch.inference.annealing.generic import flat_chain
 from lvsearch.inference.annealing.particles import CONSTANT, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
@@ -113,6 +114,24 @@ def first_steps(chain: Chain) -> int:
     """Temperatures of the cheapest annealing: by default so many that one particle draws `FIRST_DRAWS` latents, within
     limits."""
     return min(max(FIRST_STEPS, FIRST_DRAWS // max(1, chain.elements)), MOST_FIRST_STEPS)
+
+
+@singledispatch
+def measures_gains(model: Model, data: Dataset) -> bool:
+    """Return whether sizes of this model are compared on these data by what one part more gains (`gain_of_last_part`),
+    and not by the evidence of each size: where data are many, two paths from a fit or the prior end too far apart."""
+    return False
+
+
+@singledispatch
+def gain_of_last_part(
+    model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
+) -> Gain:
+    """Measure log p(data | size) − log p(data | size − 1), nats, in the mode that `estimate`, a fit of this size, is in.
+
+    trial: how often it was measured before; later trials may take longer. Raises TypeError for models without such a path.
+    """
+    raise TypeError(f"no path between two sizes is registered for {type(model).__name__}")
 
 
 def effort(chain: Chain, trial: int) -> Effort:

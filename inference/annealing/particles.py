@@ -106,9 +106,9 @@ def forward(
     with jax.enable_x64(True):
         if begin is None:
             begin = drawn(chain, key_init, particles=islands * particles)
-        population = _started(begin, islands, particles)
+        population = start_population(begin, islands, particles)
         before = np.concatenate([[0.0], temperatures])
-        population, profile, moved = _along(
+        population, profile, moved = move_along(
             chain,
             key_path,
             population,
@@ -119,11 +119,11 @@ def forward(
             short=short,
         )
         moved = moved or bool(profile.deviation[0] <= CONSTANT)  # the first temperature is 0: draws of q
-        scores = _label_scores(chain, population.state)
+        scores = label_scores(chain, population.state)
         if scores is not None:
             worth = log_labelling(np.asarray(scores))
             population = population._replace(log_weight=np.asarray(population.log_weight) + worth)
-        ended = _ended(chain, key_end, population, islands=islands, sign=1.0)
+        ended = end_paths(chain, key_end, population, islands=islands, sign=1.0)
         return Annealed(*ended, profile, scores is not None, moved)
 
 
@@ -133,20 +133,20 @@ def backward(
     """From draws of the posterior to q: `state` holds all islands' particles. temperatures: as for `forward`."""
     key_labels, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
-        scores = _label_scores(chain, state)
+        scores = label_scores(chain, state)
         worth = 0.0
         if scores is not None:
             order = draw_orders(np.asarray(scores), generator(key_labels))
-            state = _relabel(chain, state, order)
-            worth = -log_labelling(np.asarray(_label_scores(chain, state)))
+            state = relabel_all(chain, state, order)
+            worth = -log_labelling(np.asarray(label_scores(chain, state)))
         particles = _n_particles(chain, state) // islands
-        population = _started(state, islands, particles)
+        population = start_population(state, islands, particles)
         population = population._replace(log_weight=population.log_weight + worth)
         before = np.concatenate([[0.0], temperatures])
-        population, profile, moved = _along(
+        population, profile, moved = move_along(
             chain, key_path, population, temperatures[::-1], np.diff(before[::-1]), islands=islands, backward=True
         )
-        ended = _ended(chain, key_end, population, islands=islands, sign=-1.0)
+        ended = end_paths(chain, key_end, population, islands=islands, sign=-1.0)
         return Annealed(*ended, profile, scores is not None, moved)
 
 
@@ -158,14 +158,14 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
     """
     key_init, key_path = split_key(key)
     with jax.enable_x64(True):
-        population = _started(drawn(chain, key_init, particles=islands * particles), islands, particles)
+        population = start_population(drawn(chain, key_init, particles=islands * particles), islands, particles)
         ratio = np.asarray(_log_ratio(chain, population.state))
         t, visited = 0.0, []
         while t < 1.0 and len(visited) < most:
             visited.append((t, ratio.mean(), ratio.std()))
             gain = partial(_gain_seen, chain, population.state, ratio, t)
             after = 1.0 if len(visited) == most else next_temperature(gain, t)
-            population, *_ = _along(
+            population, *_ = move_along(
                 chain,
                 folded(key_path, len(visited)),
                 population._replace(log_weight=np.asarray(population.log_weight) + gain(after - t)),
@@ -189,11 +189,11 @@ def schedule(profile: Profile, steps: int) -> Float64[np.ndarray, " step"]:
 # ── the path ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _started(state: State, islands: int, particles: int) -> Population:
+def start_population(state: State, islands: int, particles: int) -> Population:
     return Population(state, np.zeros(islands * particles), np.zeros(islands))
 
 
-def _along(
+def move_along(
     chain: Chain,
     key: Key[Array, ""],
     population: Population,
@@ -304,7 +304,7 @@ _resample_all = kernel(static_argnames=("islands",), brief=True)(
 )
 
 
-def _ended(
+def end_paths(
     chain: Chain, key: Array, population: Population, *, islands: int, sign: float
 ) -> tuple[Float64[np.ndarray, " island"], State]:
     population = _resample_all(chain, key, population, islands=islands)
@@ -325,8 +325,8 @@ def log_densities(chain: Any, state: Any) -> Float[Array, " particle"]:
 
 _log_ratio = kernel(brief=True)(lambda chain, state: chain.log_ratio(state))
 _log_gain = kernel(brief=True)(lambda chain, state, before, after: chain.log_gain(state, before, after))
-_label_scores = kernel(brief=True)(lambda chain, state: chain.label_scores(state))
-_relabel = kernel(brief=True)(lambda chain, state, order: chain.relabel(state, order))
+label_scores = kernel(brief=True)(lambda chain, state: chain.label_scores(state))
+relabel_all = kernel(brief=True)(lambda chain, state, order: chain.relabel(state, order))
 
 
 def _n_particles(chain: Chain, state: State) -> int:

@@ -39,7 +39,15 @@ from scipy.special import gammaln
 from lvsearch.inference.annealing.dispatch import MANY_LATENTS
 from lvsearch.inference.topic_samplers.given import OWN, Concentrations, GivenFactors, padded
 from lvsearch.inference.topic_samplers.token_groups import group_width, grouped
-from lvsearch.inference.topic_samplers.topic_state import TokenGroup, TokenPlace, TopicState, redrawn, redrawn_together
+from lvsearch.inference.topic_samplers.topic_state import (
+    TokenGroup,
+    TokenPlace,
+    TokenRule,
+    TopicState,
+    redrawn,
+    redrawn_together,
+    total_corrections,
+)
 
 MOST_FROM_PRIOR = 20_000
 """Tokens up to which paths begin in the prior, where there is nothing to know about labellings or modes."""
@@ -236,53 +244,69 @@ class CollapsedTopics(eqx.Module):
         (n_dk + α₀)^(1−t) (n_dk + α)^t.
         """
         t = temperature.astype(jnp.float32)
+        return self.redraw_all(key, state, backward, partial(self._rule, t), concentrations)
+
+    def redraw_all(
+        self,
+        key: Key[Array, ""],
+        state: TopicState,
+        backward: bool,
+        rule_for: Callable[[Any], TokenRule],
+        of_particles: Any,
+    ) -> TopicState:
+        """Draw the topic of every token once, in order, or the last one first where `backward`.
+
+        Tokens that are nowhere yet (−1) are added to the counts.
+
+        rule_for: (what each particle has of its own) -> how a token is drawn.
+        of_particles: what each particle has of its own, a pytree whose last axis is (particle,), or without leaves.
+        """
         document, word, block = (jnp.maximum(jnp.asarray(leaf), 0) for leaf in (self.document, self.word, self.block))
-        weights, base = self._weights(t, concentrations)
+        rule = rule_for(of_particles)
         n_tokens, particles = state.assignment.shape
         uniforms = jax.random.uniform(key, (n_tokens, particles), jnp.float32)
 
         def one_token(position: Array, state: TopicState) -> TopicState:
             token = n_real - 1 - position if backward else position
             at = TokenPlace(token, document[token], word[token], block[word[token]])
-            return redrawn(state, at, partial(weights, at.document, at.word), uniforms[token])[0]
+            return redrawn(state, at, partial(rule.weights, at.document, at.word), uniforms[token])[0]
 
         def one_group(position: Array, now: TopicState) -> TopicState:
             group = n_groups - 1 - position if backward else position
             cut = partial(jax.lax.dynamic_slice_in_dim, start_index=group * self.width, slice_size=self.width)
             at = TokenGroup(group * self.width, cut(document), cut(word), cut(self._real))
-            drawn = partial(weights, at.document, at.word), base, t, (cut(uniforms), accepting[group])
-            return redrawn_together(now, state.assignment, at, *drawn)
+            weights = partial(rule.weights, at.document, at.word)
+            return redrawn_together(
+                now, state.assignment, at, weights, rule.log_acceptance, (cut(uniforms), accepting[group])
+            )
 
         if self.width == 1:
             n_real = self._real.sum()
             return jax.lax.fori_loop(0, n_real, one_token, state)
         if particles > 1:
-            return self._one_by_one(key, state, temperature, backward, concentrations)
+            return self._one_by_one(key, state, backward, rule_for, of_particles)
         of_group = self._real.reshape(-1, self.width).any(1)
         n_groups = of_group.sum()
         accepting = jax.random.uniform(jax.random.fold_in(key, ACCEPTING), (len(of_group), 1), jnp.float32)
         return jax.lax.fori_loop(0, n_groups, one_group, state)
 
     def _one_by_one(
-        self, key: Array, state: TopicState, temperature: Array, backward: bool, concentrations: Concentrations
+        self, key: Array, state: TopicState, backward: bool, rule_for: Callable[[Any], TokenRule], of_particles: Any
     ) -> TopicState:
-        """Each particle swept by itself: groups fill vectors, and eight particles of 48 topics beside each other take
+        """Sweep each particle by itself: groups fill vectors, and eight particles of 48 topics beside each other take
         six times as long as one after another."""
 
-        def one(each: tuple[Array, tuple[TopicState, Concentrations]]) -> TopicState:
+        def one(each: tuple[Array, tuple[TopicState, Any]]) -> TopicState:
             of_one = jax.tree.map(lambda leaf: leaf[..., None], each[1])
-            swept = self.swept(each[0], of_one[0], temperature, backward, of_one[1])
+            swept = self.redraw_all(each[0], of_one[0], backward, rule_for, of_one[1])
             return jax.tree.map(lambda leaf: leaf[..., 0], swept)
 
-        first = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), (state, concentrations))
+        first = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), (state, of_particles))
         swept = jax.lax.map(one, (jax.random.split(key, state.assignment.shape[1]), first))
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), swept)
 
-    def _weights(
-        self, t: Float[Array, ""], concentrations: Concentrations
-    ) -> tuple[Callable[[Array, Array, Array, Array, Array], Array], Callable[[Array], Array]]:
-        """(numbers of documents and words, (…), rows of their counts and totals without the tokens, (…, topic,
-        particle)) -> what each topic of such a token is drawn in proportion to; and of one block, n_k -> n_k + Vη."""
+    def _rule(self, t: Float[Array, ""], concentrations: Concentrations) -> TokenRule:
+        """Return how one token is drawn at temperature t."""
         own_alpha = jnp.asarray(self.alpha, jnp.float32)[:, None]
         alpha = own_alpha if concentrations.alpha is None else concentrations.alpha.astype(jnp.float32)
         eta = jnp.asarray(self.eta if concentrations.eta is None else concentrations.eta, jnp.float32)
@@ -305,7 +329,11 @@ class CollapsedTopics(eqx.Module):
                 weight = weight * given.documents[of_document][..., None]
             return weight
 
-        return weights, lambda total: total + (eta * widths[0]).astype(total.dtype)
+        def log_acceptance(total: Array, coming: Array, leaving: Array) -> Array:
+            corrections = total_corrections(total + (eta * widths[0]).astype(total.dtype), coming, leaving)
+            return t * corrections.sum(0)
+
+        return TokenRule(weights, log_acceptance)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -56,6 +56,19 @@ class TokenPlace(NamedTuple):
     block: Int[Array, ""]
 
 
+class TokenRule(NamedTuple):
+    """How the topic of a token is drawn given all other tokens, at one temperature.
+
+    | field | meaning |
+    |---|---|
+    | `weights` | (numbers of documents and words, (…), rows of their counts and the totals without the tokens, (…, topic, particle)) -> what each topic of such a token is drawn in proportion to |
+    | `log_acceptance` | of tokens drawn together: see `redrawn_together` |
+    """
+
+    weights: Callable[[Array, Array, Array, Array, Array], Array]
+    log_acceptance: Callable[[Array, Array, Array], Array]
+
+
 def redrawn(
     state: TopicState,
     at: TokenPlace,
@@ -106,15 +119,17 @@ def redrawn_together(
     before: Int[Array, "token particle"],
     at: TokenGroup,
     weights: Callable[[Array, Array, Array], Array],
-    base: Callable[[Array], Array],
-    temperature: Float[Array, ""],
+    log_acceptance: Callable[[Array, Array, Array], Array],
     uniform: tuple[Float[Array, "place particle"], Float[Array, " particle"]],
 ) -> TopicState:
-    """A group's topics drawn given all others, in one block of the vocabulary.
+    """Draw the topics of one group of tokens given all other tokens, in one block of the vocabulary.
 
-    before: topics of all tokens; those of `state` are only written to, so that they need not be copied. weights: (n_dk,
-    n_kw, n_k) without the group, (place, topic, particle) and (topic, particle) -> f_i(k) b_k^(−t). base: n_k -> b_k.
-    uniform: for each token, and for accepting them.
+    before: topics of all tokens; those of `state` are only written to, so that they need not be copied.
+    weights: (n_dk, n_kw, n_k) without the group, (place, topic, particle) and (topic, particle) -> what each token
+        draws its topic in proportion to, such as f_i(k) b_k^(−t).
+    log_acceptance: (n_k without the group, how many of the group are proposed to join each topic, how many leave it),
+        each (topic, particle) -> log of the Metropolis ratio, (particle,).
+    uniform: numbers in [0, 1) for each token, and for accepting them.
     """
     topic = jnp.arange(state.topic_total.shape[1], dtype=jnp.int32)[:, None]
     assigned = jax.lax.dynamic_slice_in_dim(before, at.first, len(at.document))
@@ -127,9 +142,8 @@ def redrawn_together(
 
     coming = (topic == proposed[:, None]).astype(jnp.float32).sum(0)
     exact = jnp.result_type(float)
-    b, come, left = base(total.astype(exact)), coming.astype(exact), leaving.astype(exact)
-    worth = (come - left) * jnp.log(b) - log_gamma_positive(b + come) + log_gamma_positive(b + left)
-    accepted = jnp.log(uniform[1]) < temperature * worth.sum(0)
+    ratio = log_acceptance(total.astype(exact), coming.astype(exact), leaving.astype(exact))
+    accepted = jnp.log(uniform[1]) < ratio
     new = jnp.where(accepted, proposed, assigned)
 
     def moved(counts: Array, row: Array) -> Array:
@@ -141,6 +155,19 @@ def redrawn_together(
         moved(state.word_topic, at.word),
         (total + jnp.where(accepted, coming, leaving))[None],
     )
+
+
+def total_corrections(
+    base: Float[Array, "topic particle"], coming: Float[Array, "topic particle"], leaving: Float[Array, "topic particle"]
+) -> Float[Array, "topic particle"]:
+    """Return log [Γ(b_k + m_k) / Γ(b_k + m'_k)] b_k^(m'_k − m_k) of each topic, nats.
+
+    They correct draws of a group that took the topics' totals for constant (see the module's docstring).
+
+    base: b_k = n_k + Vη without the group. coming, leaving: m'_k, m_k, tokens proposed for and now in each topic.
+    """
+    change = (coming - leaving) * jnp.log(base)
+    return change - log_gamma_positive(base + coming) + log_gamma_positive(base + leaving)
 
 
 def _added(counts: Array, row: Array, topic: Int[Array, "place particle"], amount: float) -> Array:

@@ -19,7 +19,7 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
     """
     counts = counts.astype(np.float64)
     while len(counts) > size:
-        kept, gone = _cheapest_pair(counts)
+        kept, gone = cheapest_pair(counts)
         counts[kept] += counts[gone]
         counts = np.delete(counts, gone, axis=0)
     return counts
@@ -39,7 +39,7 @@ def closest_pairs(
     return rows[order], columns[order]
 
 
-def _cheapest_pair(counts: np.ndarray) -> tuple[int, int]:
+def cheapest_pair(counts: np.ndarray) -> tuple[int, int]:
     rows, columns = closest_pairs(counts, CANDIDATES)
     own = _self_information(counts)
     costs = [

@@ -24,8 +24,9 @@ from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import sizes
 from lvsearch.sizing.bracket import Bracket
 from lvsearch.sizing.evidence import Evidence
-from lvsearch.sizing.fit import Fit, FitInfo
-from lvsearch.sizing.ledger import Trial, Visit
+from lvsearch.sizing.fit import Fit, FitInfo, is_by_gains
+from lvsearch.sizing.gains import SizeGain
+from lvsearch.sizing.ledger import Trial, Visit, with_evidence_from_gains
 
 
 def save_result(result: Findings, folder: Path) -> None:
@@ -101,8 +102,11 @@ def load_findings(folder: Path) -> Findings:
         for entry in body["kept"]:
             fit = _decode_fit(entry, arrays.get(f"fit-{_name(tuple(entry['size']))}"))
             kept[fit.size] = fit
-        state = as_declared(SearchState(visits, kept, body["stopped"]))
         prior, compiles = sizes.from_json(body["prior"]), body.get("compiles", {})
+        if is_by_gains(evaluator):
+            most = None if settings.max_size is None else settings.max_size[0]
+            visits = with_evidence_from_gains(visits, prior, most, scale)
+        state = as_declared(SearchState(visits, kept, body["stopped"]))
         scrutiny = Scrutiny.from_stored(body, arrays)
         held_out = _held_out(body, arrays, training, folder)
         limit = set() if settings.max_size is None else {settings.max_size}
@@ -157,6 +161,7 @@ def _encode_visit(visit: Visit) -> dict[str, Any]:
                 "seconds": trial.seconds,
                 "failure": trial.failure,
                 "brackets": [asdict(bracket) for bracket in trial.brackets],
+                "gains": [asdict(gain) for gain in trial.gains],
             }
             for trial in visit.trials
         ],
@@ -176,6 +181,7 @@ def _decode_visit(entry: Mapping[str, Any]) -> Visit:
             t["seconds"],
             t["failure"],
             _decode_brackets(t["brackets"]),
+            _decode_gains(t.get("gains", [])),  # older folders have none
         )
         for t in entry["trials"]
     )
@@ -191,6 +197,13 @@ def _decode_brackets(entries: Sequence[Mapping[str, Any]]) -> tuple[Bracket, ...
     )
 
 
+def _decode_gains(entries: Sequence[Mapping[str, Any]]) -> tuple[SizeGain, ...]:
+    return tuple(
+        SizeGain(**{**entry, "forward": tuple(entry["forward"]), "backward": tuple(entry["backward"])})
+        for entry in entries
+    )
+
+
 def _encode_fit(fit: Fit) -> dict[str, Any]:
     state: Estimate | None = fit.state
     return {
@@ -199,6 +212,7 @@ def _encode_fit(fit: Fit) -> dict[str, Any]:
         "log_symmetry": fit.log_symmetry,
         "info": asdict(fit.info),
         "brackets": [asdict(bracket) for bracket in fit.brackets],
+        "gains": [asdict(gain) for gain in fit.gains],
         "state": None if state is None else encode_estimate(state),
     }
 
@@ -213,7 +227,8 @@ def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | Non
         state = decode_estimate(entry["state"], arrays)
     evidence = Evidence(*entry["evidence"])
     brackets = _decode_brackets(entry["brackets"])
-    return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, FitInfo(**entry["info"]), brackets)
+    gains = _decode_gains(entry.get("gains", []))
+    return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, FitInfo(**entry["info"]), brackets, gains)
 
 
 # ── settings ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,8 +20,17 @@ from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.bracket import pooled
 from lvsearch.sizing.evidence import Evidence, Record
-from lvsearch.sizing.fit import Evaluator
-from lvsearch.sizing.ledger import Visit, near_mode, pooled_spread, record_of, scaled, standard_error
+from lvsearch.sizing.fit import Evaluator, is_by_gains
+from lvsearch.sizing.gains import EvidenceCurve, evidence_curve
+from lvsearch.sizing.ledger import (
+    Visit,
+    near_mode,
+    pooled_spread,
+    record_of,
+    scaled,
+    standard_error,
+    with_evidence_from_gains,
+)
 from lvsearch.sizing.logspace import log_sum
 from lvsearch.sizing.posterior import EstimatedPosterior, PriorInfluence, estimate_posterior, posterior, prior_influence
 from lvsearch.sizing.prediction import Prediction, estimate_prediction, predict_per_unit, predict_whole_set
@@ -82,15 +91,26 @@ class Findings:
     @cached_property
     def standard_errors(self) -> Mapping[Size, float]:
         """How far each size's estimate may be off, on the scale of the search: of annealed evidence its own standard
-        error, of bounds the spread of repeated fits."""
+        error, of bounds the spread of repeated fits, of evidence from gains that of the difference to the most probable
+        size."""
         repeatable, scale = self.evaluator.repeatable and not self.evaluator.anneals, self.evaluator.scale
         spread = pooled_spread(self._good) if repeatable else 0.0
         starts = self.settings.starts if repeatable else 1
         return {visit.size: standard_error(visit, spread, starts) / scale for visit in self._good}
 
     @cached_property
+    def curve(self) -> EvidenceCurve | None:
+        """The evidence of all sizes relative to each other, where gains from size to size were measured; else None."""
+        most = None if self.settings.max_size is None else self.settings.max_size[0]
+        return evidence_curve(self._good, most) if is_by_gains(self.evaluator) else None
+
+    @cached_property
     def estimated(self) -> EstimatedPosterior:
-        """The posterior over the sizes tried, under standard errors."""
+        """The posterior over the sizes tried, under standard errors; where gains were measured, over those between
+        too."""
+        self._require_good()
+        if self.curve is not None:
+            return self.curve.posterior(self.prior, self.evaluator.scale)
         return estimate_posterior(*self.estimates())
 
     @cached_property
@@ -196,8 +216,13 @@ class Findings:
     @cached_property
     def unvisited(self) -> tuple[float, float]:
         """What sizes up to the largest allowed that were not tried hold: of the prior, and about how much of the
-        posterior if the evidence runs between and beyond those tried as `racing` supposes, without slack."""
+        posterior if the evidence runs between and beyond those tried as `racing` supposes, without slack. Where gains
+        were measured, sizes in between have their probability, so that only those beyond are meant here."""
         evaluator, most = self.evaluator, self.settings.max_size
+        if self.curve is not None:
+            end = self.curve.end
+            beyond = -math.inf if most == (end,) else self.prior.log_mass((end + 1,))
+            return math.exp(beyond), float(self.estimated.probability[-1])
         tried = log_sum([self.prior.log_pmf(visit.size) for visit in self.visits])
         share = unvisited_share(self.visits, self.prior, most, evaluator.scale)
         return max(0.0, -math.expm1(min(0.0, tried))), share
@@ -225,6 +250,9 @@ class Findings:
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
         visits = tuple(_rebound(self.evaluator, prior, self.settings, self.visits))
+        if is_by_gains(self.evaluator):
+            most = None if self.settings.max_size is None else self.settings.max_size[0]
+            visits = with_evidence_from_gains(visits, prior, most, self.evaluator.scale)
         state = replace(self.state, visits=visits)
         return replace(self, prior=prior, state=state, scrutiny=self.scrutiny.under(prior))
 
@@ -309,22 +337,35 @@ class Findings:
         return WitnessSearch.from_records(self.prior, np.inf, False, self.settings.max_size, records)
 
     def estimates(self) -> tuple[list[Size], np.ndarray, np.ndarray, np.ndarray]:
-        """(sizes, log prior, estimated log evidence, its standard error) of sizes that have any, (sizes,), nats."""
+        """(sizes, log prior, estimated log evidence, its standard error) of sizes that have any, (sizes,), nats.
+
+        Where gains were measured: of every size up to the end of the curve, with the standard errors of the differences
+        to the most probable one.
+        """
         self._require_good()
+        if self.curve is not None:
+            relative, errors = self.curve.relative_to(self.estimated.best[0])
+            height = self._good[0].estimate - relative[self._good[0].size[0] - 1]
+            sizes = list(self.estimated.sizes)
+            log_prior = np.array([self.prior.log_pmf(size) for size in sizes])
+            return sizes, log_prior, (height + relative) / self.evaluator.scale, errors / self.evaluator.scale
         sizes = [visit.size for visit in self._good]
         log_prior = np.array([self.prior.log_pmf(size) for size in sizes])
         estimate = np.array([visit.estimate for visit in self._good]) / self.evaluator.scale
         return sizes, log_prior, estimate, np.array([self.standard_errors[size] for size in sizes])
 
     def _estimate_table(self) -> pd.DataFrame:
-        found, by_size = self.estimated, {visit.size: visit for visit in self._good}
+        found, by_size, scale = self.estimated, {visit.size: visit for visit in self._good}, self.evaluator.scale
+        known = {size: (float(value), float(error)) for size, _, value, error in zip(*self.estimates(), strict=True)}
         rows = []
         for row, size in enumerate(found.sizes):
-            scale, annealed = self.evaluator.scale, by_size[size].annealed
-            estimate, error = by_size[size].estimate / scale, self.standard_errors[size]
+            visit = by_size.get(size)
+            estimate, error = known[size]
             low, high = estimate - error, estimate + error
-            if annealed is not None:
-                low, high = min(annealed.lower / scale, estimate), max(annealed.upper / scale, estimate)
+            if self.curve is not None:  # gains say nothing of the height: only the fits' own bounds are proved
+                low, high = np.nan if visit is None else visit.log_bound / scale, np.nan
+            elif visit is not None and visit.annealed is not None:
+                low, high = min(visit.annealed.lower / scale, estimate), max(visit.annealed.upper / scale, estimate)
             rows.append(
                 {
                     **self._size_columns(size),

@@ -4,7 +4,7 @@ The order of a search depends on nothing but its settings and what it found, so 
 it had not been.
 
 Nested evidence (plug-in): the witness algorithm of Chiang & Poole; a size starts from its best witness.
-Annealed evidence, and functions: as `racing` says.
+Annealed evidence, and functions: as `racing` says. Gains from size to size: as `gains` says.
 The mean-field bound: a doubling ladder first; then, around the sizes that cannot be told from the best, repeated fits
 (`starts` each) and unvisited neighbours, then a second fit of the sizes just outside, until there is nothing left to
 settle there; with `exhaustive` all the other sizes up to `max_size` follow, nearest to the best first, or, where fits
@@ -22,7 +22,8 @@ from tqdm import tqdm
 
 from lvsearch.interrupts import pressed
 from lvsearch.progress import progress_bar
-from lvsearch.sizing.fit import Evaluator, Fit
+from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
+from lvsearch.sizing.gains import next_measured
 from lvsearch.sizing.ledger import (
     Trial,
     Visit,
@@ -33,6 +34,7 @@ from lvsearch.sizing.ledger import (
     record_of,
     scaled,
     unvisited_neighbour,
+    with_evidence_from_gains,
 )
 from lvsearch.sizing.racing import next_size
 from lvsearch.sizing.sizes import Size, SizePrior
@@ -136,6 +138,11 @@ def next_task(
     if evaluator.nested:
         size = search.next_size()
         return None if size is None else Task(size, 0, starts)
+    if is_by_gains(evaluator) and state.visits:
+        tried = {visit.size[0]: len(visit.trials) for visit in state.visits}
+        most = None if settings.max_size is None else settings.max_size[0]
+        found = next_measured(state.visits, tried, prior, starts, most)
+        return None if found is None else Task((found.size,), tried.get(found.size, 0), 1)
     if evaluator.anneals or not evaluator.repeatable:
         size = next_size(state.visits, prior, starts, settings.max_size, evaluator.scale, settings.exhaustive)
         return None if size is None else Task(size, _n_trials(state, size), 1, warm=not evaluator.shrinks)
@@ -263,6 +270,9 @@ def entered(
         if visit.evidence.lower + visit.log_symmetry > known.evidence.lower + known.log_symmetry:
             kept[task.size] = best
             search = witness_search(evaluator, prior, settings, SearchState(visits))
+    if is_by_gains(evaluator):
+        most = None if settings.max_size is None else settings.max_size[0]
+        visits = with_evidence_from_gains(visits, prior, most, evaluator.scale)
     wanted = _worth_keeping(evaluator, prior, settings, visits, search)
     return SearchState(visits, {size: fit for size, fit in kept.items() if size in wanted and fit is not None}), search
 
@@ -301,12 +311,15 @@ def _in_place_of(fit: Fit, witness: Fit | None) -> Fit | None:
 def _start(evaluator: Evaluator, size: Size, state: SearchState, search: WitnessSearch) -> Fit | None:
     """The best witness's fit where there are witnesses; else the nearest kept fit on the evaluator's side.
 
-    A larger one has to be near: each merger loses a little, and a fit from scratch loses nothing.
+    A larger one has to be near: each merger loses a little, and a fit from scratch loses nothing. Not so where gains are
+    measured: topics merged from many are seldom a mixture of two true ones, and one such mistake decides a gain.
     """
     kept = [s for s, fit in state.kept.items() if fit.state is not None]
     if evaluator.shrinks:
         most = tuple(n + max(1, n // NEAR) for n in size)
-        near = [s for s in kept if s != size and all(map(int.__le__, size, s)) and all(map(int.__le__, s, most))]
+        near = [s for s in kept if s != size and all(map(int.__le__, size, s))]
+        if not is_by_gains(evaluator):
+            near = [s for s in near if all(map(int.__le__, s, most))]
         return state.kept[min(near, key=lambda s: (sum(s), s))] if near else None
     smaller = [s for s in kept if all(map(int.__le__, s, size))]
     witness = search.best_witness(size)
@@ -326,7 +339,7 @@ def _worth_keeping(
 
 
 def _trial(fit: Fit) -> Trial:
-    return Trial(fit.info.start, fit.evidence, fit.log_symmetry, fit.info.seconds, fit.info.failure, fit.brackets)
+    return Trial(fit.info.start, fit.evidence, fit.log_symmetry, fit.info.seconds, fit.info.failure, fit.brackets, fit.gains)
 
 
 def _n_trials(state: SearchState, size: Size) -> int:

@@ -18,7 +18,17 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import Chunks, MemoryPlan, out_of_memory
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import Estimator, estimator
-from lvsearch.inference.evidence import Effort, Profile, anneal, effort, evidence_chain, pace, path_needs_fit
+from lvsearch.inference.evidence import (
+    Effort,
+    Profile,
+    anneal,
+    effort,
+    evidence_chain,
+    gain_of_last_part,
+    measures_gains,
+    pace,
+    path_needs_fit,
+)
 from lvsearch.inference.generators import folded, key_of
 from lvsearch.inference.sharding import on_mesh
 from lvsearch.inference.together import check_same, from_first, noticing_loss, spans_processes
@@ -26,6 +36,7 @@ from lvsearch.models.contract import Model
 from lvsearch.searching.annealed import annealing_failure, brackets_of
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.fit import Fit, FitInfo
+from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size
 
 CEILING_SLACK = 1e-9
@@ -69,6 +80,7 @@ class ModelEvaluator:
         self.base_model = model
         self.model = model.plug_in() if self.plug_in else model
         self.ceiling = data_ceiling(self.model, data)
+        self.measures_gains = self.anneals and measures_gains(self.model, data)
         self._key = key_of(seed)
         self.data = data
         with on_mesh(mesh):
@@ -136,13 +148,27 @@ class ModelEvaluator:
         estimate = estimate._replace(natural=natural)
         info = FitInfo(origin, seconds, estimate.passes)
         fit = Fit(size, Evidence(lower, upper), self._log_symmetry(estimate), estimate, info)
+        if self.measures_gains:  # the smallest size has none; what its bound leaves out does not matter to differences
+            return self._with_gain(fit, trial) if size > (1,) else fit
         return self._annealed(fit, trial) if self.anneals else fit
 
     def refit(self, size: Size) -> Fit:
         """The fit of the first trial from scratch, its evidence not annealed again."""
         fitting = copy(self)
-        fitting.anneals = False
+        fitting.anneals = fitting.measures_gains = False
         return fitting.evaluate(size, None, 0)
+
+    def _with_gain(self, fit: Fit, trial: int) -> Fit:
+        """Return the fit with what its size gains over the next smaller one; a gain that is no number is a failure."""
+        began = time.perf_counter()
+        key = folded(self._key_of(fit.size, trial), ANNEALING)
+        found = gain_of_last_part(self.model, self.data, fit.size, fit.state, key, trial)
+        gain = SizeGain(tuple(found.forward.tolist()), tuple(found.backward.tolist()), found.temperatures)
+        info = replace(fit.info, seconds=fit.info.seconds + time.perf_counter() - began)
+        if not gain.is_finite:
+            failure = f"what size {fit.size} gains over the next smaller one is not a number; it is reported, not ranked"
+            return replace(fit, info=replace(info, failure=failure))
+        return replace(fit, info=info, gains=(gain,))
 
     def _annealed_again(self, size: Size, trial: int) -> Fit:
         """A longer annealing of a size that was fitted before: no new fit, so nothing new is proved."""

@@ -5,6 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from lvsearch.sizing.bracket import Bracket, Repeats, pooled
 from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size
 
 
@@ -30,6 +31,7 @@ class Fit:
     | `state` | whatever the evaluator needs to go on from here; opaque to the search |
     | `info` | for people |
     | `brackets` | estimates with errors, where sizes are compared by these: annealed paths, a noisy function's calls |
+    | `gains` | what this size has over the next smaller one, where sizes are compared by that |
     """
 
     size: Size
@@ -38,6 +40,7 @@ class Fit:
     state: Any
     info: FitInfo
     brackets: tuple[Bracket, ...] | tuple[Repeats, ...] = ()
+    gains: tuple[SizeGain, ...] = ()
 
     @property
     def estimate(self) -> float:
@@ -74,6 +77,19 @@ class Evaluator(Protocol):
         trial: numbers the attempts at this size.
         """
         ...
+
+
+@runtime_checkable
+class GainEvaluator(Evaluator, Protocol):
+    """An evaluator that may compare sizes by what each gains over the next smaller one (`Fit.gains`)."""
+
+    measures_gains: bool
+    """Whether it does, on its data: a trial then measures a gain, and not the evidence."""
+
+
+def is_by_gains(evaluator: Evaluator) -> bool:
+    """Return whether sizes are compared by their gains over the next smaller ones."""
+    return isinstance(evaluator, GainEvaluator) and evaluator.measures_gains
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ from scipy.special import ndtri, stdtrit
 
 from lvsearch.sizing.bracket import Bracket, Pooled, Repeats, pooled
 from lvsearch.sizing.evidence import Evidence, Record
+from lvsearch.sizing.gains import PooledGain, SizeGain, evidence_curve, pool_gains
 from lvsearch.sizing.sizes import Size, SizePrior
 
 SD_OF_BEST = (1.0, 0.826, 0.748, 0.701, 0.669, 0.645)
@@ -33,6 +34,7 @@ class Trial:
     seconds: float
     failure: str | None = None
     brackets: tuple[Bracket, ...] | tuple[Repeats, ...] = ()
+    gains: tuple[SizeGain, ...] = ()
 
     @property
     def estimate(self) -> float:
@@ -43,7 +45,9 @@ class Trial:
 class Visit:
     """A size and its trials. `evidence` is the best trial's, or the witness's named in `replaced_by`.
 
-    `log_lower`, `log_upper` are the proved bounds on log p(data) (nested evidence: of these fits) when the size was
+    `from_gains` is the evidence that the gains of all sizes together give (`with_evidence_from_gains`): its differences
+    between sizes are what was measured, its height is at least that of every proved bound. `log_lower`, `log_upper` are
+    the proved bounds on log p(data) (nested evidence: of these fits) when the size was
     first recorded (on the scale of the search: per token if so asked).
     """
 
@@ -54,6 +58,20 @@ class Visit:
     replaced_by: Size | None
     log_lower: float
     log_upper: float
+    from_gains: PooledGain | None = None
+
+    @property
+    def gain(self) -> PooledGain | None:
+        """What this size gains over the next smaller one, by all its trials; None where none measured it."""
+        measured = [
+            (gain, trial.evidence.lower) for trial in self.trials if trial.failure is None for gain in trial.gains
+        ]
+        return pool_gains(*zip(*measured, strict=True)) if measured else None
+
+    @property
+    def log_bound(self) -> float:
+        """The highest proved lower end of log p(data | size), relabellings counted, nats."""
+        return self.evidence.lower + self.log_symmetry
 
     @property
     def annealed(self) -> Pooled | None:
@@ -63,8 +81,10 @@ class Visit:
 
     @property
     def estimate(self) -> float:
+        if self.from_gains is not None:
+            return self.from_gains.estimate
         annealed = self.annealed
-        return self.evidence.lower + self.log_symmetry if annealed is None else annealed.estimate
+        return self.log_bound if annealed is None else annealed.estimate
 
     @property
     def seconds(self) -> float:
@@ -138,8 +158,10 @@ def standard_error(visit: Visit, spread: float, usual_trials: int) -> float:
 
     The best of n fits has the standard deviation of the largest of n normals, and with fewer trials than usual it also
     lags behind the others. The evidence's own standard error (a function's, say) is added in quadrature. Annealed
-    evidence has its own and no other.
+    evidence has its own and no other. Evidence from gains has that of its difference to the most probable size.
     """
+    if visit.from_gains is not None:
+        return visit.from_gains.standard_error
     if visit.annealed is not None:
         return visit.annealed.standard_error
     good = max(1, sum(trial.failure is None for trial in visit.trials))
@@ -237,3 +259,31 @@ def unvisited_neighbour(
 def _steps(size: Size) -> list[Size]:
     """The sizes one step away, along each variable in turn; one of them may be 0."""
     return [(*size[:axis], size[axis] + by, *size[axis + 1 :]) for axis in range(len(size)) for by in (-1, 1)]
+
+
+def with_evidence_from_gains(
+    visits: Sequence[Visit], prior: SizePrior, largest: int | None, scale: float = 1.0
+) -> tuple[Visit, ...]:
+    """Return the visits, each with the evidence that the gains of all of them give; as they are where there are none.
+
+    Gains say how sizes differ. The height of all together is the evidence of size 1 plus what lies between, raised where
+    some size's proved bound would be above it.
+
+    largest: the largest size allowed. scale: what evidence is divided by before it is weighed against the prior.
+    """
+    curve = evidence_curve(visits, largest)
+    if curve is None:
+        return tuple(visits)
+    best = curve.posterior(prior, scale).best[0]
+    relative, errors = curve.relative_to(best)
+    heights = [visit.log_bound - relative[visit.size[0] - 1] for visit in visits if not visit.failed]
+    heights += [visit.annealed.estimate - relative[0] for visit in visits if visit.size == (1,) and visit.annealed]
+    return tuple(
+        replace(
+            visit,
+            from_gains=PooledGain(
+                max(heights) + float(relative[visit.size[0] - 1]), float(errors[visit.size[0] - 1])
+            ),
+        )
+        for visit in visits
+    )

@@ -1,0 +1,113 @@
+"""Annealing between two sizes of one model: how much evidence a step from the smaller to the larger one gains.
+
+A chain between sizes leads from π_0, whose normaliser is p(data | smaller size) and whose draws are made of draws of
+the smaller size's posterior, to the posterior of the larger size. Forward paths estimate
+
+    log p(data | larger) − log p(data | smaller)
+
+from below on average, backward ones from above, exactly as on a path from a known distribution (`particles`); but
+π_0 is known by draws only, which come from a chain of the smaller size that has converged, as far as one can tell.
+Relabellings are measured at both ends: posteriors of both sizes are mixtures of all labellings, of which a chain sees
+one, or some, or all.
+"""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Float64, Key
+
+from lvsearch.inference.annealing.particles import end_paths, label_scores, move_along, relabel_all, start_population
+from lvsearch.inference.annealing.relabelling import draw_orders, log_labelling
+from lvsearch.inference.chains import Chain, State
+from lvsearch.inference.generators import folded, generator, split_key
+from lvsearch.models.kernels import kernel
+
+
+@runtime_checkable
+class ChainBetweenSizes(Chain, Protocol):
+    """A `Chain` from the posterior of one size to that of a larger one."""
+
+    def split(self, key: Key[Array, ""], state: State) -> State:
+        """Return draws of π_0 made of draws of the smaller size's posterior."""
+        ...
+
+    def smaller_label_scores(self, state: State) -> Float[Array, "particle component component"]:
+        """Return label scores (see `Chain`) of the state as one of the smaller size."""
+        ...
+
+
+class Gain(NamedTuple):
+    """log p(data | larger size) − log p(data | smaller size), nats: one estimate per path in each direction.
+
+    | field | meaning |
+    |---|---|
+    | `forward` | from the smaller size, (path,): low on average |
+    | `backward` | from the larger size, (path,): high on average |
+    | `temperatures` | how many each path has |
+    """
+
+    forward: Float64[np.ndarray, " path"]
+    backward: Float64[np.ndarray, " path"]
+    temperatures: int
+
+
+def gain_upwards(
+    chain: ChainBetweenSizes, key: Key[Array, ""], smaller: State, temperatures: Float64[np.ndarray, " step"]
+) -> Float64[np.ndarray, " path"]:
+    """Estimate the gain along paths from the smaller size to the larger one.
+
+    smaller: draws of the smaller size's posterior, one per path. temperatures: 0 < t_1 < … ≤ 1, the last one 1.
+    Returns one estimate per path, nats.
+    """
+    key_labels, key_split, key_path, key_end = split_key(key, 4)
+    with jax.enable_x64(True):
+        state, log_start = _named(chain, key_labels, smaller, _smaller_scores)
+        population = start_population(_split(chain, key_split, state), len(log_start), 1)
+        population = population._replace(log_weight=population.log_weight - log_start)
+        before = np.concatenate([[0.0], temperatures])
+        population, *_ = move_along(
+            chain, key_path, population, before, np.append(np.diff(before), 0.0), islands=len(log_start), backward=False
+        )
+        log_end = log_labelling(np.asarray(label_scores(chain, population.state)))
+        population = population._replace(log_weight=np.asarray(population.log_weight) + log_end)
+        return end_paths(chain, key_end, population, islands=len(log_start), sign=1.0)[0]
+
+
+def gain_downwards(
+    chain: ChainBetweenSizes, key: Key[Array, ""], larger: State, temperatures: Float64[np.ndarray, " step"]
+) -> Float64[np.ndarray, " path"]:
+    """Estimate the gain along paths from the larger size back to the smaller one.
+
+    larger: draws of the larger size's posterior, one per path. temperatures: as for `gain_upwards`.
+    Returns one estimate per path, nats.
+    """
+    key_labels, key_path, key_end = split_key(key, 3)
+    with jax.enable_x64(True):
+        state, log_start = _named(chain, key_labels, larger, label_scores)
+        population = start_population(state, len(log_start), 1)
+        population = population._replace(log_weight=population.log_weight - log_start)
+        before = np.concatenate([[0.0], temperatures])
+        population, *_ = move_along(
+            chain,
+            key_path,
+            population,
+            temperatures[::-1],
+            np.diff(before[::-1]),
+            islands=len(log_start),
+            backward=True,
+        )
+        log_end = log_labelling(np.asarray(_smaller_scores(chain, population.state)))
+        population = population._replace(log_weight=np.asarray(population.log_weight) + log_end)
+        return end_paths(chain, key_end, population, islands=len(log_start), sign=-1.0)[0]
+
+
+def _named(chain: ChainBetweenSizes, key: Array, state: State, scores: kernel) -> tuple[State, np.ndarray]:
+    """Draw a labelling of each state in proportion to its label scores; and what that labelling is worth, nats."""
+    order = draw_orders(np.asarray(scores(chain, state)), generator(key))
+    state = relabel_all(chain, state, order)
+    return state, log_labelling(np.asarray(scores(chain, state)))
+
+
+_split = kernel(brief=True)(lambda chain, key, state: chain.split(key, state))
+_smaller_scores = kernel(brief=True)(lambda chain, state: chain.smaller_label_scores(state))

@@ -1,0 +1,204 @@
+"""A path between LDA with K and with K + m topics, in which m topics are each split into two.
+
+Let z be topics of all tokens among K + m, of which m pairs are marked, and merge(z) the same with both topics of a pair
+taken for one. For tokens of a pair let r_i(k) be given shares of its two topics, which sum to 1. Then
+
+    π_0(z) = p(merge(z), w | K) Π_i r_i(z_i)          Σ_z π_0(z) = p(w | K), exactly
+    π_1(z) = p(z, w | K + m)                          Σ_z π_1(z) = p(w | K + m)
+
+so that annealing along π_t ∝ π_0^(1−t) π_1^t from draws of π_0 estimates p(w | K + m) / p(w | K), and back from draws
+of π_1 its reciprocal (the idea of annealed reversible jump, Karagiannis & Andrieu 2013, used for evidence). Only the
+tokens of the pairs have anything to decide on the way: the ends of the two directions lie hundreds of times nearer to
+each other than those of two paths from the prior.
+
+With n the counts without token i, N those of merge(z), and α₀ = A/K, α₁ = A/(K + m), the conditional of z_i on the path is
+
+    [(N_dk + α₀) (N_kw + η) / (N_k + Vη) r_i(k)]^(1−t) [(n_dk + α₁) (n_kw + η) / (n_k + Vη)]^t
+
+where topics outside the pairs have N = n and r = 1. The shares are such as a chain would give them,
+so that the log odds of the second topic of a pair are a number of the document plus one of the word: of
+log (n_dk + α₁) + log (n_kw + η) / (n_k + Vη) the difference between the two topics, n averaged over a chain with K + m
+topics.
+
+Relabellings are measured at both ends, as on every path (`annealing.relabelling`): here with the topics W as the known
+labelling with K + m topics, and with the averages of the pairs as that with K.
+"""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from lvsearch.inference.topic_samplers.chain import CollapsedTopics
+from lvsearch.inference.topic_samplers.topic_state import TokenRule, TopicState, total_corrections
+
+LEAST_SHARE = 1e-4
+"""The smallest share of a token that either topic of a pair has: no token is lost to one of them for good."""
+
+
+class TopicSplits(eqx.Module):
+    """The path from K to K + m topics of one corpus. It is a `Chain` whose start is the posterior with K topics.
+
+    The topics of the j-th pair stand at 2j and 2j + 1; with K topics the second of them does not exist.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `larger` | | the chain with K + m topics |
+    | `smaller` | | the chain with K topics, on the same places |
+    | `paired` | | 2m: how many topics, the first ones, belong to pairs |
+    | `document_odds`, `word_odds` | (document, pair), (word, pair) | their sum is the log odds of the pair's second topic |
+    | `log_topics` | (2, word, topic) | the logarithms of the topics that name labels, with K and with K + m topics |
+    """
+
+    larger: CollapsedTopics
+    smaller: CollapsedTopics
+    document_odds: Float[Array | np.ndarray, "document pair"]
+    word_odds: Float[Array | np.ndarray, "word pair"]
+    log_topics: Float[Array | np.ndarray, "two word topic"]
+    paired: int = eqx.field(static=True)
+
+    @property
+    def elements(self) -> int:
+        return self.larger.elements
+
+    @property
+    def lanes(self) -> int:
+        return self.larger.lanes
+
+    @property
+    def directed(self) -> bool:
+        return True
+
+    def init(self, key: Key[Array, ""], particles: int) -> TopicState:
+        """Raise TypeError: draws of π_0 are made of draws of the posterior with K topics, by `split`."""
+        raise TypeError("a path between two sizes begins with draws of the smaller one's posterior: use split(key, state)")
+
+    def split(self, key: Key[Array, ""], state: TopicState) -> TopicState:
+        """Draw from π_0: divide the tokens of each pair by their shares.
+
+        state: draws of the posterior with K topics; the second topic of every pair is empty.
+        """
+        topic = jnp.maximum(state.assignment, 0)
+        divided = (state.assignment >= 0) & (topic < self.paired)
+        second = jax.random.uniform(key, topic.shape, jnp.float32) < jnp.exp(self._log_shares(topic | 1))
+        return self.larger.of_topics(jnp.where(divided & second, topic | 1, state.assignment))
+
+    def merge(self, state: TopicState) -> TopicState:
+        """Return the state with K topics: of each pair the first topic has all tokens."""
+        topic = jnp.maximum(state.assignment, 0)
+        merged = jnp.where((state.assignment >= 0) & (topic < self.paired), topic & ~1, state.assignment)
+        return self.smaller.of_topics(merged)
+
+    def step(
+        self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], *, backward: bool
+    ) -> TopicState:
+        """Draw every token in turn given all others, the last one first where `backward`."""
+        rule = partial(self._rule, temperature.astype(jnp.float32))
+        return self.larger.redraw_all(key, state, backward, rule, None)
+
+    def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
+        """log π_1(z) − log π_0(z), nats."""
+        merged = self._merged_counts(state)
+        topic = jnp.maximum(state.assignment, 0)
+        divided = (state.assignment >= 0) & (topic < self.paired)
+        exact = jnp.result_type(float)
+        log_shares = jnp.where(divided, self._log_shares(topic), 0.0).astype(exact).sum(0)
+        return self.larger.log_density(state) - self.smaller.log_density(merged) - log_shares
+
+    def log_density(self, state: TopicState) -> Float[Array, " particle"]:
+        """log p(w, z | K + m topics), nats."""
+        return self.larger.log_density(state)
+
+    def label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"]:
+        """Label scores with K + m topics (see `Chain`)."""
+        return self._scores(self.log_topics[1], state, self.larger)
+
+    def smaller_label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"]:
+        """Label scores of merge(z), with K topics (see `Chain`)."""
+        return self._scores(self.log_topics[0], self._merged_counts(state), self.smaller)
+
+    def relabel(self, state: TopicState, order: Int[Array, "particle topic"]) -> TopicState:
+        return self.larger.relabel(state, order)
+
+    def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
+        return self.larger.take(state, particles)
+
+    # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _scores(self, log_topics: Array, state: TopicState, chain: CollapsedTopics) -> Array:
+        """S[k, l] = sharpness · Σ over the tokens in topic l of log φ_kw, and −∞ between topics and empty places."""
+        scores = chain.sharpness * jnp.einsum("wk,wlp->pkl", jnp.asarray(log_topics), state.word_topic)
+        exists = jnp.asarray(chain.alpha) > 0
+        both = exists[:, None] & exists
+        return jnp.where(both, scores, jnp.where(jnp.eye(len(exists), dtype=bool), 0.0, -jnp.inf))
+
+    def _log_shares(self, topic: Int[Array, "token particle"]) -> Float[Array, "token particle"]:
+        """log r_i(k) of topics that belong to pairs."""
+        document, word = (jnp.maximum(jnp.asarray(each), 0)[:, None] for each in (self.larger.document, self.larger.word))
+        pair = jnp.minimum(topic // 2, self.paired // 2 - 1)
+        odds = jnp.asarray(self.document_odds)[document, pair] + jnp.asarray(self.word_odds)[word, pair]
+        second = _bounded(jax.nn.sigmoid(odds))
+        return jnp.log(jnp.where(topic % 2 == 1, second, 1 - second))
+
+    def _with_partner(self, counts: Array) -> Array:
+        """Return N: counts of topics, of those in pairs the sum of both. counts: (…, topic, particle)."""
+        both = jnp.repeat(sum(_pairs(counts, self.paired)), 2, axis=-2)
+        return jnp.concatenate([both, counts[..., self.paired :, :]], axis=-2)
+
+    def _merged_counts(self, state: TopicState) -> TopicState:
+        """Return the counts of merge(z); its assignment is left as it is, and not used."""
+        exists = jnp.asarray(self.smaller.alpha)[:, None] > 0
+        counts = [jnp.where(exists, self._with_partner(each), 0.0) for each in state[1:]]
+        return TopicState(state.assignment, *counts)
+
+    def _rule(self, t: Float[Array, ""], of_particles: None) -> TokenRule:
+        """Return how one token is drawn at temperature t."""
+        eta, vocabulary = (jnp.asarray(each, jnp.float32) for each in (self.larger.eta, self.larger.vocabulary))
+        split_alpha = jnp.asarray(self.larger.alpha, jnp.float32)[:, None]
+        # both topics of a pair stand for the one that they are merged into, and have its α
+        merged_alpha = self._with_partner(jnp.asarray(self.smaller.alpha, jnp.float32)[:, None])
+        exists, split_first = split_alpha > 0, jnp.where(split_alpha > 0, split_alpha, 1.0)
+        merged_first = jnp.where(exists, merged_alpha, 1.0)
+        odds = jnp.asarray(self.document_odds), jnp.asarray(self.word_odds)
+        base = vocabulary * eta
+        # the pairs' own topics count t, those that they are merged into 1 − t, topics outside the pairs count whole
+        powers = jnp.concatenate([jnp.where(jnp.arange(len(self.larger.alpha)) < self.paired, t, 1.0), self._halves(1 - t)])
+
+        def weights(of_document: Array, of_word: Array, in_document: Array, with_word: Array, total: Array) -> Array:
+            # topics outside the pairs differ from one size to the other in α alone
+            apart = in_document + split_first
+            moved = jnp.exp((1 - t) * jnp.log((in_document + merged_first) / apart))
+            weight = jnp.where(exists, apart * moved * (with_word + eta) / (total + base), 0.0)
+            documents, words, totals = (_pairs(each, self.paired) for each in (in_document, with_word, total))
+            share = _bounded(jax.nn.sigmoid(odds[0][of_document] + odds[1][of_word]))[..., None]
+            together = (sum(documents) + merged_alpha[: self.paired : 2]) * (sum(words) + eta) / (sum(totals) + base)
+            drawn = []
+            for member, of_member in enumerate((1 - share, share)):
+                apart = (documents[member] + split_alpha[member : self.paired : 2]) * (words[member] + eta)
+                apart = apart / (totals[member] + base)
+                drawn.append(jnp.exp((1 - t) * jnp.log(together * of_member) + t * jnp.log(apart)))
+            of_pairs = jnp.stack(drawn, axis=-2).reshape(*weight.shape[:-2], self.paired, weight.shape[-1])
+            return jax.lax.dynamic_update_slice_in_dim(weight, of_pairs, 0, axis=-2)
+
+        def log_acceptance(total: Array, coming: Array, leaving: Array) -> Array:
+            both = (jnp.concatenate([each, sum(_pairs(each, self.paired))]) for each in (total, coming, leaving))
+            counts, come, left = both
+            return (powers[:, None] * total_corrections(counts + base.astype(total.dtype), come, left)).sum(0)
+
+        return TokenRule(weights, log_acceptance)
+
+    def _halves(self, value: Array) -> Array:
+        """Return the value once for each pair."""
+        return jnp.broadcast_to(value, (self.paired // 2,))
+
+
+def _pairs(counts: Array, paired: int) -> tuple[Array, Array]:
+    """Return the counts of the first and of the second topics of all pairs. counts: (…, topic, particle)."""
+    return counts[..., 0:paired:2, :], counts[..., 1:paired:2, :]
+
+
+def _bounded(share: Array) -> Array:
+    return jnp.clip(share, LEAST_SHARE, 1 - LEAST_SHARE)
