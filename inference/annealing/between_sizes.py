@@ -11,6 +11,7 @@ Relabellings are measured at both ends: posteriors of both sizes are mixtures of
 one, or some, or all.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -20,7 +21,7 @@ from jaxtyping import Array, Float, Float64, Key
 from lvsearch.inference.annealing.particles import end_paths, label_scores, move_along, relabel_all, start_population
 from lvsearch.inference.annealing.relabelling import draw_orders, log_labelling
 from lvsearch.inference.chains import Chain, State
-from lvsearch.inference.generators import folded, generator, split_key
+from lvsearch.inference.generators import generator, split_key
 from lvsearch.models.kernels import kernel
 
 
@@ -30,6 +31,10 @@ class ChainBetweenSizes(Chain, Protocol):
 
     def split(self, key: Key[Array, ""], state: State) -> State:
         """Return draws of π_0 made of draws of the smaller size's posterior."""
+        ...
+
+    def log_switch(self, state: State) -> Float[Array, " particle"]:
+        """Return what is switched at once at the start of the path, nats: log of where the path begins less log π_0."""
         ...
 
     def smaller_label_scores(self, state: State) -> Float[Array, "particle component component"]:
@@ -63,8 +68,9 @@ def gain_upwards(
     key_labels, key_split, key_path, key_end = split_key(key, 4)
     with jax.enable_x64(True):
         state, log_start = _named(chain, key_labels, smaller, _smaller_scores)
-        population = start_population(_split(chain, key_split, state), len(log_start), 1)
-        population = population._replace(log_weight=population.log_weight - log_start)
+        state = _split(chain, key_split, state)
+        population = start_population(state, len(log_start), 1)
+        population = population._replace(log_weight=np.asarray(_switch(chain, state)) - log_start)
         before = np.concatenate([[0.0], temperatures])
         population, *_ = move_along(
             chain, key_path, population, before, np.append(np.diff(before), 0.0), islands=len(log_start), backward=False
@@ -98,11 +104,14 @@ def gain_downwards(
             backward=True,
         )
         log_end = log_labelling(np.asarray(_smaller_scores(chain, population.state)))
+        log_end = log_end - np.asarray(_switch(chain, population.state))
         population = population._replace(log_weight=np.asarray(population.log_weight) + log_end)
         return end_paths(chain, key_end, population, islands=len(log_start), sign=-1.0)[0]
 
 
-def _named(chain: ChainBetweenSizes, key: Array, state: State, scores: kernel) -> tuple[State, np.ndarray]:
+def _named(
+    chain: ChainBetweenSizes, key: Array, state: State, scores: Callable[[ChainBetweenSizes, State], Array]
+) -> tuple[State, np.ndarray]:
     """Draw a labelling of each state in proportion to its label scores; and what that labelling is worth, nats."""
     order = draw_orders(np.asarray(scores(chain, state)), generator(key))
     state = relabel_all(chain, state, order)
@@ -110,4 +119,5 @@ def _named(chain: ChainBetweenSizes, key: Array, state: State, scores: kernel) -
 
 
 _split = kernel(brief=True)(lambda chain, key, state: chain.split(key, state))
+_switch = kernel(brief=True)(lambda chain, state: chain.log_switch(state))
 _smaller_scores = kernel(brief=True)(lambda chain, state: chain.smaller_label_scores(state))

@@ -127,9 +127,11 @@ def measures_gains(model: Model, data: Dataset) -> bool:
 def gain_of_last_part(
     model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
 ) -> Gain:
-    """Measure log p(data | size) − log p(data | size − 1), nats, in the mode that `estimate`, a fit of this size, is in.
+    """Measure log p(data | size) − log p(data | size − 1), nats, in the mode that `estimate`, a fit of this size, is
+    in.
 
-    trial: how often it was measured before; later trials may take longer. Raises TypeError for models without such a path.
+    trial: how often it was measured before; later trials may take longer. Raises TypeError for models without such a
+    path.
     """
     raise TypeError(f"no path between two sizes is registered for {type(model).__name__}")
 

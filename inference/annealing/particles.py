@@ -8,8 +8,8 @@ and moved by a sweep that leaves π_{t_j} as it is (Neal 2001; Jarzynski 1997). 
 that never meet, systematically, whenever an island's effective sample size falls below half of it (Del Moral, Doucet &
 Jasra 2006).
 
-What is exact. Forward, from draws of q: each island's p̂ has E[p̂] = p(data), whatever the number of particles, steps or
-sweeps, as long as the temperatures were fixed beforehand. So log p̂ is low on average, and by Markov's inequality is
+What is exact. Forward, from draws of q: each island's p̂ has E[p̂] = p(data), whatever the number of particles, steps
+or sweeps, as long as the temperatures were fixed beforehand. So log p̂ is low on average, and by Markov's inequality is
 above log p(data) by more than c nats with probability at most e^−c. Backward, from draws of the posterior: the same for
 1/p(data), so −log p̂ is high on average (Grosse, Ghahramani & Adams 2015).
 What is assumed. Backward paths of simulated data may begin at the true latents, which *are* a draw of the posterior. On

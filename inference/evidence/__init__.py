@@ -30,8 +30,8 @@ from lvsearch.inference.evidence.truth import anneal_simulated, true_state
 from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain
 from lvsearch.inference.topic_samplers import admixture as _admixture  # noqa: F401 — registers paths of admixed populations
 from lvsearch.inference.topic_samplers import anchor as _topic_anchor  # noqa: F401 — registers paths from given topics
-from lvsearch.inference.topic_samplers import size_gain as _size_gain  # noqa: F401 — registers what one topic more gains
 from lvsearch.inference.topic_samplers import document_by_document as _documents  # noqa: F401 — registers documents in turn
+from lvsearch.inference.topic_samplers import size_gain as _size_gain  # noqa: F401 — registers what one topic more gains
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, hyper_topics
 from lvsearch.inference.topic_samplers.given import GivenFactors

@@ -246,6 +246,21 @@ class CollapsedTopics(eqx.Module):
         t = temperature.astype(jnp.float32)
         return self.redraw_all(key, state, backward, partial(self._rule, t), concentrations)
 
+    def sweep_posterior(self, key: Key[Array, ""], state: TopicState) -> TopicState:
+        """Draw every token in turn given all others, under the posterior: `step` at temperature 1, without powers."""
+        alpha = jnp.asarray(self.alpha, jnp.float32)[:, None]
+        eta, widths = (jnp.asarray(each, jnp.float32) for each in (self.eta, self.widths))
+        block = jnp.asarray(self.block)
+
+        def weights(of_document: Array, of_word: Array, in_document: Array, with_word: Array, total: Array) -> Array:
+            base = total + eta * widths[block[of_word]][..., None, None]
+            return jnp.where(alpha > 0, (in_document + alpha) * (with_word + eta) / base, 0.0)
+
+        def log_acceptance(total: Array, coming: Array, leaving: Array) -> Array:
+            return total_corrections(total + (eta * widths[0]).astype(total.dtype), coming, leaving).sum(0)
+
+        return self.redraw_all(key, state, False, lambda _: TokenRule(weights, log_acceptance), None)
+
     def redraw_all(
         self,
         key: Key[Array, ""],

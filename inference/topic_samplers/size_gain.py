@@ -1,8 +1,8 @@
 """What one topic more gains: log p(w | K) − log p(w | K − 1) of LDA, annealed both ways between the two sizes.
 
-A chain with K topics begins with the responsibilities of a fit, and settles. The two topics whose merger costs least are
-marked; a chain with K − 1 topics begins with the two merged, and settles. Between the two leads a path on which only
-that pair has to decide anything (`splits`).
+A chain with K topics begins with the responsibilities of a fit, and settles. The two topics whose merger costs least
+are marked; a chain with K − 1 topics begins with the two merged, and settles. Between the two leads a path on which
+only that pair has to decide anything (`splits`).
 """
 
 from typing import NamedTuple
@@ -33,7 +33,6 @@ from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 
-
 LEAST_CAPACITY = 32
 """Places for topics: sizes up to it share their programs, and fewer places would hardly be faster."""
 
@@ -50,12 +49,17 @@ class GainEffort(NamedTuple):
     | `groups`, `particles` | groups of paths, each in a thread of its own, and the paths of each group |
     """
 
-    temperatures: int = 60
-    settling: int = 40
-    averaging: int = 10
-    settling_merged: int = 30
+    temperatures: int
+    settling: int
+    averaging: int = 8
+    settling_merged: int = 20
     groups: int = 2
     particles: int = 1
+
+
+EFFORTS = (GainEffort(24, 20), GainEffort(60, 40, 10, 30), GainEffort(120, 60, 15, 40))
+"""How hard the first, the second and every further measurement of one gain tries. The first one settles most signs: a
+topic that the data have gains a thousand nats, one that they have not loses a hundred or two."""
 
 
 class TopicAverages(NamedTuple):
@@ -79,18 +83,17 @@ def _(model: LDA, data: Dataset) -> bool:
 
 
 @gain_of_last_part.register
-def _(
-    model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
-) -> Gain:
+def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int) -> Gain:
     """Hyper-parameters that have priors stand at the numbers of the fit: what the gain would be at other likely numbers
     differs by little, since the fit's numbers are where the evidence is flat in them."""
-    return gain_of_last_topic(estimate.model, data, size, estimate, key, GainEffort())
+    return gain_of_last_topic(estimate.model, data, size, estimate, key, EFFORTS[min(trial, len(EFFORTS) - 1)])
 
 
 def gain_of_last_topic(
     model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], work: GainEffort
 ) -> Gain:
-    """Measure log p(data | K) − log p(data | K − 1), K = size[0] ≥ 2, in the mode that `estimate`, a fit of size K, is in.
+    """Measure log p(data | K) − log p(data | K − 1), K = size[0] ≥ 2, in the mode that `estimate`, a fit of size K, is
+    in.
 
     The model's hyper-parameters are numbers. Raises ValueError where K is 1.
     """
@@ -105,7 +108,9 @@ def gain_of_last_topic(
     order = np.array([*first, *(k for k in range(n_topics) if k not in first)])
     factors = GivenFactors(*(each[:, order] for each in factors))
     start = collapsed_topics(counts, np.full(n_topics, total / n_topics), eta, capacity, factors)
-    larger = eqx.tree_at(lambda chain: (chain.q, chain.log_start), start, (None, np.zeros(())), is_leaf=lambda x: x is None)
+    larger = eqx.tree_at(
+        lambda chain: (chain.q, chain.log_start), start, (None, np.zeros(())), is_leaf=lambda x: x is None
+    )
     merged_alpha = np.full(n_topics, total / (n_topics - 1))
     merged_alpha[1] = 0.0
     smaller = with_alpha(larger, merged_alpha)
@@ -136,7 +141,9 @@ def splits_between(larger: CollapsedTopics, smaller: CollapsedTopics, averages: 
     merged[:, 0] = (topics[:, :2] @ size[:2]) / size[:2].sum()
     log_topics = np.stack([np.log(np.where(exists & (each > 0), each, 1.0)) for each in (merged, topics)])
     odds = (np.log(each[:, 1:2] / each[:, :1]) for each in (in_document, np.where(topics > 0, topics, 1.0)))
-    return TopicSplits(larger, smaller, *(each.astype(np.float32) for each in odds), log_topics.astype(np.float32), paired=2)
+    return TopicSplits(
+        larger, smaller, *(each.astype(np.float32) for each in odds), log_topics.astype(np.float32), paired=2
+    )
 
 
 @kernel(static_argnames=("averaging",))
@@ -151,13 +158,11 @@ def settle(
 
     def one(index: Array, carry: tuple[TopicState, TopicAverages]) -> tuple[TopicState, TopicAverages]:
         state, averages = carry
-        state = chain.step(jax.random.fold_in(key, index), state, jnp.ones(()), backward=False)
+        state = chain.sweep_posterior(jax.random.fold_in(key, index), state)
         return state, jax.lax.cond(index < settling, lambda seen, state: seen, recorded, averages, state)
 
     def recorded(averages: TopicAverages, state: TopicState) -> TopicAverages:
-        return jax.tree.map(
-            lambda mean, now: mean + (now / averaging).astype(mean.dtype), averages, observed(state)
-        )
+        return jax.tree.map(lambda mean, now: mean + (now / averaging).astype(mean.dtype), averages, observed(state))
 
     begin = state, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(observed, state))
     return jax.lax.fori_loop(0, settling + averaging, one, begin)

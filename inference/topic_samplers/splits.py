@@ -6,22 +6,27 @@ taken for one. For tokens of a pair let r_i(k) be given shares of its two topics
     π_0(z) = p(merge(z), w | K) Π_i r_i(z_i)          Σ_z π_0(z) = p(w | K), exactly
     π_1(z) = p(z, w | K + m)                          Σ_z π_1(z) = p(w | K + m)
 
-so that annealing along π_t ∝ π_0^(1−t) π_1^t from draws of π_0 estimates p(w | K + m) / p(w | K), and back from draws
-of π_1 its reciprocal (the idea of annealed reversible jump, Karagiannis & Andrieu 2013, used for evidence). Only the
-tokens of the pairs have anything to decide on the way: the ends of the two directions lie hundreds of times nearer to
-each other than those of two paths from the prior.
+so that annealing from draws of π_0 to π_1 estimates p(w | K + m) / p(w | K), and back from draws of π_1 its reciprocal
+(the idea of annealed reversible jump, Karagiannis & Andrieu 2013, used for evidence). Only the tokens of the pairs have
+anything to decide on the way: the ends of the two directions lie hundreds of times nearer to each other than those of
+two paths from the prior.
 
-With n the counts without token i, N those of merge(z), and α₀ = A/K, α₁ = A/(K + m), the conditional of z_i on the path is
+Topics outside the pairs differ between π_0 and π_1 in their α alone: A/K there, A/(K + m) here. That is switched at
+once, at the start: π_0' is π_0 with A/(K + m) for those topics, and the path is π_t ∝ π_0'^(1−t) π_1^t. What the switch
+is worth (`log_switch`) varies by a nat or so, and topics outside the pairs cost no power at any step.
 
-    [(N_dk + α₀) (N_kw + η) / (N_k + Vη) r_i(k)]^(1−t) [(n_dk + α₁) (n_kw + η) / (n_k + Vη)]^t
+With n the counts without token i, N those of merge(z), α₀ = A/K and α₁ = A/(K + m), the conditional of z_i on the path
+is
 
-where topics outside the pairs have N = n and r = 1. The shares are such as a chain would give them,
-so that the log odds of the second topic of a pair are a number of the document plus one of the word: of
-log (n_dk + α₁) + log (n_kw + η) / (n_k + Vη) the difference between the two topics, n averaged over a chain with K + m
-topics.
+    (n_dk + α₁) (n_kw + η) / (n_k + Vη)                                         for topics outside the pairs
+    [(N_dk + α₀) (N_kw + η) / (N_k + Vη) r_i(k)]^(1−t) [(n_dk + α₁) (n_kw + η) / (n_k + Vη)]^t      for the others
 
-Relabellings are measured at both ends, as on every path (`annealing.relabelling`): here with the topics W as the known
-labelling with K + m topics, and with the averages of the pairs as that with K.
+The log odds of the second topic of a pair, from which its share r_i follows, are a number of the document plus one of
+the word: of log (n_dk + α₁) + log (n_kw + η) / (n_k + Vη) the difference between the two topics, averaged over a chain
+with K + m topics.
+
+Relabellings are measured at both ends, as on every path (`annealing.relabelling`): by averages of the topics over a
+chain with K + m topics, and of the pairs' topics for K.
 """
 
 from functools import partial
@@ -49,7 +54,7 @@ class TopicSplits(eqx.Module):
     | `larger` | | the chain with K + m topics |
     | `smaller` | | the chain with K topics, on the same places |
     | `paired` | | 2m: how many topics, the first ones, belong to pairs |
-    | `document_odds`, `word_odds` | (document, pair), (word, pair) | their sum is the log odds of the pair's second topic |
+    | `document_odds`, `word_odds` | (document, pair), (word, pair) | log odds of the second topic, in sum |
     | `log_topics` | (2, word, topic) | the logarithms of the topics that name labels, with K and with K + m topics |
     """
 
@@ -74,7 +79,9 @@ class TopicSplits(eqx.Module):
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:
         """Raise TypeError: draws of π_0 are made of draws of the posterior with K topics, by `split`."""
-        raise TypeError("a path between two sizes begins with draws of the smaller one's posterior: use split(key, state)")
+        raise TypeError(
+            "a path between two sizes begins with draws of the smaller one's posterior: use split(key, state)"
+        )
 
     def split(self, key: Key[Array, ""], state: TopicState) -> TopicState:
         """Draw from π_0: divide the tokens of each pair by their shares.
@@ -100,13 +107,29 @@ class TopicSplits(eqx.Module):
         return self.larger.redraw_all(key, state, backward, rule, None)
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
-        """log π_1(z) − log π_0(z), nats."""
-        merged = self._merged_counts(state)
+        """log π_1(z) − log π_0'(z), nats. Topics outside the pairs have the same part in both."""
         topic = jnp.maximum(state.assignment, 0)
         divided = (state.assignment >= 0) & (topic < self.paired)
         exact = jnp.result_type(float)
         log_shares = jnp.where(divided, self._log_shares(topic), 0.0).astype(exact).sum(0)
-        return self.larger.log_density(state) - self.smaller.log_density(merged) - log_shares
+        documents, words, totals = (_pairs(each, self.paired) for each in state[1:])
+        ratio = -log_shares
+        # the first and the second topic of each pair with the larger size, less the two as one with the smaller size
+        for sign, chain, place, member in (
+            (1.0, self.larger, 0, lambda pair: pair[0]),
+            (1.0, self.larger, 1, lambda pair: pair[1]),
+            (-1.0, self.smaller, 0, sum),
+        ):
+            counts = (member(each).astype(jnp.int32) for each in (documents, words, totals))
+            ratio = ratio + sign * self._log_topics(chain, place, *counts)
+        return ratio
+
+    def log_switch(self, state: TopicState) -> Float[Array, " particle"]:
+        """log π_0'(z) − log π_0(z), nats: what another α of the topics outside the pairs is worth."""
+        topic = jnp.arange(len(self.larger.alpha))[:, None]
+        counts = state.document_topic.astype(jnp.int32)
+        after, before = (jnp.asarray(each.log_gamma_document)[topic, counts] for each in (self.larger, self.smaller))
+        return jnp.where(topic >= self.paired, after - before, 0.0).sum((0, 1))
 
     def log_density(self, state: TopicState) -> Float[Array, " particle"]:
         """log p(w, z | K + m topics), nats."""
@@ -135,9 +158,23 @@ class TopicSplits(eqx.Module):
         both = exists[:, None] & exists
         return jnp.where(both, scores, jnp.where(jnp.eye(len(exists), dtype=bool), 0.0, -jnp.inf))
 
+    def _log_topics(
+        self, chain: CollapsedTopics, place: int, in_document: Array, with_word: Array, total: Array
+    ) -> Float[Array, " particle"]:
+        """What one topic of each pair adds to log p(w, z) of a chain; place: 0 for the first topics, 1 for the second.
+
+        in_document, with_word, total: its counts, whole numbers, (document, pair, particle), (word, …) and (1, …).
+        """
+        topic = jnp.arange(place, self.paired, 2)[:, None]
+        documents = jnp.asarray(chain.log_gamma_document)[topic, in_document].sum((0, 1))
+        words = jnp.asarray(chain.log_gamma_word)[with_word].sum((0, 1))
+        return documents + words + jnp.asarray(chain.log_gamma_topic)[0, total].sum((0, 1))
+
     def _log_shares(self, topic: Int[Array, "token particle"]) -> Float[Array, "token particle"]:
         """log r_i(k) of topics that belong to pairs."""
-        document, word = (jnp.maximum(jnp.asarray(each), 0)[:, None] for each in (self.larger.document, self.larger.word))
+        document, word = (
+            jnp.maximum(jnp.asarray(each), 0)[:, None] for each in (self.larger.document, self.larger.word)
+        )
         pair = jnp.minimum(topic // 2, self.paired // 2 - 1)
         odds = jnp.asarray(self.document_odds)[document, pair] + jnp.asarray(self.word_odds)[word, pair]
         second = _bounded(jax.nn.sigmoid(odds))
@@ -158,23 +195,20 @@ class TopicSplits(eqx.Module):
         """Return how one token is drawn at temperature t."""
         eta, vocabulary = (jnp.asarray(each, jnp.float32) for each in (self.larger.eta, self.larger.vocabulary))
         split_alpha = jnp.asarray(self.larger.alpha, jnp.float32)[:, None]
-        # both topics of a pair stand for the one that they are merged into, and have its α
-        merged_alpha = self._with_partner(jnp.asarray(self.smaller.alpha, jnp.float32)[:, None])
-        exists, split_first = split_alpha > 0, jnp.where(split_alpha > 0, split_alpha, 1.0)
-        merged_first = jnp.where(exists, merged_alpha, 1.0)
+        merged_alpha = jnp.asarray(self.smaller.alpha, jnp.float32)[: self.paired : 2, None]
         odds = jnp.asarray(self.document_odds), jnp.asarray(self.word_odds)
         base = vocabulary * eta
         # the pairs' own topics count t, those that they are merged into 1 − t, topics outside the pairs count whole
-        powers = jnp.concatenate([jnp.where(jnp.arange(len(self.larger.alpha)) < self.paired, t, 1.0), self._halves(1 - t)])
+        powers = jnp.concatenate(
+            [jnp.where(jnp.arange(len(self.larger.alpha)) < self.paired, t, 1.0), self._halves(1 - t)]
+        )
 
         def weights(of_document: Array, of_word: Array, in_document: Array, with_word: Array, total: Array) -> Array:
-            # topics outside the pairs differ from one size to the other in α alone
-            apart = in_document + split_first
-            moved = jnp.exp((1 - t) * jnp.log((in_document + merged_first) / apart))
-            weight = jnp.where(exists, apart * moved * (with_word + eta) / (total + base), 0.0)
+            weight = (in_document + split_alpha) * (with_word + eta) / (total + base)
+            weight = jnp.where(split_alpha > 0, weight, 0.0)
             documents, words, totals = (_pairs(each, self.paired) for each in (in_document, with_word, total))
             share = _bounded(jax.nn.sigmoid(odds[0][of_document] + odds[1][of_word]))[..., None]
-            together = (sum(documents) + merged_alpha[: self.paired : 2]) * (sum(words) + eta) / (sum(totals) + base)
+            together = (sum(documents) + merged_alpha) * (sum(words) + eta) / (sum(totals) + base)
             drawn = []
             for member, of_member in enumerate((1 - share, share)):
                 apart = (documents[member] + split_alpha[member : self.paired : 2]) * (words[member] + eta)

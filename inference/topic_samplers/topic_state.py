@@ -61,8 +61,11 @@ class TokenRule(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `weights` | (numbers of documents and words, (…), rows of their counts and the totals without the tokens, (…, topic, particle)) -> what each topic of such a token is drawn in proportion to |
+    | `weights` | what each topic of a token is drawn in proportion to, (…, topic, particle) |
     | `log_acceptance` | of tokens drawn together: see `redrawn_together` |
+
+    The arguments of `weights` are the numbers of documents and of words, (…), and the counts of these documents and
+    words and of all topics without the tokens, (…, topic, particle).
     """
 
     weights: Callable[[Array, Array, Array, Array, Array], Array]
@@ -158,7 +161,9 @@ def redrawn_together(
 
 
 def total_corrections(
-    base: Float[Array, "topic particle"], coming: Float[Array, "topic particle"], leaving: Float[Array, "topic particle"]
+    base: Float[Array, "topic particle"],
+    coming: Float[Array, "topic particle"],
+    leaving: Float[Array, "topic particle"],
 ) -> Float[Array, "topic particle"]:
     """Return log [Γ(b_k + m_k) / Γ(b_k + m'_k)] b_k^(m'_k − m_k) of each topic, nats.
 

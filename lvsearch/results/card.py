@@ -23,7 +23,7 @@ from lvsearch.results.wording import (
 )
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.fit import SelfDescribed
-from lvsearch.sizing.posterior import format_probability, posterior
+from lvsearch.sizing.posterior import format_probability, in_percent, posterior
 from lvsearch.sizing.words import sizes_in_words
 
 NEAR = 2
@@ -145,6 +145,11 @@ def _evidence(result: Findings) -> tuple[Fact, ...]:
         )
     if not result.evaluator.nested:
         error = float(np.median(list(result.standard_errors.values())))
+        if result.curve is not None:
+            return (
+                Fact("evidence", _gains_in_words(result)),
+                Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
+            )
         if any(visit.annealed is not None for visit in result.visits):
             return (
                 Fact(
@@ -202,6 +207,36 @@ def _of_function(result: Findings) -> str:
         return f"as the function states it, standard error of the best size {stated:,.2g} nats"
     checked = "every size's two calls agreed" if result.evaluator.anneals else "not checked by a second call"
     return f"values of the function, taken as exact: {checked}"
+
+
+def _gains_in_words(result: Findings) -> str:
+    """Return what the gains beside the answer are, and what was assumed of those between."""
+    curve = result.curve
+    assert curve is not None
+    name = result.evaluator.size_names[0].removesuffix("s").replace("_", " ")
+    (best,) = result.best_size
+    below, above = curve.measured[curve.measured <= best], curve.measured[curve.measured > best]
+    beside = [*below[-1:].tolist(), *above[:1].tolist()]
+    said = ", ".join(_gain_in_words(result, size) for size in beside)
+    left_out = curve.measured[curve.contradicted].tolist()
+    doubted = (
+        f". Left out, because a larger size gains more: {', '.join(map(str, left_out))}: its fits may have missed the "
+        "best arrangement"
+        if left_out
+        else ""
+    )
+    return (
+        f"what one {name} more gains, annealed up and down between two sizes, {len(curve.measured)} sizes measured: "
+        f"{said}. Assumed: gains fall as sizes grow{doubted}"
+    )
+
+
+def _gain_in_words(result: Findings, size: int) -> str:
+    """Return such as "the 21st −200 ± 12 nats"."""
+    visit = next(visit for visit in result.visits if visit.size == (size,))
+    assert visit.gain is not None
+    gain, error = (value / result.evaluator.scale for value in (visit.gain.estimate, visit.gain.standard_error))
+    return f"number {size} {gain:+,.0f} ± {error:,.0f} nats".replace("-", "−")
 
 
 def _annealed_error(result: Findings) -> str:
@@ -321,19 +356,23 @@ def _near_estimates(result: Findings) -> pd.DataFrame:
     if len(rows) > MOST_ROWS:
         rows = sorted(sorted(rows, key=lambda row: -float(found.probability[row]))[:MOST_ROWS])
     by_size = {visit.size: visit for visit in result.visits}
-    scale, decimals = result.evaluator.scale, 4 if result.settings.per_token else 1
-    best = by_size[found.best].estimate / scale
-    relative = [by_size[found.sizes[row]].estimate / scale - best for row in rows]
-    errors = [result.standard_errors[found.sizes[row]] for row in rows]
+    decimals = 4 if result.settings.per_token else 1
+    known = {size: (value, error) for size, _, value, error in zip(*result.estimates(), strict=True)}
+    relative = [known[found.sizes[row]][0] - known[found.best][0] for row in rows]
+    errors = [known[found.sizes[row]][1] for row in rows]
+
+    def shown(values: np.ndarray) -> list[str]:
+        return [in_percent(float(values[row])) if found.is_decided else "" for row in rows]
+
     return pd.DataFrame(
         {
             "size": [("→ " if found.sizes[row] == found.best else "") + _short(found.sizes[row]) for row in rows],
             "log evidence, nats": [f"{value:+,.{decimals}f}".replace("-", "−") for value in relative],
             "± s.e.": [f"{error:,.{decimals}f}" for error in errors],
-            "probability": [format_probability(float(found.probability[row])) for row in rows],
-            "5 %": [format_probability(float(found.probability_lower[row])) for row in rows],
-            "95 %": [format_probability(float(found.probability_upper[row])) for row in rows],
-            "fits": [len(by_size[found.sizes[row]].trials) for row in rows],
+            "probability": shown(found.probability),
+            "5 %": shown(found.probability_lower),
+            "95 %": shown(found.probability_upper),
+            "fits": [len(by_size[found.sizes[row]].trials) if found.sizes[row] in by_size else 0 for row in rows],
         }
     )
 

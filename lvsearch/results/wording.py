@@ -1,10 +1,11 @@
 """The sentences that pictures, cards and reports share, so that they cannot disagree."""
 
 import math
+from collections.abc import Sequence
 
 from lvsearch.results.findings import Findings
 from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
-from lvsearch.sizing.posterior import format_probability, posterior
+from lvsearch.sizing.posterior import SETTLED, format_probability, in_percent, posterior
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
 
@@ -58,28 +59,59 @@ HIDDEN = 0.05
 
 
 def best_estimate(result: Findings) -> str:
-    """The answer of an estimated posterior, in one sentence without a full stop; that of a bound says so."""
+    """Return the answer of an estimated posterior in one sentence without a full stop; that of a bound says so.
+
+    Such as "12 topics (74 %); 95 %: 10–14", "12 topics (more than 99 %)", "Still rising at 60 topics, the largest
+    allowed", or "No single number yet: the evidence cannot choose between 30 and 60 topics". A search that did not
+    finish says that first.
+    """
     by_bound = " (by the mean-field bound, which is not the evidence)" if result.settings.evidence == "bound" else ""
+    start = "" if result.is_finished else f"Unfinished ({result.why_unfinished}): "
     found = f"{_most_probable(result)}{by_bound}"
-    return found[:1].upper() + found[1:]
+    return f"{start}{found}" if start else f"{found[:1].upper()}{found[1:]}"
 
 
 def _most_probable(result: Findings) -> str:
-    """A search that did not finish says so first, and one whose answer the largest size allowed decides says that it is
-    still rising there."""
-    found = result.estimated
-    best, end = size_in_words(result, found.best), _end_reached(result)
-    unfinished = result.state.stopped not in (None, "finished")
-    start = f"unfinished ({result.state.stopped}): " if unfinished else ""
-    many = len(found.indistinguishable) > 1
-    together = f"; {sizes_in_words(found.indistinguishable)} cannot be told apart" if many else ""
+    """Return the answer without saying whether the search finished."""
+    found, end = result.estimated, _end_reached(result)
+    best = size_in_words(result, found.best)
     if end is not None:
-        return f"{start}still rising at {best}, the {end}{together}"
-    if many:
-        return f"{start}{best} {verb(result, found.best)} most probable{together}"
+        return f"still rising at {best}, the {end}{_range_in_words(result)}"
+    if not found.is_decided:
+        return f"no single number yet: the evidence cannot choose between {_candidates_in_words(result)}"
+    chance = in_percent(float(found.probability[found.sizes.index(found.best)]))
     prior, posterior = result.unvisited
     hidden = f"; sizes not tried hold {format_probability(prior)} of the prior" if posterior > HIDDEN else ""
-    return f"{start}{best} {verb(result, found.best)} most probable, apart from every other size tried{hidden}"
+    return f"{best} ({chance}){_range_in_words(result)}{hidden}"
+
+
+def _range_in_words(result: Findings) -> str:
+    """Return such as "; 95 %: 10–14": the range of the sizes that cannot be told apart; nothing where there is one.
+
+    Of one size variable a range has every size between its ends, tried or not. Of several the sizes are listed.
+    """
+    together = result.estimated.indistinguishable
+    if len(together) < 2:
+        return ""
+    return f"; 95 %: {_first_to_last(together)}"
+
+
+def _first_to_last(sizes: Sequence[Size]) -> str:
+    if len(sizes[0]) > 1:
+        return sizes_in_words(sizes)
+    first, last = min(sizes)[0], max(sizes)[0]
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def _candidates_in_words(result: Findings) -> str:
+    """Return such as "30 and 60 topics": the smallest and the largest size that may be the best."""
+    together, names = result.estimated.indistinguishable, result.evaluator.size_names
+    if len(together) == 1:
+        return f"{size_in_words(result, together[0])} and others"
+    if len(together[0]) > 1:
+        return sizes_in_words(together)
+    first, last = min(together)[0], max(together)[0]
+    return f"size {first} and size {last}" if names == ("size",) else f"{first} and {size_in_words(result, (last,))}"
 
 
 def _end_reached(result: Findings) -> str | None:
@@ -87,8 +119,8 @@ def _end_reached(result: Findings) -> str | None:
     numbers: "largest allowed", "most column clusters tried". None where it is not."""
     best, allowed = result.estimated.best, result.settings.max_size
     tried = tuple(max(numbers) for numbers in zip(*(visit.size for visit in result.visits), strict=True))
-    unfinished = result.state.stopped not in (None, "finished")
-    for end, word in ((allowed, "allowed"), (tried if unfinished and max(tried) > 1 else None, "tried")):
+    may_go_on = not result.is_finished and max(tried) > 1
+    for end, word in ((allowed, "allowed"), (tried if may_go_on else None, "tried")):
         if end == best:
             return f"largest {word}"
         names = zip(result.evaluator.size_names, best, end or (), strict=False)
@@ -99,17 +131,16 @@ def _end_reached(result: Findings) -> str | None:
 
 
 def short_answer(result: Findings) -> str:
-    """The answer in a few words, for a title: of an estimated posterior."""
+    """Return the answer in a few words, for a title: of an estimated posterior."""
     found = result.estimated
     best = size_in_words(result, found.best)
-    unfinished = result.state.stopped not in (None, "finished")
+    start = "" if result.is_finished else "Unfinished: "
     if _end_reached(result) is not None:
-        return f"Still rising at {best}"
-    start = "Unfinished: " if unfinished else ""
-    if len(found.indistinguishable) > 1:
-        unit = "" if unit_name(result) == "size" else f" {unit_name(result)}"
-        return f"{start}{sizes_in_words(found.indistinguishable)}{unit} cannot be told apart"
-    return f"{start}{best} {verb(result, found.best)} most probable"
+        return f"{start}still rising at {best}" if start else f"Still rising at {best}"
+    if not found.is_decided:
+        return f"{start}no single number yet" if start else "No single number yet"
+    title = f"{best}{_range_in_words(result)}"
+    return f"{start}{title}" if start else f"{title[:1].upper()}{title[1:]}"
 
 
 def answer(result: Findings) -> str:
@@ -131,14 +162,19 @@ def answer(result: Findings) -> str:
 
 
 def probability_in_words(result: Findings) -> str:
-    """The probability of the best size under standard errors, with its 5 % and 95 % points."""
+    """Return the probability of the best size under standard errors, with its 5 % and 95 % points."""
     found = result.estimated
+    if not found.is_decided:
+        return (
+            f"none yet: standard errors of {sizes_in_words(found.unsettled)} are too large, above {SETTLED:g} nats, to "
+            "give any size a probability. Give the search more time (starts=, seconds=), or more data"
+        )
     row = found.sizes.index(found.best)
     mean, low, high = (
         format_probability(float(values[row]))
         for values in (found.probability, found.probability_lower, found.probability_upper)
     )
-    return f"{mean} for {size_in_words(result, found.best)}, given the standard errors (5 % to 95 %: {low} to {high})"
+    return f"{mean} for {size_in_words(result, found.best)}; under its errors between {low} (5 %) and {high} (95 %)"
 
 
 def limit_in_words(result: Findings) -> str | None:

@@ -111,6 +111,8 @@ class Budget:
     width: float | None = None
 
 
+LATEST = 1.05
+"""A search with a time to stop at begins nothing that is expected to end later than this many times that long."""
 SECOND_LOOK = 2
 """Fits that a size gets before it ends a search at the edge of those near the mode."""
 
@@ -225,7 +227,8 @@ def run(
     status = "begun"
     try:
         while (task := next_task(evaluator, prior, settings, state, search)) is not None:
-            if budget.seconds is not None and made and agreed(time.monotonic() - began > budget.seconds):
+            spent = time.monotonic() - began + _expected_seconds(state, task)
+            if budget.seconds is not None and made and agreed(spent > LATEST * budget.seconds):
                 return _stopped(state, f"stopped after {budget.seconds:g} seconds", save)
             if budget.width is not None and state.visits and search.bounds().width <= budget.width:
                 return _stopped(state, f"proved bounds within {budget.width:g} nats", save)
@@ -338,8 +341,8 @@ def _in_place_of(fit: Fit, witness: Fit | None) -> Fit | None:
 def _start(evaluator: Evaluator, size: Size, state: SearchState, search: WitnessSearch) -> Fit | None:
     """The best witness's fit where there are witnesses; else the nearest kept fit on the evaluator's side.
 
-    A larger one has to be near: each merger loses a little, and a fit from scratch loses nothing. Not so where gains are
-    measured: topics merged from many are seldom a mixture of two true ones, and one such mistake decides a gain.
+    A larger one has to be near: each merger loses a little, and a fit from scratch loses nothing. Not so where gains
+    are measured: topics merged from many are seldom a mixture of two true ones, and one such mistake decides a gain.
     """
     kept = [s for s, fit in state.kept.items() if fit.state is not None]
     if evaluator.shrinks:
@@ -366,7 +369,18 @@ def _worth_keeping(
 
 
 def _trial(fit: Fit) -> Trial:
-    return Trial(fit.info.start, fit.evidence, fit.log_symmetry, fit.info.seconds, fit.info.failure, fit.brackets, fit.gains)
+    return Trial(
+        fit.info.start, fit.evidence, fit.log_symmetry, fit.info.seconds, fit.info.failure, fit.brackets, fit.gains
+    )
+
+
+def _expected_seconds(state: SearchState, task: Task) -> float:
+    """Return how long a task may take: as the last trial of the size nearest to it, in proportion to the sizes."""
+    if not state.visits:
+        return 0.0
+    near = min(state.visits, key=lambda visit: (abs(math.prod(visit.size) - math.prod(task.size)), visit.size))
+    longer = max(1.0, math.prod(task.size) / math.prod(near.size))
+    return task.trials * near.trials[-1].seconds * longer
 
 
 def _n_trials(state: SearchState, size: Size) -> int:

@@ -166,7 +166,9 @@ class ModelEvaluator:
         gain = SizeGain(tuple(found.forward.tolist()), tuple(found.backward.tolist()), found.temperatures)
         info = replace(fit.info, seconds=fit.info.seconds + time.perf_counter() - began)
         if not gain.is_finite:
-            failure = f"what size {fit.size} gains over the next smaller one is not a number; it is reported, not ranked"
+            failure = (
+                f"what size {fit.size} gains over the next smaller one is not a number; it is reported, not ranked"
+            )
             return replace(fit, info=replace(info, failure=failure))
         return replace(fit, info=info, gains=(gain,))
 

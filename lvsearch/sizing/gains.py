@@ -1,16 +1,17 @@
 """How many components, from what one component more gains.
 
 A gain is log p(data | k) − log p(data | k − 1), measured at some sizes k. The evidence at every other size follows from
-the gains between: a sum of gains is the logarithm of a ratio of evidences. On data of many units a gain is known to tens
-of nats where the evidence itself is known to thousands, because only two components differ between its two ends.
+the gains between: a sum of gains is the logarithm of a ratio of evidences. On data of many units a gain is known to
+tens of nats where the evidence itself is known to thousands, because only two components differ between its two ends.
 
-What is assumed, and printed: gains fall as sizes grow. Between two sizes whose gains were measured they fall in some way
-that is not known: in half of the draws evenly in log k, in the other half at once, somewhere between the two. Below the
-smallest size measured, and beyond the largest, they are as there.
+What is assumed, and printed: gains fall as sizes grow. Between two sizes whose gains were measured they fall in some
+way that is not known, unless they lie on a smooth curve about the size where they end (`smooth_gains`): in half of the
+draws evenly in log k, in the other half at once, somewhere between the two. Below the smallest size measured, and
+beyond the largest, they are as there.
 
-What is not assumed: that every chain was in the best mode. A chain in a poor mode shows a gain that is too small (it has
-one component twice, or two in one, and giving back a component that it has twice costs nothing). So a gain that lies far
-below one of a larger size contradicts the assumption; that size is measured again, and left out while it does.
+What is not assumed: that every chain was in the best mode. A chain in a poor mode shows a gain that is too small (it
+has one component twice, or two in one, and giving back a component that it has twice costs nothing). So a gain that
+lies far below one of a larger size contradicts the assumption; that size is measured again, and left out while it does.
 """
 
 import math
@@ -18,23 +19,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import ndtri, stdtrit
+from scipy.stats import chi2
 
 from lvsearch.sizing.posterior import TOGETHER, EstimatedPosterior, antithetic_errors, softmax
 from lvsearch.sizing.sizes import SizePrior
 
 DISTANCE_SHARE = 0.1
 """How far from the middle of its two directions a gain may lie, one standard error, as a share of their distance."""
-COMMON_SHARE = 0.5
+COMMON_SHARE = 0.3
 """How much of the variance of these errors all sizes have in common: the two directions may lag by unequal amounts."""
 CONTRADICTED = 3.0
 """Standard errors by which a gain may lie below that of a larger size."""
 THINNING = 4
-"""Every fourth of the posterior's draws is used: each takes a regression of its own."""
+"""Every fourth of the posterior's draws is used: each is a row of sizes that may be hundreds."""
+STRETCH, FEWEST_ON_A_CURVE = 2.0, 4
+"""A smooth curve is fitted to gains within this factor of the size where they end, of which there are so many."""
+UNLIKELY = 0.001
+"""A smooth curve is given up where gains lie as far from it, in their errors, with this probability or less."""
 BEYOND = 2
 """Sizes up to so many times the largest measured are given a probability."""
 
@@ -91,19 +97,25 @@ def pool_gains(gains: Sequence[SizeGain], log_bounds: Sequence[float]) -> Pooled
     """Pool measurements of one gain that began with different fits.
 
     The measurement that began with the best fit counts, and those whose fits are as good: whose proved bound lies below
-    the best one's by no more than the gain's own standard error. Fits that are worse are poorer modes.
+    the best one's by no more than the gain's own standard error. Fits that are worse are poorer modes. Weights are the
+    measurements' temperatures: weights made of their errors would favour those that happen to look exact.
 
     gains: at least one. log_bounds: the proved lower end of log p(data | size) of each fit, nats.
     """
     best = max(range(len(gains)), key=lambda index: log_bounds[index])
     reach = gains[best].standard_error
     good = [gain for gain, bound in zip(gains, log_bounds, strict=True) if bound >= log_bounds[best] - reach]
-    estimates = np.array([gain.estimate for gain in good])
-    within = math.sqrt(sum(gain.standard_error**2 for gain in good)) / len(good)
-    between = float(np.std(estimates, ddof=1) / math.sqrt(len(good))) if len(good) > 1 else 0.0
-    return PooledGain(float(estimates.mean()), max(within, between))
+    estimates, errors = (np.array([getattr(gain, name) for gain in good]) for name in ("estimate", "standard_error"))
+    weights = np.array([float(gain.temperatures) for gain in good])
+    weights /= weights.sum()
+    mean = float(weights @ estimates)
+    within = math.sqrt(float(weights**2 @ errors**2))
+    n = len(good)
+    between = math.sqrt(float(weights @ (estimates - mean) ** 2) / (n - 1)) if n > 1 else 0.0
+    return PooledGain(mean, max(within, between))
 
 
+@runtime_checkable
 class MeasuredSize(Protocol):
     """A visited size, as far as this module looks at it."""
 
@@ -150,19 +162,25 @@ class EvidenceCurve:
             share = np.log(sizes[inside] / low) / math.log(high / low)
             fallen = np.where(evenly, share, (share >= 1) | (share > where[:, index, None]))
             gains[:, inside] = drawn[:, index, None] + (drawn[:, index + 1] - drawn[:, index])[:, None] * fallen
+        if self.smooth is not None:
+            inside = (sizes >= self.smooth.first) & (sizes <= self.smooth.last)
+            gains[:, inside] = self.smooth.draws(sizes[inside], len(drawn))
         return np.concatenate([np.zeros((len(drawn), 1)), np.cumsum(gains, axis=1)], axis=1)
 
-    def _falling_draws(self) -> Float[np.ndarray, "draws node"]:
-        """Draws of the gains under their errors, each made to fall with the size: least squares under that order."""
-        from sklearn.isotonic import isotonic_regression
+    @cached_property
+    def smooth(self) -> "SmoothGains | None":
+        """The smooth curve through the gains about the size where they end, if they lie on one; else None."""
+        keep = ~self.contradicted
+        return smooth_gains(self.measured[keep], self.gains[keep], self.errors[keep])
 
+    def _falling_draws(self) -> Float[np.ndarray, "draws node"]:
+        """Draws of the gains under their errors, each made to fall with the size."""
         keep = ~self.contradicted
         gains, errors = self.gains[keep], np.maximum(self.errors[keep], 1e-3)
         normal = antithetic_errors(len(gains) + 1)[::THINNING]
-        common, own = normal[:, :1], normal[:, 1:]
+        common, own = normal[:, :1], normal[:, 1:]  # the first numbers are what all gains have in common
         drawn = gains + errors * (math.sqrt(COMMON_SHARE) * common + math.sqrt(1 - COMMON_SHARE) * own)
-        weights = errors**-2.0
-        return np.stack([isotonic_regression(row, sample_weight=weights, increasing=False) for row in drawn])
+        return falling(drawn, errors**-2.0)
 
     def relative_to(self, best: int) -> tuple[Float[np.ndarray, " end"], Float[np.ndarray, " end"]]:
         """Return log p(data | k) − log p(data | best) for k = 1 … end, and its standard error, nats."""
@@ -177,23 +195,132 @@ class EvidenceCurve:
         `indistinguishable`: from the smallest to the largest of the most probable sizes that hold 95 %.
         Raises ValueError where the prior gives no mass to any of them.
         """
+        probability = self._probability_draws(prior, scale)
+        low, high = np.quantile(probability, [0.05, 0.95], axis=0)
+        found = _answer_of(probability.mean(axis=0))
+        return EstimatedPosterior(
+            sizes=tuple((k,) for k in range(1, self.end + 1)),
+            probability=probability.mean(axis=0),
+            probability_lower=low,
+            probability_upper=high,
+            best=(found.best,),
+            indistinguishable=tuple(
+                (k,) for k in range(found.first, found.last + 1) if prior.log_pmf((k,)) > -math.inf
+            ),
+        )
+
+    def answer(self, prior: SizePrior) -> "Answer":
+        """Return the most probable size and the range that holds 95 %. Raises ValueError as `posterior` does."""
+        return _answer_of(self._probability_draws(prior, 1.0).mean(axis=0))
+
+    def _probability_draws(self, prior: SizePrior, scale: float) -> Float[np.ndarray, "draws end"]:
         log_prior = np.array([prior.log_pmf((k,)) for k in range(1, self.end + 1)])
         if log_prior.max() == -math.inf:
             raise ValueError("The prior gives no mass to any size up to the largest measured: change the prior.")
-        probability = softmax(self.log_evidence_draws / scale + log_prior)
-        low, high = np.quantile(probability, [0.05, 0.95], axis=0)
-        mean = probability.mean(axis=0)
-        downwards = np.argsort(-mean, kind="stable")
-        needed = int(np.searchsorted(np.cumsum(mean[downwards]), TOGETHER * (1 - 1e-12))) + 1
-        first, last = int(downwards[:needed].min()) + 1, int(downwards[:needed].max()) + 1
-        return EstimatedPosterior(
-            sizes=tuple((k,) for k in range(1, self.end + 1)),
-            probability=mean,
-            probability_lower=low,
-            probability_upper=high,
-            best=(int(np.argmax(mean)) + 1,),
-            indistinguishable=tuple((k,) for k in range(first, last + 1) if log_prior[k - 1] > -math.inf),
-        )
+        return softmax(self.log_evidence_draws / scale + log_prior)
+
+
+class Answer(NamedTuple):
+    """The most probable size, and the smallest and the largest of the most probable sizes that hold 95 %."""
+
+    best: int
+    first: int
+    last: int
+
+
+def _answer_of(probability: Float[np.ndarray, " end"]) -> Answer:
+    """Return the answer that these probabilities of sizes 1, 2, … give."""
+    downwards = np.argsort(-probability, kind="stable")
+    needed = int(np.searchsorted(np.cumsum(probability[downwards]), TOGETHER * (1 - 1e-12))) + 1
+    likely = downwards[:needed] + 1
+    return Answer(int(likely[0]), int(likely.min()), int(likely.max()))
+
+
+@dataclass(frozen=True)
+class SmoothGains:
+    """Gains as a polynomial of log size, fitted by weighted least squares to those measured in a stretch of sizes.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `first`, `last`, `number` | | the stretch, and how many gains were measured in it |
+    | `coefficients`, `covariance` | (power,), (power, power) | of log size, nats |
+    | `common_error` | | standard error that all gains have in common, nats |
+    """
+
+    first: int
+    last: int
+    number: int
+    coefficients: Float[np.ndarray, " power"]
+    covariance: Float[np.ndarray, "power power"]
+    common_error: float
+
+    def draws(self, sizes: Int[np.ndarray, " size"], number: int) -> Float[np.ndarray, "draws size"]:
+        """Draw curves of gains at these sizes under the errors of the fit, from a fixed seed."""
+        normal = antithetic_errors(len(self.coefficients) + 1)[:: len(antithetic_errors(1)) // number]
+        root = np.linalg.cholesky(self.covariance)
+        curves = (self.coefficients + normal[:, 1:] @ root.T) @ _powers(sizes, len(self.coefficients)).T
+        return curves + self.common_error * normal[:, :1]
+
+
+def smooth_gains(
+    measured: Int[np.ndarray, " measured"],
+    gains: Float[np.ndarray, " measured"],
+    errors: Float[np.ndarray, " measured"],
+) -> SmoothGains | None:
+    """Fit a smooth curve through the gains about the size where they change their sign.
+
+    A straight line of log size through four gains, a parabola through more, within a factor of two of that size on
+    both sides. None where gains do not change their sign, where too few lie there, or where they do not lie on such a
+    curve within their errors, as where they end at once: then nothing is assumed but that they fall.
+    """
+    level = falling(gains[None], np.maximum(errors, 1e-3) ** -2.0)[0]
+    if not (level[0] > 0 > level[-1]):
+        return None
+    above = int(np.flatnonzero(level > 0)[-1])
+    low, high = (math.log(measured[index]) for index in (above, above + 1))
+    ends_at = math.exp(low + (high - low) * level[above] / (level[above] - level[above + 1]))
+    near = (measured >= ends_at / STRETCH) & (measured <= ends_at * STRETCH)
+    number = int(near.sum())
+    if number < FEWEST_ON_A_CURVE:
+        return None
+    powers = _powers(measured[near], 3 if number > FEWEST_ON_A_CURVE else 2)
+    own = np.maximum(errors[near], 1e-3) * math.sqrt(1 - COMMON_SHARE)
+    weighted = powers / own[:, None]
+    covariance = np.linalg.inv(weighted.T @ weighted)
+    coefficients = covariance @ weighted.T @ (gains[near] / own)
+    misfit = float((((gains[near] - powers @ coefficients) / own) ** 2).sum())
+    freedom = number - powers.shape[1]
+    if misfit > chi2.ppf(1 - UNLIKELY, freedom):
+        return None
+    common = math.sqrt(COMMON_SHARE) * float(np.median(errors[near]))
+    spread = max(1.0, misfit / freedom)
+    first, last = int(measured[near][0]), int(measured[near][-1])
+    return SmoothGains(first, last, number, coefficients, covariance * spread, common)
+
+
+def _powers(sizes: Int[np.ndarray, " size"], number: int) -> Float[np.ndarray, "size power"]:
+    """Return 1, log size, (log size)², …"""
+    return np.log(sizes)[:, None] ** np.arange(number)
+
+
+def falling(
+    rows: Float[np.ndarray, "draws node"], weights: Float[np.ndarray, " node"]
+) -> Float[np.ndarray, "draws node"]:
+    """Return for each row the numbers nearest to it, by weighted least squares, of those that never rise.
+
+    The i-th of them is min_{a ≤ i} max_{b ≥ i} of the weighted average from a to b (Barlow et al. 1972, isotonic
+    regression in its min-max form): rows are many and short, so that all averages of all rows are taken at once.
+    """
+    n = rows.shape[1]
+    total = np.concatenate([[0.0], np.cumsum(weights)])
+    sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(rows * weights, axis=1)], axis=1)
+    lowest = np.full(rows.shape, np.inf)
+    for first in range(n):
+        averages = (sums[:, first + 1 :] - sums[:, first : first + 1]) / (total[first + 1 :] - total[first])
+        # the largest average from `first` to i or beyond, for every i at once
+        highest = np.maximum.accumulate(averages[:, ::-1], axis=1)[:, ::-1]
+        lowest[:, first:] = np.minimum(lowest[:, first:], highest)
+    return lowest
 
 
 def evidence_curve(visits: Sequence[MeasuredSize], largest: int | None = None) -> EvidenceCurve | None:
@@ -209,7 +336,11 @@ def evidence_curve(visits: Sequence[MeasuredSize], largest: int | None = None) -
     errors = np.array([gain.standard_error for _, gain in known])
     end = BEYOND * int(measured[-1])
     return EvidenceCurve(
-        measured, gains, errors, _contradicted(gains, errors), end if largest is None else max(min(end, largest), int(measured[-1]))
+        measured,
+        gains,
+        errors,
+        _contradicted(gains, errors),
+        end if largest is None else max(min(end, largest), int(measured[-1])),
     )
 
 
@@ -229,10 +360,13 @@ def _contradicted(gains: np.ndarray, errors: np.ndarray) -> np.ndarray:
 
 FIRST = 16
 """The first size whose gain is measured."""
-PRECISION = 0.1
-"""How wide the range that holds 95 % may be in the end, as a share of the most probable size."""
+PRECISION, SMOOTH_PRECISION = 0.1, 0.25
+"""How wide the range that holds 95 % may be in the end, as a share of the most probable size: where gains end at once,
+and where they fade, which is known less well however long one measures."""
 SURE = 2.0
 """Standard errors by which the gain of the largest size measured must be negative before no larger one is tried."""
+ENOUGH_ON_A_CURVE = 9
+"""Gains on a smooth curve after which no more are measured."""
 FARTHEST = 1 << 14
 """The largest size that is looked at where neither the prior nor a limit ends before."""
 LOOKS = 2
@@ -274,16 +408,19 @@ def next_measured(
         if further is not None:
             return further
     if curve.gains[0] < SURE * curve.errors[0] and low > 2:
-        return _untried([max(2, low // 2)], trials, "the smallest size tried gains nothing") or _again(curve, trials, most_trials, precision, prior)
+        return _untried([max(2, low // 2)], trials, "the smallest size tried gains nothing") or _again(
+            curve, trials, most_trials, precision, prior
+        )
     for size in curve.measured[curve.contradicted].tolist():
         if trials[size] < most_trials:
             return NextSize(size, "a larger size gains more")
-    found = curve.posterior(prior)
-    first, last = found.indistinguishable[0][0], found.indistinguishable[-1][0]
+    best, first, last = curve.answer(prior)
     sharp = _sharp_change(curve)
     if sharp is not None:
         return NextSize(sharp, "gains change their sign in between")
-    if last - first > precision * found.best[0]:
+    if curve.smooth is not None and curve.smooth.number >= ENOUGH_ON_A_CURVE:
+        return None  # what all gains have in common stays uncertain, however many there are
+    if last - first > _wanted(curve, precision) * best:
         places = [1, *curve.measured.tolist()]
         stretches = [
             (math.log(above / below), round(math.sqrt(above * below)))
@@ -305,22 +442,21 @@ def _sharp_change(curve: EvidenceCurve) -> int | None:
     for low, high in pairwise(np.flatnonzero(~curve.contradicted).tolist()):
         first, second = int(curve.measured[low]), int(curve.measured[high])
         if sure[low] and sure[high] and curve.gains[low] > 0 > curve.gains[high] and second - first > 1:
-            return round(math.sqrt(first * second))
+            middle = round(math.sqrt(first * second))
+            return None if middle in curve.measured else middle  # measured and contradicted: no more to be had there
     return None
 
 
 def _again(
     curve: EvidenceCurve, trials: dict[int, int], most_trials: int, precision: float, prior: SizePrior
 ) -> NextSize | None:
-    """Measure a gain again: next to the answer each has `LOOKS` trials, and the uncertain ones more where they decide."""
-    found = curve.posterior(prior)
-    best = found.best[0]
+    """Return the gain to measure again: those beside the answer first, then the uncertain ones where they decide."""
+    best, first, last = curve.answer(prior)
     beside = [int(size) for size in curve.measured if size in (best, best + 1)]
     for size in beside:
         if trials[size] < min(LOOKS, most_trials):
             return NextSize(size, "a second fit beside the answer")
-    first, last = found.indistinguishable[0][0], found.indistinguishable[-1][0]
-    if last - first <= precision * best:
+    if last - first <= _wanted(curve, precision) * best:
         return None
     inside = [
         (abs(gain) / error, int(size))
@@ -328,6 +464,11 @@ def _again(
         if first <= size <= last + 1 and trials[int(size)] < most_trials
     ]
     return None if not inside else NextSize(min(inside)[1], "its error decides")
+
+
+def _wanted(curve: EvidenceCurve, precision: float) -> float:
+    """Return how wide the range may be, as a share of the most probable size."""
+    return precision if curve.smooth is None else precision * SMOOTH_PRECISION / PRECISION
 
 
 def _untried(sizes: Sequence[int], trials: dict[int, int], reason: str) -> NextSize | None:

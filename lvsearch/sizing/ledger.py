@@ -266,8 +266,8 @@ def with_evidence_from_gains(
 ) -> tuple[Visit, ...]:
     """Return the visits, each with the evidence that the gains of all of them give; as they are where there are none.
 
-    Gains say how sizes differ. The height of all together is the evidence of size 1 plus what lies between, raised where
-    some size's proved bound would be above it.
+    Gains say how sizes differ. The height of all together is the evidence of size 1 plus what lies between, raised
+    where some size's proved bound would be above it.
 
     largest: the largest size allowed. scale: what evidence is divided by before it is weighed against the prior.
     """
@@ -281,9 +281,7 @@ def with_evidence_from_gains(
     return tuple(
         replace(
             visit,
-            from_gains=PooledGain(
-                max(heights) + float(relative[visit.size[0] - 1]), float(errors[visit.size[0] - 1])
-            ),
+            from_gains=PooledGain(max(heights) + float(relative[visit.size[0] - 1]), float(errors[visit.size[0] - 1])),
         )
         for visit in visits
     )

@@ -16,6 +16,9 @@ from lvsearch.sizing.sizes import Size
 DRAWS = 8192  # half of them mirror images of the others
 TOGETHER = 0.95
 """Probability that the sizes which cannot be told apart hold between them, at least."""
+SETTLED = 3.0
+"""Nats of standard error up to which a size may be given a probability. An error of 3 nats leaves odds open from
+1 : 400 to 400 : 1 (two standard errors). Beyond it an average over the error would reward the size measured worst."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,14 @@ class EstimatedPosterior:
     probability: Float[np.ndarray, " sizes"]  # mean over the errors
     probability_lower: Float[np.ndarray, " sizes"]  # 5 % quantile over the errors
     probability_upper: Float[np.ndarray, " sizes"]  # 95 % quantile
-    best: Size  # highest probability
+    best: Size  # highest probability; where some are not settled, the highest estimate of prior times evidence
     indistinguishable: tuple[Size, ...]  # from `best`, itself included: see `estimate_posterior`
+    unsettled: tuple[Size, ...] = ()  # those of them whose standard error is beyond `SETTLED`
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the sizes that may be the best one are known well enough for probabilities to mean anything."""
+        return not self.unsettled
 
     def describe(self) -> str:
         best = self.sizes.index(self.best)
@@ -120,6 +129,11 @@ def estimate_posterior(
     are the most probable ones that hold 95 % between them, and those whose log-weights differ from the best's by at
     most 2 √(se² + se²): it takes probability *and* small errors to tell two sizes apart. Rows are returned by
     increasing size.
+
+    Where a size that may be the best one has a standard error beyond `SETTLED`, an average over errors would reward the
+    size that was measured worst. Then the best one is the size with the highest estimate, those that cannot be told
+    apart are all whose estimates lie within two standard errors of it, and the probabilities are those of the estimates
+    themselves, with the errors' 5 % and 95 % points beside them.
     Raises ValueError for NaN, a negative standard error, or no size with prior mass.
     """
     _check_estimates(sizes, log_prior, estimate, standard_error)
@@ -133,6 +147,15 @@ def estimate_posterior(
     downwards = np.argsort(-mean, kind="stable")
     needed = np.searchsorted(np.cumsum(mean[downwards]), TOGETHER * (1 - 1e-12)) + 1
     close = np.abs(weights - weights[best]) <= 2.0 * np.hypot(errors, errors[best])
+    rival = close | (mean > 1 - TOGETHER)
+    unsettled = rival & (errors > SETTLED)
+    if unsettled.any():
+        mean = softmax(weights[None])[0]
+        best = int(np.argmax(weights))
+        close = np.abs(weights - weights[best]) <= 2.0 * np.hypot(errors, errors[best])
+        downwards = np.argsort(-mean, kind="stable")
+        needed = np.searchsorted(np.cumsum(mean[downwards]), TOGETHER * (1 - 1e-12)) + 1
+        unsettled = close & (errors > SETTLED)
     close[downwards[:needed]] = True
     return EstimatedPosterior(
         sizes=ordered,
@@ -141,6 +164,7 @@ def estimate_posterior(
         probability_upper=high,
         best=ordered[best],
         indistinguishable=tuple(size for size, one in zip(ordered, close.tolist(), strict=True) if one),
+        unsettled=tuple(size for size, one in zip(ordered, unsettled.tolist(), strict=True) if one),
     )
 
 
@@ -176,6 +200,15 @@ def prior_influence(
     flat = estimate_posterior(sizes, np.zeros_like(log_prior), estimate, standard_error)
     moved = 0.5 * float(np.abs(ours.probability - flat.probability).sum())
     return PriorInfluence(total_variation=min(moved, 1.0), mode=ours.best, flat_mode=flat.best)
+
+
+def in_percent(probability: float) -> str:
+    """Return such as "74 %"; "more than 99 %" and "less than 1 %" at the ends: no rounding claims certainty."""
+    if not 0.0 <= probability <= 1.0:
+        raise ValueError(f"A probability lies in [0, 1]: got {probability}.")
+    if probability > 0.99:
+        return "more than 99 %"
+    return "less than 1 %" if 0.0 < probability < 0.01 else f"{100 * probability:.0f} %"
 
 
 def format_probability(probability: float) -> str:

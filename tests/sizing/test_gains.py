@@ -1,0 +1,157 @@
+"""What one component more gains: how gains become a posterior over sizes, and which gain is measured next."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from lvsearch.sizing.gains import (
+    PRECISION,
+    PooledGain,
+    SizeGain,
+    evidence_curve,
+    falling,
+    next_measured,
+    pool_gains,
+)
+from lvsearch.sizing.sizes import Geometric, Poisson, Uniform
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A size whose gain was measured."""
+
+    size: tuple[int, ...]
+    gain: PooledGain | None
+    log_bound: float = field(default=-1e5)
+
+
+def measured(gains: dict[int, tuple[float, float]]) -> list[Measured]:
+    """size -> (gain, standard error), as visits."""
+    return [Measured((size,), PooledGain(*gain)) for size, gain in gains.items()]
+
+
+def test_a_gain_is_the_middle_of_its_directions_and_its_error_grows_with_their_distance():
+    near = SizeGain((10.0, 12.0), (14.0, 16.0), 60)
+    far = SizeGain((-90.0, -88.0), (114.0, 116.0), 60)
+    assert near.estimate == 13.0
+    assert near.distance == 4.0
+    assert far.estimate == 13.0
+    assert far.standard_error > near.standard_error > 0.4
+
+
+def test_a_gain_whose_paths_ended_in_no_number_says_so():
+    assert not SizeGain((1.0, math.nan), (2.0, 3.0), 60).is_finite
+    assert SizeGain((1.0,), (2.0,), 60).is_finite
+
+
+def test_of_two_fits_the_better_one_says_what_a_size_gains_and_equal_ones_say_it_together():
+    poor, good = SizeGain((-100.0,), (-90.0,), 60), SizeGain((1500.0,), (1510.0,), 60)
+    assert pool_gains([poor, good], [-9000.0, -8000.0]).estimate == 1505.0
+    together = pool_gains([poor, good], [-8000.0, -8000.0])
+    assert together.estimate == 705.0
+    assert together.standard_error > 700  # they disagree, and the error says so
+
+
+def test_gains_on_both_sides_of_a_sharp_end_give_that_size_all_probability():
+    curve = evidence_curve(measured({19: (1600.0, 15.0), 20: (1800.0, 15.0), 21: (-200.0, 20.0), 32: (-170.0, 15.0)}))
+    assert curve is not None
+    found = curve.posterior(Geometric(0.05))
+    assert found.best == (20,)
+    assert found.indistinguishable == ((20,),)
+    assert found.is_decided
+
+
+def test_the_posterior_is_the_exact_one_where_gains_are_exact():
+    """A parabola of evidence with its top at 7.3: every gain known, so every probability is."""
+    sizes = np.arange(1, 15)
+    log_evidence = -0.4 * (sizes - 7.3) ** 2
+    gains = {int(k): (float(gain), 1e-6) for k, gain in zip(sizes[1:], np.diff(log_evidence), strict=True)}
+    curve = evidence_curve(measured(gains), largest=14)
+    assert curve is not None
+    prior = Poisson(6)
+    weights = log_evidence + np.array([prior.log_pmf(int(k)) for k in sizes])
+    exact = np.exp(weights - np.logaddexp.reduce(weights))
+    np.testing.assert_allclose(curve.posterior(prior).probability, exact, atol=1e-4)
+
+
+def test_sizes_between_those_measured_have_their_probability():
+    curve = evidence_curve(measured({16: (900.0, 10.0), 32: (-400.0, 10.0)}))
+    assert curve is not None
+    found = curve.posterior(Geometric(0.05))
+    first, last = found.indistinguishable[0][0], found.indistinguishable[-1][0]
+    assert first <= 18  # gains may end anywhere in between
+    assert last >= 28
+    assert len(found.indistinguishable) == last - first + 1
+
+
+def test_a_gain_far_below_that_of_a_larger_size_is_left_out():
+    curve = evidence_curve(measured({8: (900.0, 10.0), 12: (-100.0, 10.0), 16: (800.0, 10.0), 17: (-200.0, 10.0)}))
+    assert curve is not None
+    assert curve.contradicted.tolist() == [False, True, False, False]
+    assert curve.posterior(Geometric(0.05)).best == (16,)
+
+
+def noisy_truth(end: int, rng: np.random.Generator, error: float):
+    """A true curve of gains that fall evenly and then at once below zero after `end`, seen with errors."""
+
+    def gain(size: int) -> tuple[float, float]:
+        true = 1500.0 - 5 * size if size <= end else -150.0
+        return true + error * float(rng.normal()), error
+
+    return gain
+
+
+def test_falling_is_isotonic_regression():
+    from sklearn.isotonic import isotonic_regression
+
+    rng = np.random.default_rng(0)
+    rows, weights = rng.normal(size=(20, 7)), rng.uniform(0.1, 3, 7)
+    expected = [isotonic_regression(row, sample_weight=weights, increasing=False) for row in rows]
+    np.testing.assert_allclose(falling(rows, weights), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("end", [1, 2, 3, 5, 9, 16, 17, 23, 40, 77])
+def test_halving_finds_where_gains_end_in_few_measurements(end):
+    gain, found, trials = noisy_truth(end, np.random.default_rng(end), 20.0), {}, {1: 1}
+    while (step := next_measured(measured(found), trials, Geometric(0.05), 3, None)) is not None:
+        found[step.size] = gain(step.size)
+        trials[step.size] = trials.get(step.size, 0) + 1
+        assert sum(trials.values()) < 25
+    curve = evidence_curve(measured(found))
+    assert curve is not None
+    posterior = curve.posterior(Geometric(0.05))
+    assert posterior.best == (end,)
+    assert (end,) in posterior.indistinguishable
+
+
+def test_on_gains_that_fall_smoothly_the_range_that_holds_the_truth_becomes_as_narrow_as_asked_or_trials_end():
+    """log evidence = −.6 (k − 95)² / 2 about the top: sets of 95 % hold 95 in nearly all searches."""
+    held = narrow = 0
+    for seed in range(12):
+        rng, found, trials = np.random.default_rng(seed), {}, {1: 1}
+        while (step := next_measured(measured(found), trials, Geometric(0.01), 3, None)) is not None:
+            assert sum(trials.values()) < 60
+            size = step.size
+            new = -0.6 * (size - 95.5) + 8.0 * float(rng.normal())
+            before = found.get(size, (0.0, 0.0))[0] * trials.get(size, 0)
+            trials[size] = trials.get(size, 0) + 1
+            found[size] = ((before + new) / trials[size], 8.0 / math.sqrt(trials[size]))
+        curve = evidence_curve(measured(found))
+        assert curve is not None
+        posterior = curve.posterior(Geometric(0.01))
+        first, last = posterior.indistinguishable[0][0], posterior.indistinguishable[-1][0]
+        held += first <= 95 <= last
+        narrow += last - first <= 3 * PRECISION * 95
+    assert held >= 10  # sets of 95 %: fewer than 10 of 12 has a chance of 2 %
+    assert narrow >= 11
+
+
+def test_a_prior_that_ends_and_a_largest_size_end_the_search():
+    gain, found, trials = noisy_truth(100, np.random.default_rng(0), 10.0), {}, {1: 1}
+    while (step := next_measured(measured(found), trials, Uniform(12), 3, None)) is not None:
+        found[step.size] = gain(step.size)
+        trials[step.size] = trials.get(step.size, 0) + 1
+    assert max(found) == 12
+    assert next_measured([], {1: 1}, Geometric(0.05), 3, 1) is None
