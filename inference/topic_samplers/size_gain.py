@@ -51,15 +51,16 @@ class GainEffort(NamedTuple):
 
     temperatures: int
     settling: int
-    averaging: int = 8
-    settling_merged: int = 20
+    averaging: int
+    settling_merged: int
     groups: int = 2
     particles: int = 1
 
 
-EFFORTS = (GainEffort(24, 20), GainEffort(60, 40, 10, 30), GainEffort(120, 60, 15, 40))
+EFFORTS = (GainEffort(24, 20, 8, 40), GainEffort(60, 40, 10, 80), GainEffort(120, 60, 15, 160))
 """How hard the first, the second and every further measurement of one gain tries. The first one settles most signs: a
-topic that the data have gains a thousand nats, one that they have not loses a hundred or two."""
+topic that the data have gains a thousand nats, one that they have not loses a hundred or two. The smaller size settles
+for longer: it begins where two topics were merged. On Cora at 96 topics 20 sweeps give a gain of 104, 200 sweeps 81."""
 
 
 class TopicAverages(NamedTuple):

@@ -16,9 +16,9 @@ EXAMPLES = {
 }
 MOST_PROBABLE = 3
 FIRST_DAYS = {
-    "first_day_numpyro": ("2 powers are most probable", "diabetes.png"),
-    "first_day_sklearn": ("most probable", "iris.png"),
-    "first_day_statistician": ("3 components are most probable", "petals.png"),
+    "first_day_numpyro": ("2 powers (", "diabetes.png"),
+    "first_day_sklearn": ("components (", "iris.png"),
+    "first_day_statistician": ("3 components (", "petals.png"),
 }
 """What they say, and the picture that they leave."""
 LINES = 10

@@ -54,7 +54,7 @@ def nested():
 
 def most_probable(result) -> str:
     number = result.best_size[0]
-    return "1 topic is" if number == 1 else f"{number} topics are"
+    return "1 topic" if number == 1 else f"{number} topics"
 
 
 # ── the card ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -62,10 +62,10 @@ def most_probable(result) -> str:
 
 def test_summary_answers_first_and_says_what_it_rests_on(result):
     lines = summary(result).splitlines()
-    assert lines[0].startswith((f"{most_probable(result)} most probable", "Still rising at"))
+    assert lines[0].startswith((f"{most_probable(result)} (", "Still rising at"))
     text = "\n".join(lines)
     for said in (
-        "given the standard errors",
+        "under its errors between",
         "too far apart to prove anything",
         "zero-truncated Poisson, rate 3",
         "topic_concentration 0.05; concentration 5 in total, spread evenly (α = 5/K)",
@@ -87,7 +87,7 @@ def test_plug_in_evidence_is_described_by_its_kinds():
     assert "certified" not in text
     assert "diminishing:" in text
     assert "a function of the size" in text
-    assert "most probable" not in text  # under bounds that leave everything open
+    assert " (" not in text.splitlines()[0]  # no probability under bounds that leave everything open
 
 
 def test_failures_are_reported_and_a_search_without_a_fit_has_a_card():
@@ -228,7 +228,7 @@ def test_report_holds_pictures_tables_and_one_summary(result, comparison, tmp_pa
     assert first["word"] == table.columns[table.to_numpy()[0].argmax()]
     np.testing.assert_allclose(first["probability"], table.to_numpy()[0].max(), rtol=1e-6)
     text = path.read_text(encoding="utf-8")
-    assert text.startswith((f"# {most_probable(result)} most probable", "# Still rising at"))
+    assert text.startswith((f"# {most_probable(result)} (", "# Still rising at"))
     assert "(held_out.png)" in text
     assert "label" in text
     assert "b\\|c" in text or "\\<a>" in text  # labels are escaped where Markdown would eat them

@@ -12,6 +12,7 @@ import lvsearch as lv
 from lvsearch.data.corpus import Corpus
 from lvsearch.pictures.style import DARK, using
 from lvsearch.results.plots import plot_bounds, plot_held_out, plot_posterior, plot_progress
+from lvsearch.sizing.posterior import in_percent
 
 
 def axes():
@@ -71,10 +72,11 @@ def test_the_estimate_shows_means_and_what_cannot_be_told_apart(uncertain):
     (band,) = ax.patches
     assert (band.get_x(), band.get_x() + band.get_width()) == (min(together) - 0.5, max(together) + 0.5)
     text = words(ax)
-    assert "5 clusters are most probable; 4–6 cannot be told apart" in text
+    chance = in_percent(table["probability"][5])
+    assert f"5 clusters ({chance}); 95 %: 4–6" in text
     assert "estimate over the sizes tried" in text
     low, high = (f"{table[f'probability_{end}'][5]:.3f}" for end in ("lower", "upper"))
-    assert f"5 % to 95 %: {low} to {high}" in text
+    assert f"between {low} (5 %) and {high} (95 %)" in text
     assert "number of clusters" in text
 
 

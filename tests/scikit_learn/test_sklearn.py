@@ -89,7 +89,7 @@ def test_topics_in_a_pipeline():
         .drop(columns=["seconds"], errors="ignore")
         .equals(direct.posterior().drop(columns=["seconds"], errors="ignore"))
     )
-    assert search.sentence_.startswith("2 topics are most probable")
+    assert search.sentence_.startswith("2 topics (")
     shares = pipeline().transform(TEXTS)
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
     assert pipeline().predict(TEXTS).tolist() == shares.argmax(axis=1).tolist()

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from lvsearch.sizing.gains import (
-    PRECISION,
     PooledGain,
     SizeGain,
     evidence_curve,
@@ -143,7 +142,7 @@ def test_on_gains_that_fall_smoothly_the_range_that_holds_the_truth_becomes_as_n
         posterior = curve.posterior(Geometric(0.01))
         first, last = posterior.indistinguishable[0][0], posterior.indistinguishable[-1][0]
         held += first <= 95 <= last
-        narrow += last - first <= 3 * PRECISION * 95
+        narrow += last - first <= 0.5 * 95
     assert held >= 10  # sets of 95 %: fewer than 10 of 12 has a chance of 2 %
     assert narrow >= 11
 

@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from lvsearch.sizing import sizes
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.logspace import log_sum
-from lvsearch.sizing.posterior import estimate_posterior, format_probability, posterior, prior_influence
+from lvsearch.sizing.posterior import estimate_posterior, format_probability, in_percent, posterior, prior_influence
 from lvsearch.sizing.witness import WitnessSearch
 
 TABLE = sizes.Table([0.13, 0.42, 0.07, 0.38])
@@ -167,3 +167,28 @@ def test_bad_estimates_are_explained():
         estimate_posterior([(1,)], good, good, good)
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
         format_probability(math.nan)
+
+
+def test_no_size_wins_because_it_was_measured_worst():
+    """An average over errors of thousands of nats gave 34 more than 29, which had 612 nats more evidence."""
+    sizes, error = [(29,), (34,), (256,)], np.array([1031.0, 2115.0, 3915.0])
+    got = estimate_posterior(sizes, np.log([0.012, 0.009, 1e-6]), np.array([612.0, 0.0, -624.0]), error)
+    assert got.best == (29,)
+    assert not got.is_decided
+    assert got.unsettled == ((29,), (34,), (256,))
+    assert got.probability[0] > 0.99  # of the estimates themselves, which is why nothing shows it
+
+
+def test_an_uncertain_size_far_below_does_not_unsettle_the_others():
+    got = estimate_posterior([(3,), (4,), (9,)], np.zeros(3), np.array([0.0, -2.0, -900.0]), np.array([0.1, 0.1, 30.0]))
+    assert got.is_decided
+    assert got.best == (3,)
+    assert got.indistinguishable == ((3,), (4,))
+
+
+@pytest.mark.parametrize(
+    ("probability", "words"),
+    [(0.742, "74 %"), (0.9999, "more than 99 %"), (1.0, "more than 99 %"), (0.004, "less than 1 %"), (0.0, "0 %")],
+)
+def test_percentages_never_claim_certainty(probability, words):
+    assert in_percent(probability) == words

@@ -226,4 +226,4 @@ def test_a_limit_that_decides_one_of_the_numbers_stands_in_the_headline():
     whole = lv.search(
         function, prior=sizes.Product(sizes.Uniform(5), sizes.Uniform(1)), max_size=(5, 1), progress=False
     )
-    assert repr(whole).startswith("2 row clusters × 1 column cluster is most probable")
+    assert repr(whole).startswith("2 row clusters × 1 column cluster (")

@@ -1,0 +1,120 @@
+"""What one topic more gains, annealed between two sizes: against enumeration, and against planted bugs."""
+
+import jax
+import numpy as np
+import pytest
+from oracles import lda_posterior
+from scipy.sparse import csr_array
+
+from lvsearch.inference.annealing.between_sizes import gain_downwards, gain_upwards
+from lvsearch.inference.annealing.particles import drawn
+from lvsearch.inference.topic_samplers.chain import collapsed_topics
+from lvsearch.inference.topic_samplers.size_gain import settle, splits_between, with_alpha
+from lvsearch.inference.topic_samplers.splits import TopicSplits
+
+PATHS = 3000
+TEMPERATURES = np.linspace(0.0, 1.0, 9)[1:]
+COUNTS = np.array([[2, 0, 1, 0], [0, 2, 0, 1], [1, 0, 0, 1]])
+TOTAL, ETA = 1.7, 0.4
+
+
+def path_to(n_topics: int, width: int = 1, labelled: bool = False) -> tuple[TopicSplits, object, object]:
+    """The path from one topic fewer to `n_topics`, and draws of the posteriors of both sizes.
+
+    labelled: whether the path knows one labelling, from one chain; else it knows the average over all, which is none.
+    """
+    keys = jax.random.split(jax.random.key(n_topics), 4)
+    larger = collapsed_topics(csr_array(COUNTS), np.full(n_topics, TOTAL / n_topics), ETA, 4, width=width)
+    merged = np.full(n_topics, TOTAL / (n_topics - 1))
+    merged[1] = 0.0
+    smaller = with_alpha(larger, merged)
+    with jax.enable_x64(True):
+        upper, _ = settle(larger, keys[1], drawn(larger, keys[0], particles=PATHS), 30, 1)
+        known = larger.take(upper, jax.numpy.arange(1)) if labelled else upper
+        path = splits_between(larger, smaller, settle(larger, keys[2], known, 0, 8)[1])
+        lower, _ = settle(smaller, keys[3], path.merge(upper), 30, 1)
+    return path, lower, upper
+
+
+def exact_gain(n_topics: int) -> float:
+    """log p(words | n_topics) − log p(words | n_topics − 1), over all assignments."""
+    evidence = [lda_posterior(COUNTS, np.full(k, TOTAL / k), ETA).log_evidence for k in (n_topics - 1, n_topics)]
+    return evidence[1] - evidence[0]
+
+
+def z_score(log_weights: np.ndarray, exact: float) -> float:
+    """How many standard errors the mean of the weights lies from e^exact."""
+    weights = np.exp(log_weights - exact)
+    return float((weights.mean() - 1) / (weights.std() / np.sqrt(len(weights))))
+
+
+@pytest.mark.parametrize(("n_topics", "width"), [(2, 1), (3, 1), (3, 2), (4, 1)])
+def test_both_directions_agree_with_enumeration(n_topics, width):
+    """The mean of e^forward is p(w | K) / p(w | K − 1), that of e^−backward its reciprocal: |z| > 4 has a chance of
+    1e-4 (weights are skewed: a little more)."""
+    path, lower, upper = path_to(n_topics, width)
+    up = gain_upwards(path, jax.random.key(1), lower, TEMPERATURES)
+    down = gain_downwards(path, jax.random.key(2), upper, TEMPERATURES)
+    exact = exact_gain(n_topics)
+    assert abs(z_score(up, exact)) < 4
+    assert abs(z_score(-down, -exact)) < 4
+    assert up.mean() < exact < down.mean()  # by Jensen's inequality, here by far more than their errors
+
+
+@pytest.mark.parametrize("n_topics", [2, 3])
+def test_measured_labels_leave_the_estimate_unbiased(n_topics):
+    """The chain forgets the labelling that the path knows: weights are wide, and their mean is right."""
+    path, lower, _ = path_to(n_topics, labelled=True)
+    up = gain_upwards(path, jax.random.key(1), lower, TEMPERATURES)
+    assert abs(z_score(up, exact_gain(n_topics))) < 4
+
+
+def test_a_planted_bug_of_half_a_nat_is_seen():
+    path, lower, _ = path_to(3)
+    up = gain_upwards(path, jax.random.key(1), lower, TEMPERATURES)
+    assert abs(z_score(up, exact_gain(3) - 0.5)) > 4
+
+
+def test_the_weights_of_the_path_are_the_log_joints_of_its_ends():
+    """log π_1 − log π_0 = log p(z, w | K) − log p(merge(z), w | K − 1) − Σ log shares, the switch of α included."""
+    path, _, upper = path_to(4)
+    with jax.enable_x64(True):
+        ratio = np.asarray(path.log_ratio(upper) + path.log_switch(upper))
+        merged = path.merge(upper)
+        shares = np.where(
+            upper.assignment >= 0, np.asarray(path._log_shares(jax.numpy.maximum(upper.assignment, 0))), 0.0
+        )
+        paired = (np.asarray(upper.assignment) < 2) & (np.asarray(upper.assignment) >= 0)
+        joints = path.larger.log_density(upper) - path.smaller.log_density(merged)
+        expected = np.asarray(joints) - np.where(paired, shares, 0.0).sum(0)
+    np.testing.assert_allclose(ratio, expected, atol=1e-5)
+
+
+def test_splitting_divides_each_token_by_its_shares():
+    path, lower, _ = path_to(2)
+    with jax.enable_x64(True):
+        split = path.split(jax.random.key(0), lower)
+        back = path.merge(split)
+    np.testing.assert_array_equal(back.assignment, lower.assignment)
+    real = np.asarray(lower.assignment)[:, 0] >= 0
+    second = np.exp(np.asarray(path._log_shares(jax.numpy.ones_like(lower.assignment))))[real, 0]
+    seen = (np.asarray(split.assignment)[real] == 1).mean(1)
+    np.testing.assert_allclose(seen, second, atol=5 * 0.5 / np.sqrt(PATHS))
+
+
+def test_labels_are_measured_so_that_mixing_over_labellings_costs_nothing():
+    """With one document of one word, topics are exchanged all the time: no log K may be added."""
+    counts = csr_array(np.array([[1, 0, 0, 0]]))
+    larger = collapsed_topics(counts, np.full(2, 0.5), ETA, 4)
+    path = splits_between(larger, with_alpha(larger, np.array([1.0, 0.0])), settle_one(larger))
+    with jax.enable_x64(True):
+        lower, _ = settle(path.smaller, jax.random.key(3), drawn(path.smaller, jax.random.key(4), particles=500), 2, 1)
+    up = gain_upwards(path, jax.random.key(1), lower, TEMPERATURES)
+    assert abs(z_score(up, 0.0)) < 4  # p(w) = 1/4, however many topics
+    assert up.std() < 0.5
+
+
+def settle_one(chain):
+    """Averages of the topics over a short chain."""
+    with jax.enable_x64(True):
+        return settle(chain, jax.random.key(0), drawn(chain, jax.random.key(1), particles=4), 2, 4)[1]
