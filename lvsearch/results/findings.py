@@ -68,6 +68,20 @@ class Findings:
         return self.state.visits
 
     @property
+    def is_finished(self) -> bool:
+        """Whether the search came to its own end: what it says of sizes cannot change any more."""
+        return self.state.is_finished
+
+    @property
+    def why_unfinished(self) -> str | None:
+        """In words what kept the search from its end; None where it finished.
+
+        Such as "stopped after 60 seconds", "interrupted", or "killed, or still running elsewhere" of a loaded search
+        that recorded no end.
+        """
+        return self.state.why_unfinished
+
+    @property
     def default_kind(self) -> str:
         """What `posterior()` shows: an estimate under marginal evidence, diminishing gains under plug-in evidence."""
         if not self.evaluator.nested:

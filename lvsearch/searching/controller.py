@@ -65,13 +65,40 @@ class SearchSettings:
     keep: int
 
 
+FINISHED = "finished"
+"""What `SearchState.stopped` says of a search that came to its own end."""
+
+KILLED = "killed, or still running elsewhere"
+"""What `SearchState.why_unfinished` says where nobody recorded an end: a process writes one however it stops, unless it
+is killed."""
+
+
 @dataclass(frozen=True)
 class SearchState:
-    """Everything a search knows: its visits in order, the fits it kept, and why it stopped (None while it runs)."""
+    """Everything a search knows.
+
+    | field | meaning |
+    |---|---|
+    | `visits` | the sizes visited, in order |
+    | `kept` | size -> the fit kept of it |
+    | `stopped` | "finished", or in words what ended it early; None while it runs, and so for ever once it is killed |
+    """
 
     visits: tuple[Visit, ...] = ()
     kept: Mapping[Size, Fit] = field(default_factory=dict)
     stopped: str | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the search came to its own end, so that nothing it found can still change."""
+        return self.stopped == FINISHED
+
+    @property
+    def why_unfinished(self) -> str | None:
+        """What kept the search from its end, such as "stopped after 60 seconds"; None where it finished."""
+        if self.is_finished:
+            return None
+        return self.stopped or KILLED
 
 
 @dataclass(frozen=True)
@@ -204,7 +231,7 @@ def run(
             bar.update(task.trials)
             status = _status(prior, settings, evaluator, state, search)
             bar.set_postfix_str(status)
-        return _stopped(state, "finished", save)
+        return _stopped(state, FINISHED, save)
     except KeyboardInterrupt:
         pressed()  # heard
         return _stopped(state, "interrupted", save)

@@ -41,6 +41,24 @@ def test_loading_gives_the_same_search(saved: tuple[SearchResult, Path]):
     assert loaded.evaluator.ceiling == result.evaluator.ceiling
 
 
+@pytest.mark.parametrize(
+    ("stopped", "why"),
+    [
+        ("finished", None),
+        ("stopped after 60 seconds", "stopped after 60 seconds"),
+        ("interrupted", "interrupted"),
+        (None, "killed, or still running elsewhere"),
+    ],
+)
+def test_a_loaded_search_knows_whether_it_finished(tmp_path: Path, stopped: str | None, why: str | None):
+    result = searched("bound")
+    replace(result, state=replace(result.state, stopped=stopped)).save(tmp_path / "run")
+    loaded = lv.load(tmp_path / "run")
+    assert (loaded.is_finished, loaded.why_unfinished) == (why is None, why)
+    copy = loaded.with_prior(lv.sizes.Poisson(2))
+    assert (copy.is_finished, copy.why_unfinished) == (why is None, why)
+
+
 def test_loading_gives_the_same_corpus(saved: tuple[SearchResult, Path]):
     result, folder = saved
     loaded, training = lv.load(folder).training, result.training
