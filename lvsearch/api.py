@@ -319,7 +319,8 @@ def _run(
             state=state,
             seconds=result.seconds + time.monotonic() - began,
             compiles=dict(Counter(result.compiles) + Counter(compiles_since(compiled))),
-            scrutiny=NOTHING_ASKED,  # what there was is of the search as it was
+            # What was asked of the search stays where no fit was made since: it is of the very same visits.
+            scrutiny=result.scrutiny if state.visits == result.state.visits else NOTHING_ASKED,
         )
 
     def save(state: SearchState) -> None:
@@ -339,7 +340,7 @@ def _run(
         ended = with_state(state)
         if together and isinstance(result.evaluator, ModelEvaluator):
             ended = replace(ended, evaluator=result.evaluator.alone())
-        if robustness and state.stopped == "finished" and has_answer(ended):
+        if robustness and state.is_finished and has_answer(ended):
             ended = _asked_of_fewer(ended, progress)
             if out is not None:
                 save_search(ended, Path(out))

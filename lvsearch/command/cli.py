@@ -164,12 +164,12 @@ def _resume(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from lvsearch.api import load
-    from lvsearch.files.storage import refuse_existing
+    from lvsearch.files.storage import known_folder, new_folder
 
-    if options.out is not None:
-        refuse_existing(options.out)
-    result = load(options.folder)
-    _conclude(result, options.folder / REPORT if options.out is None else options.out)
+    # A search that is still running writes its own report in the end: an older one must not take its place.
+    with known_folder(options.folder) if options.out is None else new_folder(options.out):
+        result = load(options.folder)
+        _conclude(result, options.folder / REPORT if options.out is None else options.out)
     return 0
 
 
@@ -189,13 +189,15 @@ def _audit(options: argparse.Namespace) -> int:
             return status
         print()
     from lvsearch.api import load
+    from lvsearch.files.storage import known_folder
     from lvsearch.reports.report import write_other_scores
 
     folder = options.out if options.folder is None else options.folder
     found = load(folder).other_scores(
         draws=options.draws, samples=options.samples, seed=options.seed, progress=not options.quiet
     )
-    write_other_scores(found, folder / REPORT)
+    with known_folder(folder):
+        write_other_scores(found, folder / REPORT)
     print(f"{found}\n\n{found.table().round(3).to_string(index=False)}")
     print(visible(f"\nWritten: other_scores.csv, other_score_choices.csv and other_scores.png in {folder / REPORT}"))
     return 0

@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
+from lvsearch.files.ordinary import require_ordinary
 from lvsearch.reading.readers import canonical_counts, refuse_masked
 from lvsearch.reading.tables import UnnamedValuesError, check_header, every_value_named
 from lvsearch.reading.vocabulary import checked_vocabulary
@@ -83,6 +84,7 @@ def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) 
 def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
     """Every cell as the text that it is in the file, without white space around it: a name read as a number would lose
     its zeros in one file (007, 7) and its decimals in another (1, 1.0)."""
+    require_ordinary(path)
     with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
         check_header(file, path)
     try:

@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from lvsearch.data.base import Data, Nouns
 from lvsearch.data.categories import indicators
 from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.files.archives import UNREADABLE, reason
+from lvsearch.files.ordinary import read_ordinary
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
@@ -204,7 +204,7 @@ class Points(Data):
     @classmethod
     def from_npy(cls, path: str | os.PathLike[str], *, missing: str | None = None) -> "Points":
         """An .npy file with a matrix (rows, columns); arguments and errors as for `from_array`."""
-        content = Path(path).read_bytes()
+        content = read_ordinary(path)
         try:
             values = np.load(io.BytesIO(content), allow_pickle=False)
         except UNREADABLE as error:

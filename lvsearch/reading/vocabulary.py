@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lvsearch.files.ordinary import read_ordinary
 from lvsearch.files.string_arrays import StoredStrings
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
         ValueError: bytes that are not of this encoding, with the place of the first; an encoding there is none of; a
             .gz file that is none.
     """
-    content = Path(path).read_bytes()
+    content = read_ordinary(path)
     if Path(path).suffix == ".gz":
         try:
             content = gzip.decompress(content)

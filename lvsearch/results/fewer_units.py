@@ -56,7 +56,8 @@ def robust_search(
     units = min(len(one) for one in found)  # units without observations are left out, which differ between parts
     marks = _marks(units)
     log_evidence = np.stack([one[marks - 1] for one in found])
-    return Robustness(marks, log_evidence, log_prior, len(training), training.nouns.units, evaluator.size_names[0])
+    names = (training.nouns.units, evaluator.size_names[0])
+    return Robustness(marks, log_evidence, log_prior, len(training), *names, result.why_unfinished)
 
 
 def check_robust(result: Findings) -> None:

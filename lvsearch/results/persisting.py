@@ -109,6 +109,7 @@ def persistence_of(
         failed,
         float(threshold),
         seed,
+        result.why_unfinished,
     )
 
 

@@ -56,7 +56,7 @@ def vary(result: Findings, names: Sequence[str] | str | None, factor: float, *, 
         variants.append(_variant(_searched(result, evaluator, model), name, f, value * f))
         bar.update()
     bar.close()
-    return Sensitivity(tuple(variants), evaluator.size_names)
+    return Sensitivity(tuple(variants), evaluator.size_names, result.why_unfinished)
 
 
 def _searched(result: Findings, evaluator: ModelEvaluator, model: Model) -> Findings:
@@ -64,7 +64,7 @@ def _searched(result: Findings, evaluator: ModelEvaluator, model: Model) -> Find
     seed, scale = result.settings.seed, evaluator.scale
     other = ModelEvaluator(model, evaluator.data, evidence="marginal", seed=seed, scale=scale, chunks=evaluator.chunks)
     state = run(other, result.prior, result.settings, SearchState(), progress=False)
-    if state.stopped != "finished":
+    if not state.is_finished:
         raise KeyboardInterrupt
     return replace(result, evaluator=other, state=state, scrutiny=NOTHING_ASKED)
 
