@@ -130,9 +130,9 @@ class DocumentCounts(Data):
                 document_table=stored.table,
             )
         except ValueError as error:
-            raise CorruptFolderError(
-                f"{stored.counts.source.folder}: {error}; restore the folder from a copy"
-            ) from error
+            files = files_of(stored.counts)
+            where = "the folder of the corpus" if files is None else files.folder
+            raise CorruptFolderError(f"{where}: {error}; restore it from a copy") from error
 
     def save(self, folder: str | Path) -> None:
         """Write them to a new folder, from which `Corpus.open` maps them into memory.

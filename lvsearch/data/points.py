@@ -25,6 +25,7 @@ from lvsearch.files.ordinary import read_ordinary
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
+from lvsearch.models.plain_arguments import listed
 from lvsearch.models.units import Row
 from lvsearch.reading.tables import read_numbers
 from lvsearch.reading.vocabulary import first_repeated
@@ -121,7 +122,7 @@ class Points(Data):
             X = X.data
         values = _matrix(X)
         known = np.ones(values.shape, dtype=bool) if observed is None else _mask(observed, values.shape)
-        if missing not in (None, "nan"):
+        if missing is not None and not (isinstance(missing, str) and missing == "nan"):
             raise ValueError(
                 f'got missing={missing!r}; expected "nan" or None; where another value marks missing cells, pass '
                 "observed=(X != value)"
@@ -386,7 +387,7 @@ def _refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...
 def _strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[str, ...] | None:
     if isinstance(values, str):
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list of {expected:,} names")
-    strings = None if values is None else tuple(str(value) for value in values)
+    strings = None if values is None else tuple(str(value) for value in listed(what, values))
     if strings is not None and len(strings) != expected:
         raise ValueError(f"got {len(strings):,} {what}, expected {expected:,}: one for each")
     return strings

@@ -5,6 +5,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from lvsearch.models.plain_arguments import as_path
+
 READ_AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 """Opening a pipe waits for somebody at its other end, but for O_NONBLOCK; Windows has neither that nor such pipes."""
 KINDS = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
@@ -15,7 +17,7 @@ def open_ordinary(path: str | os.PathLike[str]) -> BinaryIO:
 
     Raises OSError where it cannot be opened, ValueError where it is a folder, a pipe, a device or a socket.
     """
-    handle = os.open(path, READ_AT_ONCE)
+    handle = os.open(as_path("path", path), READ_AT_ONCE)
     try:
         require_ordinary(path, os.fstat(handle).st_mode)
         return os.fdopen(handle, "rb")

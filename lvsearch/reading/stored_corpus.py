@@ -24,7 +24,7 @@ from lvsearch.files.array_folders import FolderWriter, open_arrays, verify_array
 from lvsearch.files.declared import conforms
 from lvsearch.files.storage import CorruptFolderError
 from lvsearch.files.string_arrays import ENDS, KNOWN, TEXT, StoredStrings, packed
-from lvsearch.inference.data.mapped import CountFiles, FileArray, MappedCounts, runs_of
+from lvsearch.inference.data.mapped import CountFiles, FileArray, MappedCounts, files_of, runs_of
 from lvsearch.reading.document_table import KINDS, PREFIX, DocumentTable, TableColumn
 from lvsearch.reading.fingerprints import corpus_fingerprint
 from lvsearch.reading.vocabulary import Analyzer
@@ -179,7 +179,7 @@ def open_stored(folder: Path, verify: bool | None = None) -> StoredParts:
         if not conforms(body["tokens"], int):
             raise TypeError(f"a number of tokens that is {body['tokens']!r}")
         parts = _parts(body, arrays)
-        parts.counts.source.check()
+        _count_files(parts.counts).check()
         return parts
     except CorruptFolderError:
         raise
@@ -218,6 +218,12 @@ def _parts(body: Mapping[str, Any], arrays: Mapping[str, FileArray]) -> StoredPa
         None if analyzer is None else Analyzer.from_json(analyzer),
         table,
     )
+
+
+def _count_files(counts: csr_array) -> CountFiles:
+    files = files_of(counts)
+    assert files is not None  # counts of a folder lie in its files
+    return files
 
 
 def written_fingerprint(folder: Path) -> str | None:
