@@ -6,7 +6,6 @@ each other there. So they must take the same way through the program: whatever c
 Ctrl-C, the memory of a machine, rounding on another processor) is said by process 0, `from_first`.
 """
 
-import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,12 +17,29 @@ from jax.errors import JaxRuntimeError
 from jax.experimental.multihost_utils import broadcast_one_to_all, process_allgather
 from jax.sharding import AbstractMesh, Mesh
 
+from lvsearch.inference.messages import decoded, encoded
+
 T = TypeVar("T")
 
 LEAST_BYTES = 1 << 10
 """Messages are filled up to a power of two, at least this one, so that few programs are compiled."""
 LOST = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "coordination service", "Connection closed")
 """What errors say where another process did not answer: of collectives on CPUs, on GPUs, of JAX's coordinator."""
+
+
+ERRORS = {
+    kind.__name__: kind
+    for kind in (
+        ValueError,
+        FileExistsError,
+        FileNotFoundError,
+        NotADirectoryError,
+        PermissionError,
+        OSError,
+        MemoryError,
+    )
+}
+"""What a check may raise in all processes, by name: errors go between them as a name and words."""
 
 
 class ProcessLostError(RuntimeError):
@@ -52,13 +68,16 @@ def check_all_take_part(mesh: Mesh) -> None:
 
 
 def said_by(process: int, value: T) -> T:
-    """What this process calls it with: every process has to, and goes on once all of them have."""
+    """What this process calls it with: every process has to, and goes on once all of them have.
+
+    Data and no programs go between processes: see `lvsearch.inference.messages`, whose errors it raises.
+    """
     ours = jax.process_index() == process
-    said = np.frombuffer(pickle.dumps(value), np.uint8) if ours else np.zeros(0, np.uint8)
+    said = np.frombuffer(encoded(value), np.uint8) if ours else np.zeros(0, np.uint8)
     length = int(broadcast_one_to_all(np.asarray(said.size, np.int32), is_source=ours))
     filled = np.zeros(max(LEAST_BYTES, 1 << (length - 1).bit_length()), np.uint8)
     filled[: said.size] = said
-    return pickle.loads(np.asarray(broadcast_one_to_all(filled, is_source=ours))[:length].tobytes())
+    return decoded(np.asarray(broadcast_one_to_all(filled, is_source=ours))[:length].tobytes(), value)
 
 
 def from_first(value: T) -> T:
@@ -73,7 +92,8 @@ def all_are_here(mesh: Mesh | None) -> None:
 
 
 def checked_by_first(mesh: Mesh | None, check: Callable[[], object]) -> None:
-    """Call it, of a mesh of several processes in process 0 alone: what it raises there all of them raise."""
+    """Call it, of a mesh of several processes in process 0 alone: what it raises there all of them raise, the others as
+    the nearest of `ERRORS`, with its words."""
     if not spans_processes(mesh):
         check()
         return
@@ -81,11 +101,19 @@ def checked_by_first(mesh: Mesh | None, check: Callable[[], object]) -> None:
     if jax.process_index() == 0:
         try:
             check()
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, MemoryError) as error:
             caught = error
-    caught = from_first(caught)
+    said = from_first(None if caught is None else (_nearest(caught), str(caught)))
     if caught is not None:
         raise caught
+    if said is not None:
+        name, words = said
+        raise ERRORS[name](words)
+
+
+def _nearest(error: Exception) -> str:
+    """The name in `ERRORS` of the first class of an error that is there."""
+    return next(kind.__name__ for kind in type(error).__mro__ if ERRORS.get(kind.__name__) is kind)
 
 
 def check_same(mesh: Mesh | None, what: str, digest: Callable[[], str]) -> None:

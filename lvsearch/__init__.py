@@ -1,5 +1,9 @@
 """How many topics, clusters or features does the data have, and how sure can one be?"""
 
+from lvsearch import quiet_start as _quiet_start  # noqa: F401 — first, so that Ctrl-C is heard meanwhile
+
+# isort: split
+
 from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType

@@ -24,6 +24,7 @@ from lvsearch.inference.compiles import compiles, compiles_since, prepare_progra
 from lvsearch.inference.together import all_are_here, checked_by_first, from_first, spans_processes, writes
 from lvsearch.interrupts import put_off, watched
 from lvsearch.models.contract import Model
+from lvsearch.models.plain_arguments import as_path, check_flags, one_of, shown, whole_number
 from lvsearch.reports.page import write_page
 from lvsearch.results.card import has_answer
 from lvsearch.results.checkpoint import encode_search, save_search
@@ -49,6 +50,7 @@ never both did, nor 527 of 540 from scratch. The third is for margin. More gain 
 ends 4 to 15 nats above all the others, which is why nothing is proved of a size (`plug_in_starts.py`, benchmarks)."""
 CHECKED_SIZE = 3
 """At which a model of one's own is looked at before a search."""
+LARGEST_SIZE = 2**31 - 1
 USUAL_SIZE = 64
 """What the memory plan is stated for where no largest size is set."""
 
@@ -110,12 +112,13 @@ def search(
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something, OSError where it is used.
     """
-    _check_evidence(evidence)
+    one_of("evidence", evidence, EVIDENCE)
     _check_elsewhere(executor, mesh)
-    budget, seed = _budget(seconds, width), checked_seed(seed)
+    budget, seed, keep = _budget(seconds, width), checked_seed(seed), whole_number("keep", keep, least=1)
+    starts = STARTS if starts is None else whole_number("starts", starts, least=1)
+    check_flags(grow=grow, exhaustive=exhaustive, per_token=per_token, robustness=robustness, report=report)
     if out is not None:
         checked_by_first(mesh, partial(refuse_existing, Path(out)))  # before data are read, which may take long
-    _check_positive(starts=starts, keep=keep)
     evaluator, training = _evaluator(model, data, evidence, seed, per_token, mesh)
     prior = weak(len(evaluator.size_names)) if prior is None else prior
     if not isinstance(prior, SizePrior):
@@ -124,9 +127,9 @@ def search(
     if isinstance(evaluator, ModelEvaluator):
         largest = (CHECKED_SIZE,) * prior.dimension if max_size is None else max_size
         check_own(evaluator.model, evaluator.data, tuple(min(CHECKED_SIZE, number) for number in largest))
-    settings = SearchSettings(evidence, per_token, max_size, seed, starts or STARTS, grow, exhaustive, keep)
-    kept_back = _held_out(training, held_out)
-    result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0, held_out=kept_back)
+    settings = SearchSettings(evidence, per_token, max_size, seed, starts, grow, exhaustive, keep)
+    unseen = _held_out(training, held_out)
+    result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0, held_out=unseen)
     if robustness:
         check_robust(result)
     if out is None:
@@ -152,7 +155,14 @@ def _limit(
         raise ValueError("got exhaustive=True without max_size: say up to which size every one is to be visited")
     if max_size is None:
         return None
-    return as_size(max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension, prior.dimension)
+    return _size(max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension, prior.dimension)
+
+
+def _size(size: Any, dimension: int) -> Size:
+    """`as_size`, of sizes that a fit may have: arrays count their entries in 32 bits."""
+    if max(sizes := as_size(size, dimension)) > LARGEST_SIZE:
+        raise ValueError(f"got size {shown(size)}, expected at most {LARGEST_SIZE:,} of each")
+    return sizes
 
 
 def resume(
@@ -174,16 +184,18 @@ def resume(
     and for robustness of a search that cannot be asked it, OSError for a folder that another process is writing to.
     """
     budget = _budget(seconds, width)
+    check_flags(robustness=robustness, report=report)
     _check_elsewhere(executor, mesh)
     with ExitStack() as holding:
-        checked_by_first(mesh, lambda: holding.enter_context(known_folder(Path(folder))))
+        folder = as_path("folder", folder)
+        checked_by_first(mesh, lambda: holding.enter_context(known_folder(folder)))
         result = SearchResult.load(folder)
         if robustness:
             check_robust(result)
         if mesh is not None and isinstance(result.evaluator, ModelEvaluator):
             result = replace(result, evaluator=result.evaluator.on(mesh))
         ended = _run(result, budget, folder, robustness, progress, executor, mesh)
-        return _reported(ended, Path(folder), report, progress, mesh)
+        return _reported(ended, folder, report, progress, mesh)
 
 
 def load(folder: str | Path) -> SearchResult:
@@ -206,10 +218,11 @@ def fit(
     data, evidence, mesh: as in `search`, whose fits from scratch are the same for the same seed.
     Raises ValueError for bad arguments and data, and where no fit is a number.
     """
-    _check_evidence(evidence)
+    one_of("evidence", evidence, EVIDENCE)
     require_model(model)
-    size, seed = as_size(size, len(model.size_names)), checked_seed(seed)
-    _check_positive(starts=starts)
+    size, seed = _size(size, len(model.size_names)), checked_seed(seed)
+    starts = whole_number("starts", starts, least=1)
+    _check_elsewhere(None, mesh)
     if model.only_size not in (None, size):
         raise ValueError(f"got size={size}, expected {model.only_size}, the only size that {type(model).__name__} has")
     training = data_for(model, data)
@@ -222,23 +235,12 @@ def fit(
     return fitted(best, training)
 
 
-def _check_evidence(evidence: str) -> None:
-    if evidence not in EVIDENCE:
-        raise ValueError(f"got evidence={evidence!r}, expected one of {', '.join(map(repr, EVIDENCE))}")
-
-
 def _check_elsewhere(executor: Executor | None, mesh: Mesh | None) -> None:
     check_executor(executor)
+    if not isinstance(mesh, Mesh | None):
+        raise ValueError(f"got mesh={shown(mesh)}, expected a jax.sharding.Mesh, such as jax.make_mesh gives, or None")
     if executor is not None and mesh is not None:
-        raise ValueError(
-            "got an executor and a mesh, expected one of them: workers make whole fits, a mesh shares each"
-        )
-
-
-def _check_positive(**numbers: int | None) -> None:
-    for name, value in numbers.items():
-        if value is not None and value < 1:
-            raise ValueError(f"got {name}={value}, expected at least 1")
+        raise ValueError("got an executor and a mesh, expected one of them: workers make fits, a mesh shares each")
 
 
 def _held_out(training: Data | None, held_out: Any) -> Data | None:
@@ -252,7 +254,7 @@ def _held_out(training: Data | None, held_out: Any) -> Data | None:
 def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
     for name, value in (("seconds", seconds), ("width", width)):
         if value is not None and not (isinstance(value, Real) and value >= 0):  # also for NaN
-            raise ValueError(f"got {name}={value}, expected a number of at least 0, or None for no limit")
+            raise ValueError(f"got {name}={shown(value)}, expected a number of at least 0, or None for no limit")
     return Budget(None if seconds is None else float(seconds), None if width is None else float(width))
 
 
@@ -275,7 +277,9 @@ def _evaluator(
         training = data_for(model, data)
         scale = float(training.n_observations) if per_token else 1.0
         packed = training.dataset()
-        return ModelEvaluator(model, packed, evidence=evidence, seed=seed, scale=scale, mesh=mesh), training
+        evaluator = ModelEvaluator(model, packed, evidence=evidence, seed=seed, scale=scale, mesh=mesh)
+        checked_by_first(mesh, evaluator.check_room)
+        return evaluator, training
     if mesh is not None:
         raise ValueError(f"got a mesh for {model!r}, expected a model of lv.models or one like it: units are split")
     if isinstance(model, NumpyroModel):
@@ -319,7 +323,7 @@ def _run(
             state=state,
             seconds=result.seconds + time.monotonic() - began,
             compiles=dict(Counter(result.compiles) + Counter(compiles_since(compiled))),
-            scrutiny=NOTHING_ASKED,  # what there was is of the search as it was
+            scrutiny=result.scrutiny if state.visits == result.state.visits else NOTHING_ASKED,  # of these very fits
         )
 
     def save(state: SearchState) -> None:
@@ -339,7 +343,7 @@ def _run(
         ended = with_state(state)
         if together and isinstance(result.evaluator, ModelEvaluator):
             ended = replace(ended, evaluator=result.evaluator.alone())
-        if robustness and state.stopped == "finished" and has_answer(ended):
+        if robustness and state.is_finished and has_answer(ended):
             ended = _asked_of_fewer(ended, progress)
             if out is not None:
                 save_search(ended, Path(out))

@@ -11,6 +11,8 @@ import os
 
 import jax
 
+from lvsearch.models.plain_arguments import shown, whole_number
+
 __all__ = ["initialize"]
 
 TIMEOUT = 100
@@ -26,6 +28,7 @@ def initialize(
     *,
     timeout: int = TIMEOUT,
     start_timeout: int = 300,
+    bind: str | None = None,
 ) -> None:
     """Make this process one of several that compute together. To be called in each, before anything else of JAX.
 
@@ -34,17 +37,23 @@ def initialize(
     TPUs set, as `jax.distributed.initialize` does; under any `mpiexec` the coordinator alone is enough.
     timeout: seconds after which a process that is not heard of any more is given up: the others then end, with a
     message. A script that is done waits so long for the others, too. start_timeout: seconds to wait for all at first.
+    bind: "host:port" of this machine at which process 0 listens, by default at `coordinator` and nowhere else; needed
+    where the others reach it by an address that it has not itself. Whoever reaches that port can take part: only
+    machines and people that are trusted may (`docs/how-to/many-machines.md`).
 
     Raises ValueError for numbers that make no sense, or that are not said and cannot be found, RuntimeError where JAX
     is in use already, or the others do not come.
     """
-    for name, value in (("timeout", timeout), ("start_timeout", start_timeout)):
-        if value < 1:
-            raise ValueError(f"got {name}={value}, expected at least 1 second")
-    if coordinator is not None and not coordinator.rpartition(":")[2].isdigit():
-        raise ValueError(f'got coordinator={coordinator!r}, expected "host:port", such as "10.0.0.1:1234"')
-    if num_processes is not None and process_id is not None and not 0 <= process_id < num_processes:
-        raise ValueError(f"got process_id={process_id} of num_processes={num_processes}, expected one from 0 on")
+    timeout = whole_number("timeout", timeout, least=1)
+    start_timeout = whole_number("start_timeout", start_timeout, least=1)
+    for name, address in (("coordinator", coordinator), ("bind", bind)):
+        if address is not None and not (isinstance(address, str) and _is_address(address)):
+            raise ValueError(f'got {name}={shown(address)}, expected "host:port", such as "10.0.0.1:1234"')
+    if num_processes is not None:
+        num_processes = whole_number("num_processes", num_processes, least=1)
+    if process_id is not None:
+        most = None if num_processes is None else num_processes - 1
+        process_id = whole_number("process_id", process_id, least=0, most=most)
     if coordinator is not None and num_processes is process_id is None:
         num_processes, process_id = _said_by_mpi()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # sums over CPUs of several processes
@@ -59,12 +68,18 @@ def initialize(
             initialization_timeout=start_timeout,
             heartbeat_timeout_seconds=timeout,
             shutdown_timeout_seconds=timeout,
+            coordinator_bind_address=coordinator if bind is None else bind,  # JAX's own default is every address
         )
     except (ValueError, TypeError) as error:
         raise ValueError(
             f"got coordinator={coordinator!r}, num_processes={num_processes}, process_id={process_id}, expected all "
             f"three where no launcher that JAX knows says them ({error})"
         ) from error
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdecimal()
 
 
 def _said_by_mpi() -> tuple[int | None, int | None]:

@@ -1,17 +1,17 @@
 """Ctrl-C that is not lost.
 
-Python raises KeyboardInterrupt wherever it just is. Inside a callback of the garbage collector, such as JAX's, it is
-printed and swallowed. The handler here also remembers it, so that a search stops at its next step.
+Python raises KeyboardInterrupt wherever it just is. Inside a callback of the garbage collector, such as JAX's, it would
+be printed and lost: there the handler here raises nothing. It remembers, so that a search stops at its next step.
 """
 
+import gc
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-INTERRUPTED = 130
-"""Exit status, as shells have it."""
+from lvsearch.quiet_start import INTERRUPTED
 
 _pressed, _put_off = threading.Event(), threading.Event()
 
@@ -56,7 +56,17 @@ def pressed() -> bool:
 def _handle(number: int, frame: FrameType | None) -> None:
     again = _pressed.is_set()
     _pressed.set()
-    if not _put_off.is_set():
+    if not _put_off.is_set() and not _is_swallowed(frame):
         raise KeyboardInterrupt
-    if again:
+    if again and _put_off.is_set():
         raise SystemExit(INTERRUPTED)
+
+
+def _is_swallowed(frame: FrameType | None) -> bool:
+    """Whether what is raised here would be printed and lost: in a callback of the garbage collector or a `__del__`."""
+    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while frame is not None:
+        if frame.f_code in callbacks or frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False

@@ -25,6 +25,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.families import Family
+from lvsearch.models.plain_arguments import numbers
 
 Statistics = Any
 """A pytree of arrays: the statistic of one site, its elements on the leading axes, its event axis (if any) last."""
@@ -115,7 +116,7 @@ def hyperparameter(value: Any) -> HyperparameterArray:
     """
     if traced(value):
         return value
-    array = np.asarray(value, dtype=np.float64)
+    array = numbers("a hyper-parameter", value)
     if not np.all(np.isfinite(array)):
         raise ValueError(f"hyper-parameters must be finite, got {value!r}")
     return array

@@ -57,6 +57,7 @@ from lvsearch.models.contract import (
     refuted,
 )
 from lvsearch.models.families import Beta, BetaStatistics, Categorical, Dirichlet
+from lvsearch.models.plain_arguments import whole_number
 from lvsearch.models.units import BagOfWords
 
 MOST_LEVELS = 100
@@ -95,9 +96,7 @@ class HLDA(Model):
         topics: Any = 0.1,
         lengths: Sequence[int] | None = None,
     ):
-        if not 1 <= depth <= MOST_LEVELS:
-            raise ValueError(f"got depth={depth}, expected 1 level, the root, to {MOST_LEVELS}")
-        self.depth = int(depth)
+        self.depth = depth = whole_number("depth", depth, least=1, most=MOST_LEVELS)
         self.branching = concentration_parameter("branching", branching)
         if self.branching.ndim or refuted(self.branching > 0):
             raise ValueError(f"branching must be one positive number, got {branching!r}")

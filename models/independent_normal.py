@@ -41,6 +41,7 @@ from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, St
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Categorical, Dirichlet, Gamma, GammaStatistics, Gaussian, GaussianStatistics
 from lvsearch.models.mixture import component_rows
+from lvsearch.models.plain_arguments import numbers
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
 
@@ -98,7 +99,7 @@ class IndependentNormalMixture(Model):
         values: (rows, columns), NaN where missing. Raises ValueError for a matrix of another shape, and for a column
         that does not vary.
         """
-        array = np.asarray(values, np.float64)
+        array = numbers("values", values)
         if array.ndim != 2:
             raise ValueError(f"got data of shape {array.shape}, expected (rows, columns)")
         seen = ~np.isnan(array)

@@ -64,6 +64,7 @@ from lvsearch.models.contract import (
 )
 from lvsearch.models.families import Categorical, Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior, given_or_prior, in_words
+from lvsearch.models.plain_arguments import numbers
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
 
@@ -128,7 +129,7 @@ class PoissonFactorization(Model):
 
         Raises ValueError for what is no matrix, and for counts that are all 0 or missing.
         """
-        values = np.asarray(counts, np.float64)
+        values = numbers("counts", counts)
         observed = ~np.isnan(values)
         if values.ndim != 2 or not np.nansum(values) > 0:
             raise ValueError(

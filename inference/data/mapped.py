@@ -27,8 +27,19 @@ class FileArray(NamedTuple):
     dtype: np.dtype
     length: int
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the file."""
+        return self.length * self.dtype.itemsize
+
     def read(self, first: int, last: int) -> np.ndarray:
-        """Entries first … last − 1, (entries,). ValueError where the file is shorter than it should be."""
+        """Entries first … last − 1, (entries,). ValueError where there are none such, or the file is shorter than it
+        should be."""
+        if not 0 <= first <= last <= self.length:  # asked of another, damaged file; NumPy would make room for them
+            raise ValueError(
+                f"{self.path}: got a request for entries {first:,} to {last:,} of {self.length:,}: the folder is "
+                "damaged; restore it from a copy, or convert the documents again"
+            )
         found = np.fromfile(self.path, self.dtype, last - first, offset=first * self.dtype.itemsize)
         if len(found) != last - first:
             raise ValueError(
@@ -102,6 +113,22 @@ class CountFiles:
                 _damaged(self.words, "word ids that do not ascend in a document", "ascending ones", first)
         return csr_array((counts, words, (starts - starts[0]).astype(np.int32)), shape=(last - first, self.n_words))
 
+    def check(self) -> None:
+        """Read all entries once, before SciPy, which would follow ids and row starts wherever they point.
+
+        Raises ValueError, naming the file, for entries that no such matrix has, and for counts that add up to another
+        number of tokens than `n_tokens`, which was recorded when they were written.
+        """
+        first = int(self.starts.read(0, 1)[0])
+        if first != 0 or int(self.starts.read(self.n_documents, self.n_documents + 1)[0]) != self.n_pairs:
+            _damaged(self.starts, f"row starts from {first:,}", f"starts from 0 to {self.n_pairs:,}", 0)
+        n_tokens = sum(int(self.rows(*run).data.sum(dtype=np.int64)) for run in self.runs())
+        if n_tokens != self.n_tokens:
+            raise ValueError(
+                f"{self.counts.path}: got counts of {n_tokens:,} tokens, expected {self.n_tokens:,}: the file is "
+                "damaged; restore it from a copy, or convert the documents again"
+            )
+
     def row_totals(self) -> Int[np.ndarray, " document"]:
         """Tokens of each document, int64."""
         return np.concatenate([self.rows(*run).sum(axis=1, dtype=np.int64) for run in self.runs()])
@@ -128,7 +155,7 @@ class MappedCounts(csr_array):
 
     @classmethod
     def over(cls, source: CountFiles) -> "MappedCounts":
-        """The matrix, its entries as they stand: they are looked at when they are read."""
+        """The matrix, its entries as they stand: `CountFiles.check` says whether they are those of a matrix."""
         counts = cls((source.n_documents, source.n_words), dtype=np.int32)
         counts.data, counts.indices, counts.indptr = (
             each.mapped() for each in (source.counts, source.words, source.starts)

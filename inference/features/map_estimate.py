@@ -1,7 +1,7 @@
 """The public entry: the most probable left-ordered feature matrix, and how far from it the one found can be."""
 
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import cast, get_args
 
 import numpy as np
 from jaxtyping import Int64
@@ -16,6 +16,7 @@ from lvsearch.inference.features.order import HEURISTICS, UNLIMITED, Heuristic, 
 from lvsearch.inference.features.prior import left_ordered, log_prior
 from lvsearch.inference.features.refine import log_joints
 from lvsearch.inference.features.refine import refine as climb
+from lvsearch.models.plain_arguments import one_of
 
 FIRST_BEAM, FIRST_WIDTH = 10, 32
 """The quick beam search that gives A* something to beat."""
@@ -111,8 +112,8 @@ def map_features(
     expansion of more than 65,536 assignments of one row.
     """
     alpha = positive("alpha", alpha, MOST_ALPHA)
-    heuristic = _one_of("heuristic", heuristic, get_args(Heuristic))
-    tried: Expansion = _one_of("expansion", expansion, get_args(Expansion))
+    heuristic = cast(Heuristic, one_of("heuristic", heuristic, get_args(Heuristic)))
+    tried = cast(Expansion, one_of("expansion", expansion, get_args(Expansion)))
     for name, value in (("beam", beam), ("max_features", max_features), ("width", width), ("limit", limit)):
         if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
             raise ValueError(f"got {name}={value!r}; expected a whole number of at least 1")
@@ -230,12 +231,6 @@ def _extend(online: Online, X, observed) -> MapFeatures:
             online.max_features,
         )
     )
-
-
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> Any:
-    if value not in choices:
-        raise ValueError(f"got {name}={value!r}; expected one of {', '.join(choices)}")
-    return value
 
 
 def _likelihood(likelihood: Likelihood | None, sigma_x, sigma_a) -> Likelihood:

@@ -15,6 +15,8 @@ M_d = Z_dᵀ Z_d + (σ_x²/σ_a²) I:
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from lvsearch.models.plain_arguments import numbers, real_number
+
 
 def patterns(observed: Bool[np.ndarray, "row column"]) -> tuple[np.ndarray, Int64[np.ndarray, " column"]]:
     """The distinct columns of the mask, (rows, patterns), and the pattern of each column of X.
@@ -33,14 +35,12 @@ MOST_SCALE = 1e100
 
 def positive(name: str, value: float, most: float = MOST_SCALE) -> float:
     """A scale above zero, of at most `most` and at least 1e-100, as a float; ValueError otherwise."""
-    if not (np.ndim(value) == 0 and 1 / MOST_SCALE <= value <= most):
-        raise ValueError(f"got {name}={value}; expected a number from {1 / MOST_SCALE:g} to {most:g}")
-    return float(value)
+    return real_number(name, value, least=1 / MOST_SCALE, most=most)
 
 
 def read_points(X, observed) -> tuple[Float64[np.ndarray, "row column"], Bool[np.ndarray, "row column"]]:
     """X (N, D) in float64 with unobserved cells set to 0, and the mask. ValueError: shapes, an observed NaN."""
-    points = np.array(X, np.float64)
+    points = numbers("X", X).copy()
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"got X of shape {points.shape}; expected a matrix (rows, columns) with at least one column")
     mask = np.ones(points.shape, bool) if observed is None else np.asarray(observed)

@@ -16,6 +16,7 @@ from lvsearch.inference.likelihood.left_to_right import LeftToRight
 from lvsearch.inference.likelihood.mean_field_importance import MeanFieldImportance
 from lvsearch.inference.likelihood.proportions import Proportions
 from lvsearch.inference.likelihood.result import DocumentLikelihood, LikelihoodEstimate, SamplingMethod
+from lvsearch.models.plain_arguments import one_of
 
 Method = Literal["lrs", "lr", "mfi", "mfi2", "hm", "exact", "bounds"]
 
@@ -79,8 +80,7 @@ def document_likelihood(
     documents of more than 2²⁴ tokens.
     Sources: Buntine 2009 (hm, mfi, mfi2, lr, lrs); Wallach, Murray, Salakhutdinov & Mimno 2009 (lr).
     """
-    if method not in METHODS:
-        raise ValueError(f"got method {method!r}; expected one of {', '.join(METHODS)}")
+    one_of("method", method, tuple(METHODS))
     if isinstance(alpha, Proportions):
         return _discrete(topics, alpha, docs, method, samples)
     topic_set = read_topics(topics, alpha)

@@ -14,6 +14,8 @@ import numpy as np
 from jaxtyping import Float64, Int, Int32
 from scipy import sparse
 
+from lvsearch.models.plain_arguments import numbers
+
 Result = TypeVar("Result")
 
 SUM_TOLERANCE = 1e-4
@@ -70,7 +72,7 @@ def read_topics(topics: Any, alpha: Any) -> TopicSet:
     Raises ValueError on wrong shapes, NaN, negative entries, active rows whose sum is not 1, no active topic, and α
     outside [LEAST_ALPHA, MOST_ALPHA].
     """
-    topics, alpha = np.asarray(topics, np.float64), np.asarray(alpha, np.float64)
+    topics, alpha = numbers("topics", topics), numbers("alpha", alpha)
     if topics.ndim != 2:
         raise ValueError(f"got topics of shape {topics.shape}; expected (topics, words), one row per topic")
     if alpha.shape != (topics.shape[0],):
@@ -111,7 +113,7 @@ def read_counts(docs: Any, n_words: int) -> sparse.csr_array:
     """
     # float64 first: the sums of duplicates and lengths wrap in someone's int32
     given = getattr(docs, "counts", docs)
-    given = given.astype(np.float64) if sparse.issparse(given) else np.asarray(given, np.float64)
+    given = given.astype(np.float64) if sparse.issparse(given) else numbers("docs", given)
     if given.ndim != 2:
         raise ValueError(f"got documents of shape {given.shape}; expected counts (documents, words): for one, [counts]")
     matrix = sparse.csr_array(given, copy=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lvsearch.bridges.attempts import TooSlow, failed, time_limit, told
+from lvsearch.models.plain_arguments import real_number, shown, whole_number, yes_or_no
 from lvsearch.sizing.bracket import Repeats
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.fit import Fit, FitInfo
@@ -113,7 +114,11 @@ class FunctionEvaluator:
             return value, None
         if isinstance(value, str) or value is None or np.ndim(value) != 0 or not np.isreal(value):
             raise ValueError(f"got {value!r} for size {size}, expected log p(data | size) in nats, or an lv.Evidence")
-        return float(value), None
+        try:
+            return float(value), None
+        except (TypeError, ValueError, OverflowError) as error:
+            expected = "log p(data | size) in nats, or an lv.Evidence"
+            raise ValueError(f"got {shown(value)} for size {size}, expected {expected}") from error
 
 
 def from_function(
@@ -146,10 +151,10 @@ def from_function(
     """
     if not callable(function):
         raise ValueError(f"got {function!r}, expected a function of the size: a tuple of whole numbers -> nats")
-    if calls < 1:
-        raise ValueError(f"got calls={calls}, expected at least 1")
-    if seconds_per_call is not None and not seconds_per_call > 0:
-        raise ValueError(f"got seconds_per_call={seconds_per_call}, expected a positive number, or None for no limit")
+    calls = whole_number("calls", calls, least=1)
+    if seconds_per_call is not None:
+        seconds_per_call = real_number("seconds_per_call", seconds_per_call, above=0)
+    yes_or_no("nested", nested)
     return FunctionEvaluator(function, size_names, float(ceiling), nested, calls, seconds_per_call)
 
 

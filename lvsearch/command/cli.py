@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from lvsearch.command.arguments import KEEP, Runs, parser
 from lvsearch.command.sources import check_sources, read_corpus
+from lvsearch.files.plain_output import print_any_text
 from lvsearch.files.plain_text import visible
 from lvsearch.interrupts import pressed, watched
+from lvsearch.quiet_start import INTERRUPTED, listen_again
 from lvsearch.seeds import checked_seed
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from lvsearch.results.result import SearchResult
     from lvsearch.workers.worker_pool import WorkerPool
 
-WRONG, INTERRUPTED = 2, 130
+WRONG = 2
 REPORT = "report"
 DEMO_STARTS, DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 1, 32, 16  # a budget in work: the answer is the same on a busy machine
 DEMO_DOCUMENTS = 700
@@ -35,10 +37,15 @@ DEMO_TOPIC_CONCENTRATION = 1.0  # broad topics, about ten: at LDA's own 0.05 the
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with these arguments (default: those of the process). Returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = argparse.Namespace()  # until they are known
     try:
+        listen_again()
+        print_any_text()
         options = parser(arguments, Runs(_demo, _search, _resume, _report, _audit, _convert)).parse_args(arguments)
     except SystemExit as error:  # argparse has printed what is wrong, or the help
         return int(error.code or 0)
+    except KeyboardInterrupt:
+        return _interrupted(options)
     try:
         if "seed" in options:
             checked_seed(options.seed)
@@ -58,8 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"lvsearch: error: {_one_line(error)}", file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
-        print(f"lvsearch: interrupted; {_kept(options)}", file=sys.stderr)
-        return INTERRUPTED
+        return _interrupted(options)
+
+
+def _interrupted(options: argparse.Namespace) -> int:
+    """Say what Ctrl-C leaves. Returns the exit status."""
+    print(f"lvsearch: interrupted; {_kept(options)}", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -164,12 +176,12 @@ def _resume(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from lvsearch.api import load
-    from lvsearch.files.storage import refuse_existing
+    from lvsearch.files.storage import known_folder, new_folder
 
-    if options.out is not None:
-        refuse_existing(options.out)
-    result = load(options.folder)
-    _conclude(result, options.folder / REPORT if options.out is None else options.out)
+    # A search that is still running writes its own report in the end: an older one must not take its place.
+    with known_folder(options.folder) if options.out is None else new_folder(options.out):
+        result = load(options.folder)
+        _conclude(result, options.folder / REPORT if options.out is None else options.out)
     return 0
 
 
@@ -189,13 +201,15 @@ def _audit(options: argparse.Namespace) -> int:
             return status
         print()
     from lvsearch.api import load
+    from lvsearch.files.storage import known_folder
     from lvsearch.reports.report import write_other_scores
 
     folder = options.out if options.folder is None else options.folder
     found = load(folder).other_scores(
         draws=options.draws, samples=options.samples, seed=options.seed, progress=not options.quiet
     )
-    write_other_scores(found, folder / REPORT)
+    with known_folder(folder):
+        write_other_scores(found, folder / REPORT)
     print(f"{found}\n\n{found.table().round(3).to_string(index=False)}")
     print(visible(f"\nWritten: other_scores.csv, other_score_choices.csv and other_scores.png in {folder / REPORT}"))
     return 0
@@ -326,7 +340,11 @@ def _report_of(result: "SearchResult", folder: Path) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
-    test = result.held_out  # earlier versions also held out what cannot be compared
+    if interrupted:  # whoever stops a search waits for its report at most, and for no comparison
+        print(
+            "lvsearch: interrupted: writing the report of what was found; Ctrl-C again leaves it out", file=sys.stderr
+        )
+    test = None if interrupted else result.held_out  # earlier versions also held out what cannot be compared
     comparison = held_out_comparison(result, test) if test is not None and comparable(test) else None
     path = write_report(result, folder, held_out=comparison)
     print(f"\n{summary(result, comparison)}")

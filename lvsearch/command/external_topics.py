@@ -14,6 +14,7 @@ from jaxtyping import Float64, Int64
 from scipy import sparse
 
 from lvsearch.files.archives import read_arrays
+from lvsearch.files.ordinary import read_ordinary
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ def load_topics(path: str | Path) -> ExternalTopics:
 
     Raises ValueError for a file that is no such archive or is damaged, and when an array is missing or of another type.
     """
-    arrays = read_arrays(Path(path).read_bytes(), path)
+    arrays = read_arrays(read_ordinary(path), path)
     missing = {"topics", "alpha", "vocabulary"} - set(arrays)
     if missing:
         raise ValueError(

@@ -14,6 +14,8 @@ from jaxtyping import Int
 
 from lvsearch.files.plain_text import visible
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.models.plain_arguments import listed, real_number, whole_number
+from lvsearch.seeds import checked_seed
 
 D = TypeVar("D", bound="Data")
 
@@ -142,8 +144,7 @@ class Data(ABC):
         Raises:
             ValueError: a fraction outside (0, 1); a single unit.
         """
-        if not 0 < test_fraction < 1:
-            raise ValueError(f"got test_fraction={test_fraction}; expected a fraction between 0 and 1, such as 0.1")
+        test_fraction, seed = real_number("test_fraction", test_fraction, above=0, below=1), checked_seed(seed)
         if self.n_units < 2:
             raise ValueError(f"got 1 {self.nouns.unit}; expected at least 2 {self.nouns.units} to split")
         n_test = min(max(round(test_fraction * self.n_units), 1), self.n_units - 1)
@@ -156,6 +157,7 @@ class Data(ABC):
         Raises:
             ValueError: n below 2 or above the number of units.
         """
+        n, seed = whole_number("n", n), checked_seed(seed)
         if not 2 <= n <= self.n_units:
             raise ValueError(f"got n={n} folds of {self.n_units:,} {self.nouns.units}; expected 2 to {self.n_units:,}")
         shuffled = np.random.default_rng(seed).permutation(self.n_units)
@@ -175,17 +177,19 @@ class Data(ABC):
         )
 
     def _rows(self, units: Iterable[Any]) -> Int[np.ndarray, " chosen"]:
-        ids = np.asarray(units if isinstance(units, np.ndarray) else list(units))
+        ids = np.asarray(units if isinstance(units, np.ndarray) else listed("units", units))
         unit, many = self.nouns.unit, self.nouns.units
         if ids.dtype == bool and ids.shape != (self.n_units,):
             raise ValueError(f"got a mask of shape {ids.shape}; expected one entry for each of {len(self):,} {many}")
         rows = np.flatnonzero(ids) if ids.dtype == bool else ids
         if not rows.size:
             raise ValueError(f"got no {unit} ids; expected at least one")
-        if rows.ndim != 1 or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= self.n_units:
+        are_whole = rows.dtype.kind in "iu"
+        if rows.ndim != 1 or not are_whole or rows.min() < 0 or rows.max() >= self.n_units:
+            ends = f", from {rows.min()} to {rows.max()}" if are_whole else ""
             raise ValueError(
-                f"got {unit} ids of type {rows.dtype}, shape {rows.shape}, from {rows.min()} to {rows.max()}; "
-                f"expected a list of whole numbers from 0 to {self.n_units - 1}"
+                f"got {unit} ids of type {rows.dtype}, shape {rows.shape}{ends}; expected a list of whole numbers "
+                f"from 0 to {self.n_units - 1}"
             )
         return rows.astype(np.int64)
 

@@ -142,7 +142,7 @@ class Corpus(DocumentCounts):
         keep: Iterable[Any] | None = None,
         vocabulary: str | os.PathLike[str] | Collection[Any] | None = None,
         encoding: str = "utf-8",
-        verify: bool = False,
+        verify: bool | None = None,
     ) -> "Corpus":
         """A file, read as its ending says (.gz behind it is looked through), or a folder.
 
@@ -158,8 +158,8 @@ class Corpus(DocumentCounts):
         | a name that begins with docword, or .uci | counts, as UCI's bags of words |
 
         encoding: of texts and of the vocabulary. Texts are cut into words with the defaults of `from_texts`: for others
-        read the table yourself and use `from_frame`. verify: of a corpus in a folder read everything and compare its
-        checksums, not only the lengths of its files.
+        read the table yourself and use `from_frame`. verify: of a corpus in a folder, whether to compare the checksums
+        of all files, and not only lengths, numbers and the sum of the counts; None: where all hold at most a gibibyte.
 
         Raises:
             FileNotFoundError: no such file.

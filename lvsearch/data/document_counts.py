@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 
 from lvsearch.data.base import Data, Nouns
 from lvsearch.files.array_folders import new_array_folder
+from lvsearch.files.storage import CorruptFolderError
 from lvsearch.files.string_arrays import StoredStrings, holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
@@ -25,7 +26,7 @@ from lvsearch.models.units import BagOfWords
 from lvsearch.reading.document_table import DocumentTable
 from lvsearch.reading.fingerprints import corpus_fingerprint
 from lvsearch.reading.readers import canonical_counts
-from lvsearch.reading.stored_corpus import StoredParts, open_stored, write_stored
+from lvsearch.reading.stored_corpus import StoredParts, open_stored, write_stored, written_fingerprint
 from lvsearch.reading.vocabulary import Analyzer, UnknownWords, as_strings, checked_vocabulary, one_per_document
 
 C = TypeVar("C", bound="DocumentCounts")
@@ -117,18 +118,21 @@ class DocumentCounts(Data):
 
     @classmethod
     def of_stored(cls: type[C], stored: StoredParts) -> C:
-        """What lies in a folder."""
-        documents = cls(
-            stored.counts,
-            stored.vocabulary,
-            stored.names,
-            stored.labels,
-            stored.notes,
-            stored.analyzer,
-            document_table=stored.table,
-        )
-        object.__setattr__(documents, "fingerprint", stored.fingerprint)  # known: nothing has to be read for it
-        return documents
+        """What lies in a folder. Raises `CorruptFolderError` for what is no such corpus."""
+        try:
+            return cls(
+                stored.counts,
+                stored.vocabulary,
+                stored.names,
+                stored.labels,
+                stored.notes,
+                stored.analyzer,
+                document_table=stored.table,
+            )
+        except ValueError as error:
+            files = files_of(stored.counts)
+            where = "the folder of the corpus" if files is None else files.folder
+            raise CorruptFolderError(f"{where}: {error}; restore it from a copy") from error
 
     def save(self, folder: str | Path) -> None:
         """Write them to a new folder, from which `Corpus.open` maps them into memory.
@@ -147,7 +151,6 @@ class DocumentCounts(Data):
                     self.notes,
                     self.analyzer,
                     self.document_table,
-                    self.fingerprint,
                 ),
             )
 
@@ -244,6 +247,23 @@ class DocumentCounts(Data):
         names, labels = self.document_names, self.document_labels
         return corpus_fingerprint(self.counts, self.vocabulary, names, labels, self.document_table)
 
+    @cached_property
+    def _folder(self) -> Path | None:
+        """Where the corpus lies in files; None for one at hand.
+
+        A search keeps only this place, so that the content is compared first with what was written there: raises
+        `CorruptFolderError` where they differ.
+        """
+        files = files_of(self.counts)
+        if files is None:
+            return None
+        if written_fingerprint(files.folder) not in (None, self.fingerprint):
+            raise CorruptFolderError(
+                f"{files.folder}: the documents there differ from those that were written there: the folder was "
+                "damaged or changed; restore it from a copy, or convert the documents again"
+            )
+        return files.folder.absolute()
+
     def to_frame(self) -> pd.DataFrame:
         """The counts as a wide sparse table: a row per document (named where it has a name), a column per term."""
         return pd.DataFrame.sparse.from_spmatrix(self.counts, index=self.document_names, columns=list(self.vocabulary))
@@ -251,9 +271,8 @@ class DocumentCounts(Data):
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The analyzer and the columns of the metadata as settings; counts, vocabulary, notes, names, labels and values
         as arrays. Of a corpus in a folder only where that is."""
-        files = files_of(self.counts)
-        if files is not None:
-            return {"folder": str(files.folder.absolute())}, {}
+        if self._folder is not None:
+            return {"folder": str(self._folder)}, {}
         counts = csr_array(self.counts)
         numbers = {"data": counts.data, "indices": counts.indices, "indptr": counts.indptr}
         some = {"names": self.document_names, "labels": self.document_labels}
@@ -270,7 +289,7 @@ class DocumentCounts(Data):
     def from_storage(cls: type[C], settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> C:
         """The inverse of `to_storage`."""
         if "folder" in settings:
-            return cls.of_stored(open_stored(Path(settings["folder"]), verify=False))
+            return cls.of_stored(open_stored(Path(settings["folder"])))
         known = [name for name in ("vocabulary", "notes", "names", "labels") if holds(name, arrays)]
         texts = {name: unpacked(name, arrays) for name in known}
         table = settings.get("metadata")  # older folders know of none

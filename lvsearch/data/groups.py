@@ -7,7 +7,7 @@ models of groups the order of rows within one means nothing; to hidden Markov mo
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -21,6 +21,7 @@ from lvsearch.data.points import Points
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import groups_of_rows
+from lvsearch.models.plain_arguments import listed
 from lvsearch.models.units import GroupOfRows
 from lvsearch.reading.vocabulary import first_repeated
 
@@ -96,7 +97,7 @@ class Groups(Data):
             )
         matrices = [
             group if isinstance(group, np.ma.MaskedArray) else np.asarray(group)  # masked cells are missing
-            for group in groups
+            for group in listed("groups", groups)
         ]
         some = [number for number, matrix in enumerate(matrices) if matrix.size]
         flat = next((number for number in some if matrices[number].ndim != 2), None)
@@ -119,7 +120,7 @@ class Groups(Data):
         missing: as for `from_arrays`. Raises ValueError for no such column, a row without a group, columns that hold no
         numbers, and as `Points.from_frame`.
         """
-        if group not in frame.columns:
+        if not isinstance(group, Hashable) or group not in frame.columns:
             raise ValueError(f"got columns {', '.join(map(str, frame.columns))}; expected one named {group!r}")
         owner = frame[group]
         nameless = int(owner.isna().to_numpy().sum())
@@ -272,4 +273,4 @@ def _told_apart(names: list[str]) -> tuple[str, ...]:
 def _strings(names: Iterable[Any] | None) -> tuple[str, ...] | None:
     if isinstance(names, str):
         raise ValueError(f"got the string {names[:40]!r} as names; expected a list with one for each group")
-    return None if names is None else tuple(str(name) for name in names)
+    return None if names is None else tuple(str(name) for name in listed("names", names))

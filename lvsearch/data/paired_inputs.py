@@ -10,6 +10,8 @@ import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
+from lvsearch.files.ordinary import require_ordinary
+from lvsearch.models.plain_arguments import listed, numbers
 from lvsearch.reading.readers import canonical_counts, refuse_masked
 from lvsearch.reading.tables import UnnamedValuesError, check_header, every_value_named
 from lvsearch.reading.vocabulary import checked_vocabulary
@@ -30,10 +32,10 @@ def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, n
             )
         tokens = np.repeat(counts.indices, np.asarray(counts.data, np.int64)).astype(np.int32)
         return tokens, per_image, checked_vocabulary(_named("token", names, counts.shape[1]), counts)
-    images = list(regions)
+    images = listed("regions", regions)
     for image in images:
         refuse_masked(image, "expected features that are known: leave such regions out")
-    lists = [np.asarray(image, dtype=np.float64) for image in images]
+    lists = [numbers("regions", image) for image in images]
     widths = {image.shape[1] for image in lists if image.ndim == 2 and image.size}
     bad = next((i for i, image in enumerate(lists) if image.size and image.ndim != 2), None)
     if bad is not None or len(widths) > 1:
@@ -55,7 +57,7 @@ def _named(what: str, names: Iterable[Any] | None, length: int) -> Iterable[Any]
 
 def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) -> Corpus:
     """Counts over a vocabulary, from counts or from lists of words."""
-    words = None if vocabulary is None else tuple(str(word) for word in vocabulary)
+    words = None if vocabulary is None else tuple(str(word) for word in listed("vocabulary", vocabulary))
     if captions is None:
         if words is None:
             raise ValueError("got no captions and no vocabulary; expected the words that captions could have")
@@ -63,9 +65,10 @@ def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) 
     if issparse(captions) or isinstance(captions, np.ndarray):
         counts = canonical_counts(captions)
         return Corpus(counts, checked_vocabulary(words, counts))
-    lists = [[str(word) for word in image] for image in captions]
+    captions = listed("captions", captions)
     if any(isinstance(image, str) for image in captions):
         raise ValueError("got a caption that is one string; expected a list of words for every image")
+    lists = [[str(word) for word in listed("caption", image)] for image in captions]
     words = tuple(sorted({word for image in lists for word in image})) if words is None else words
     known = {word: column for column, word in enumerate(words)}
     unknown = next((word for image in lists for word in image if word not in known), None)
@@ -83,6 +86,7 @@ def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) 
 def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
     """Every cell as the text that it is in the file, without white space around it: a name read as a number would lose
     its zeros in one file (007, 7) and its decimals in another (1, 1.0)."""
+    require_ordinary(path)
     with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
         check_header(file, path)
     try:

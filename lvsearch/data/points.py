@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,9 +21,11 @@ from lvsearch.data.base import Data, Nouns
 from lvsearch.data.categories import indicators
 from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.files.archives import UNREADABLE, reason
+from lvsearch.files.ordinary import read_ordinary
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
+from lvsearch.models.plain_arguments import listed
 from lvsearch.models.units import Row
 from lvsearch.reading.tables import read_numbers
 from lvsearch.reading.vocabulary import first_repeated
@@ -121,7 +122,7 @@ class Points(Data):
             X = X.data
         values = _matrix(X)
         known = np.ones(values.shape, dtype=bool) if observed is None else _mask(observed, values.shape)
-        if missing not in (None, "nan"):
+        if missing is not None and not (isinstance(missing, str) and missing == "nan"):
             raise ValueError(
                 f'got missing={missing!r}; expected "nan" or None; where another value marks missing cells, pass '
                 "observed=(X != value)"
@@ -204,7 +205,7 @@ class Points(Data):
     @classmethod
     def from_npy(cls, path: str | os.PathLike[str], *, missing: str | None = None) -> "Points":
         """An .npy file with a matrix (rows, columns); arguments and errors as for `from_array`."""
-        content = Path(path).read_bytes()
+        content = read_ordinary(path)
         try:
             values = np.load(io.BytesIO(content), allow_pickle=False)
         except UNREADABLE as error:
@@ -386,7 +387,7 @@ def _refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...
 def _strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[str, ...] | None:
     if isinstance(values, str):
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list of {expected:,} names")
-    strings = None if values is None else tuple(str(value) for value in values)
+    strings = None if values is None else tuple(str(value) for value in listed(what, values))
     if strings is not None and len(strings) != expected:
         raise ValueError(f"got {len(strings):,} {what}, expected {expected:,}: one for each")
     return strings

@@ -23,11 +23,13 @@ def reason(error: BaseException) -> str:
 
 
 def read_arrays(content: bytes, name: str | Path) -> dict[str, np.ndarray]:
-    """Every array of an archive; `name` is what messages call it. Nothing is unpickled.
+    """Every array of an archive; `name` is what messages call it. Nothing is unpickled, and nothing unpacked: an
+    archive may not hold more than its own bytes.
 
     Raises ValueError for anything else than an undamaged archive of arrays.
     """
     try:
+        _refuse_swelling(content)
         archive = np.load(io.BytesIO(content), allow_pickle=False)
         if isinstance(archive, np.ndarray):
             raise ValueError("one array, not an archive of several")
@@ -37,3 +39,18 @@ def read_arrays(content: bytes, name: str | Path) -> dict[str, np.ndarray]:
             f"{name}: got no readable archive of arrays ({reason(error)}); expected an .npz file as "
             "numpy.savez writes it"
         ) from error
+
+
+def _refuse_swelling(content: bytes) -> None:
+    """Raise ValueError for members that are compressed, or hold more than the archive: a megabyte may become a
+    terabyte, and `numpy.savez` writes neither. What is no archive is left to NumPy."""
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        return
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = archive.infolist()
+    packed = [member.filename for member in members if member.compress_type != zipfile.ZIP_STORED]
+    if packed:
+        raise ValueError(f"compressed members, such as {packed[0][:40]!r}: numpy.savez writes none")
+    together = sum(member.file_size for member in members)
+    if together > len(content):
+        raise ValueError(f"members of {together:,} bytes in an archive of {len(content):,}")

@@ -5,7 +5,8 @@ and SHA-256. A folder is written beside its place under a name of its own and th
 what stands there is whole.
 
 Opening one checks the manifest's own checksum, and that every file is there and as long as it was written: that is
-cheap, and finds what was cut off or left out. `verify_arrays` reads everything and compares checksums.
+cheap, and finds what was cut off or left out. `verify_arrays` reads everything and compares checksums; who opens a
+folder decides when that is worth it.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from lvsearch.files.ordinary import read_ordinary
 from lvsearch.files.storage import MANIFEST, CorruptFolderError, refuse_existing, write_text
 from lvsearch.inference.data.mapped import FileArray
 
@@ -171,7 +173,7 @@ def _manifest(folder: Path) -> tuple[Any, Mapping[str, tuple[np.dtype, int, str]
     """The body, and of each array type, length and checksum."""
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(read_ordinary(path).decode())
         content = {key: manifest[key] for key in ("arrays", "body")}
         if manifest["format"] != FORMAT:
             raise CorruptFolderError(
@@ -191,6 +193,6 @@ def _manifest(folder: Path) -> tuple[Any, Mapping[str, tuple[np.dtype, int, str]
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFolderError(f"{path} is damaged or foreign ({error!r}); restore it from a copy") from error
-    if any("/" in name or "\\" in name or dtype.hasobject for name, (dtype, _, _) in entries.items()):
+    if any(set(name) & set("/\\:\0") or dtype.hasobject for name, (dtype, _, _) in entries.items()):
         raise CorruptFolderError(f"{path} names arrays that are not ours; restore it from a copy")
     return content["body"], entries

@@ -4,6 +4,7 @@ Terminals obey control characters, Markdown draws links and pictures, spreadshee
 """
 
 import re
+import unicodedata
 
 import pandas as pd
 
@@ -11,7 +12,8 @@ JOINERS = "\u200c\u200d"
 """Invisible, and part of words in Persian, Hindi and others."""
 MARKDOWN = re.compile(r"[\\`*_|<\[\]&~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 """What begins markup, entities, formulas and links, those without brackets among them."""
-FORMULA = re.compile(r"[=+\-@\t\r]")
+FORMULA = "=+-@"
+"""Signs with which a spreadsheet begins to compute."""
 
 
 def visible(text: str) -> str:
@@ -29,10 +31,14 @@ def markdown(text: str) -> str:
 
 
 def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with an apostrophe before every text, names of columns included, that a spreadsheet would compute."""
+    """The table with every text in it, names of columns included, on one line (`visible`), and with an apostrophe
+    before what a spreadsheet would compute."""
 
     def guarded(value: object) -> object:
-        return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
+        if not isinstance(value, str):
+            return value
+        line = visible(value)
+        return f"'{line}" if _computes(value) else line
 
     text = [place for place in range(table.shape[1]) if not pd.api.types.is_numeric_dtype(table.dtypes.iloc[place])]
     guarded_table = table.copy()
@@ -40,3 +46,10 @@ def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
         guarded_table.isetitem(place, table.iloc[:, place].map(guarded))
     guarded_table.columns = [guarded(name) for name in table.columns]
     return guarded_table
+
+
+def _computes(text: str) -> bool:
+    """Whether a spreadsheet may compute a text, or a line of it where it is cut in lines: behind white space, and of
+    full-width or small signs too, which some programs turn into plain ones."""
+    begins = (line.strip()[:1] for line in text.replace("\t", "\n").splitlines())
+    return any(sign and unicodedata.normalize("NFKC", sign) in FORMULA for sign in begins)

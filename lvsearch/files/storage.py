@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from lvsearch.files.archives import read_arrays
-from lvsearch.files.locking import LOCK, locked
+from lvsearch.files.locking import LOCK, hold_again, locked
+from lvsearch.files.ordinary import read_ordinary
 
 FORMAT = "lvsearch folder, version 1"
 MANIFEST = "manifest.json"
@@ -41,6 +42,7 @@ def write_folder(folder: Path, body: Any, arrays: Mapping[str, Mapping[str, np.n
     arrays: group name -> {array name: array}. Unchanged groups are not written again.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    hold_again(folder)
     files = {}
     for group, content in arrays.items():
         data = _npz(content)
@@ -104,11 +106,22 @@ def _manifest(folder: Path) -> bytes:
         raise FileNotFoundError(f"no folder {folder}: expected one written by a search (out=…) or by result.save(…)")
     path = folder / MANIFEST
     if not path.is_file():
+        if _is_being_begun(folder):
+            raise FileNotFoundError(
+                f"{folder} holds nothing to read yet: a process is just beginning to write it, or was killed before "
+                "its first state was there. Wait a moment; if nothing comes, remove the folder and begin again"
+            )
         raise CorruptFolderError(
-            f"{folder} holds no {MANIFEST}: got a folder that lvsearch did not write, or one whose very first write "
-            "was cut off; expected one written by a search (out=…) or by result.save(…)"
+            f"{folder} holds no {MANIFEST}: got a folder that lvsearch did not write; expected one written by a search "
+            "(out=…) or by result.save(…)"
         )
-    return path.read_bytes()
+    return read_ordinary(path)
+
+
+def _is_being_begun(folder: Path) -> bool:
+    """Whether nothing is in a folder but its lock and what comes before the first manifest."""
+    names = [path.name for path in folder.iterdir()]
+    return LOCK in names and all(name == LOCK or OURS.fullmatch(name) for name in names)
 
 
 def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
@@ -128,7 +141,7 @@ def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.nda
     if _digest(text.encode()) != expected:
         raise CorruptFolderError(f"{path} was changed after it was written (checksum differs); restore it from a copy")
     for group, (name, digest) in files.items():
-        if name != _file_name(group, digest):
+        if name != _file_name(group, digest) or not _is_plain(name):
             raise CorruptFolderError(f"{path} names {name!r} for {group!r}, which is not ours; restore it from a copy")
     return body, {group: _read_group(folder / name, digest) for group, (name, digest) in files.items()}
 
@@ -149,9 +162,11 @@ def write_text(path: Path, text: str) -> None:
 
 def _read_group(path: Path, expected: str) -> dict[str, np.ndarray]:
     try:
-        data = path.read_bytes()
+        data = read_ordinary(path)
     except FileNotFoundError as error:
         raise CorruptFolderError(f"{path} is missing: the folder is incomplete; restore it from a copy") from error
+    except ValueError as error:
+        raise CorruptFolderError(f"{error}; restore the folder from a copy") from error
     if _digest(data) != expected:
         raise CorruptFolderError(f"{path} is truncated or damaged (checksum differs); restore it from a copy")
     try:
@@ -164,6 +179,11 @@ def _npz(content: Mapping[str, np.ndarray]) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{name: np.asarray(array) for name, array in content.items()})
     return buffer.getvalue()
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name stays in its folder, on any system."""
+    return not set(name) & set("/\\:\0")
 
 
 def _file_name(group: str, digest: str) -> str:

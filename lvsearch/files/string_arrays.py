@@ -95,11 +95,15 @@ class StoredStrings(Sequence):
     def _read(self, first: int, last: int) -> list[Any]:
         ends = self.ends.read(max(first - 1, 0), last).tolist()
         begin = ends.pop(0) if first else 0
-        text = self.text.read(begin, ends[-1]).tobytes()
         starts = [begin, *ends[:-1]]
-        found = [
-            text[s - begin : e - begin].decode("utf-8", "surrogatepass") for s, e in zip(starts, ends, strict=True)
-        ]
+        pairs = list(zip(starts, ends, strict=True))
+        if any(start > end for start, end in pairs):
+            raise ValueError(f"{self.ends.path}: got ends of texts that do not ascend: restore the folder from a copy")
+        text = self.text.read(begin, ends[-1]).tobytes()
+        try:
+            found = [text[start - begin : end - begin].decode("utf-8", "surrogatepass") for start, end in pairs]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.text.path}: got no UTF-8 ({error}): restore the folder from a copy") from error
         if self.known is None:
             return found
         known = self.known.read(first, last).tolist()

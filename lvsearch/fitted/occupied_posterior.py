@@ -21,6 +21,7 @@ from lvsearch.inference.diagnostics import bulk_effective_sample_size, rhat
 from lvsearch.inference.mixtures.occupied import OccupiedCounts, occupied_along, occupied_over_chains
 from lvsearch.inference.processes import LogPrior, occupied_chains, occupied_sampler
 from lvsearch.models.contract import Model
+from lvsearch.models.plain_arguments import whole_number
 from lvsearch.pictures.style import dressed, palette_of
 from lvsearch.progress import progress_bar
 from lvsearch.seeds import checked_seed
@@ -153,8 +154,8 @@ def occupied(
             f"got {model!r}, expected a model of a process, such as lv.models.DPMixture(): others have sizes, and "
             "lv.search(model, data, prior=…) says how many"
         )
-    if chains < 2 or draws < 4:
-        raise ValueError(f"got chains={chains}, draws={draws}; expected at least 2 chains, to compare, and 4 draws")
+    chains = whole_number("chains", chains, least=2)  # which are compared
+    draws = whole_number("draws", draws, least=4)
     seed = checked_seed(seed)
     prepare_programs()
     sampler = occupied_sampler(model, data_for(model, data).dataset())

@@ -15,6 +15,7 @@ from lvsearch.inference.processes import process_sampler
 from lvsearch.inference.sampling import Recorder, Trace, recorder, run
 from lvsearch.models.contract import Model
 from lvsearch.models.families import PointGaussian, PointMean, PointProbability, PointSimplex
+from lvsearch.models.plain_arguments import as_path, whole_number, yes_or_no
 from lvsearch.progress import progress_bar
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.sizes import Size, as_size
@@ -72,13 +73,11 @@ def sample(
         )
     if not isinstance(after, Trace | None):
         raise ValueError(f"got after={after!r}, expected a trace that lv.sample or lv.load_trace gave, or None")
-    if chains < 1 or draws < 1 or thin < 1 or (warmup is not None and warmup < 0):
-        raise ValueError(
-            f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 of the first "
-            "three, and a warm-up of at least 0 sweeps or None"
-        )
+    chains, draws = whole_number("chains", chains, least=1), whole_number("draws", draws, least=1)
+    thin, units = whole_number("thin", thin, least=1), yes_or_no("units", units)
     if warmup is None:
         warmup = draws * thin if after is None else after.warmup
+    warmup = whole_number("warmup", warmup, least=0)
     dataset = data_for(model, data).dataset()
     prepare_programs()
     chain, record = _sampler(model, dataset, size, seed, chains, units)
@@ -121,7 +120,7 @@ def load_trace(folder: str | Path) -> Trace:
     Raises FileNotFoundError where there is no such folder, `CorruptFolderError` (a ValueError) for one that holds no
     trace or is damaged.
     """
-    body, arrays = read_folder(Path(folder))
+    body, arrays = read_folder(as_path("folder", folder))
     if not isinstance(body, dict) or body.get("kind") != KIND:
         raise CorruptFolderError(f"got {folder}, which holds no trace; expected one written by save_trace")
     try:

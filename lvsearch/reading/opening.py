@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from lvsearch.files.ordinary import require_ordinary
 from lvsearch.reading.count_files import FileCounts, read_matrix_market, read_svmlight, read_uci
 from lvsearch.reading.readers import documents_in, read_documents, read_ldac
 from lvsearch.reading.tables import ARROW, TABLES, Documents, frame_documents, read_table, table_in
@@ -29,6 +30,7 @@ def is_counts(path: str | os.PathLike[str]) -> bool:
 
 def counts_in(path: str | os.PathLike[str], n_terms: int | None) -> FileCounts:
     """The counts of a file; n_terms: size of the vocabulary, None where there is none. Errors as for its reader."""
+    require_ordinary(path)
     ending = ending_of(path)
     if ending == ".mtx":
         return read_matrix_market(path)
@@ -50,6 +52,7 @@ def texts_in(
         return Documents(read_documents(path, encoding))
     if ending not in TEXTS:
         raise ValueError(unknown_ending(path, ending))
+    require_ordinary(path)
     return frame_documents(read_table(path, ending, text, id, encoding), text, id, label, keep)
 
 
@@ -81,9 +84,20 @@ def read_folder(path: str | os.PathLike[str], encoding: str = "utf-8") -> Docume
 def folder_documents(
     path: str | os.PathLike[str],
 ) -> tuple[list[Path], tuple[str, ...], tuple[str, ...] | None]:
-    """The files of `read_folder`, their names and their classes. ValueError where there are none."""
+    """The files of `read_folder`, their names and their classes. Links to folders are not followed.
+
+    ValueError where there are none, for a link out of the folder, and for a pipe or a device among them.
+    """
     folder = Path(path)
-    files = sorted(file for file in folder.rglob("*.txt") if file.is_file())
+    files = sorted(file for file in folder.rglob("*.txt") if not file.is_dir())
+    inside = folder.resolve()
+    for file in files:
+        if not file.resolve().is_relative_to(inside):
+            raise ValueError(
+                f"{file}: got a link out of the folder, to {file.resolve()}, which may be anybody's file; expected "
+                "files in it: copy the document there, or take the link away"
+            )
+        require_ordinary(file)
     if not files:
         raise ValueError(f"{path}: got a folder without .txt files; expected some, each a document")
     inner = [file.relative_to(folder) for file in files]

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from lvsearch.inference.data.mapped import MappedCounts
+from lvsearch.models.plain_arguments import listed, real_number, whole_number
 from lvsearch.reading.vocabulary import Analyzer, UnknownWords, read_lines, read_text
 
 _LARGEST = int(np.iinfo(np.int32).max)
@@ -114,7 +115,7 @@ def checked_texts(texts: Iterable[Any], first: int = 0) -> list[str]:
             f"got a {type(texts).__name__}; expected a list of texts, in order: of a dict list(texts.values()), its "
             "keys as document_names"
         )
-    texts = list(texts)
+    texts = listed("texts", texts)
     for document, text in enumerate(texts, start=first):
         if not isinstance(text, str):
             raise ValueError(
@@ -168,11 +169,10 @@ def frequency_limits(
         least = min(5, n_texts // 100) if many else 1
     if most is None:
         most = 0.5 if many else 1.0
-    if least < 1:
-        raise ValueError(f"got minimum_document_frequency={least}; expected 1 (no limit) or more documents")
-    if not 0 < most <= 1:
-        raise ValueError(f"got maximum_document_fraction={most}; expected a fraction in (0, 1]; 1 is no limit")
-    return least, float(most)
+    return (
+        whole_number("minimum_document_frequency", least, least=1),  # 1: no limit
+        real_number("maximum_document_fraction", most, above=0, most=1),  # 1: no limit
+    )
 
 
 def no_words(n_texts: int, reason: str, analyzer: Analyzer) -> str:

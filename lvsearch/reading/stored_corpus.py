@@ -21,9 +21,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from lvsearch.files.array_folders import FolderWriter, open_arrays, verify_arrays
+from lvsearch.files.declared import conforms
 from lvsearch.files.storage import CorruptFolderError
 from lvsearch.files.string_arrays import ENDS, KNOWN, TEXT, StoredStrings, packed
-from lvsearch.inference.data.mapped import CountFiles, FileArray, MappedCounts, runs_of
+from lvsearch.inference.data.mapped import CountFiles, FileArray, MappedCounts, files_of, runs_of
 from lvsearch.reading.document_table import KINDS, PREFIX, DocumentTable, TableColumn
 from lvsearch.reading.fingerprints import corpus_fingerprint
 from lvsearch.reading.vocabulary import Analyzer
@@ -31,6 +32,8 @@ from lvsearch.reading.vocabulary import Analyzer
 KIND = "corpus"
 STARTS, WORDS, COUNTS, VOCABULARY, NAMES, LABELS = "row_starts", "word_ids", "counts", "vocabulary", "names", "labels"
 LENGTHS = "row_lengths"
+VERIFIED_BYTES = 1 << 30
+"""Folders of at most so many bytes are compared with their checksums whenever they are opened: one second more."""
 AT_ONCE = 1 << 16
 MOST_INT32 = int(np.iinfo(np.int32).max)
 
@@ -45,7 +48,6 @@ class StoredParts(NamedTuple):
     notes: tuple[str, ...]
     analyzer: Analyzer | None
     table: DocumentTable | None
-    fingerprint: str
 
 
 class CorpusWriter:
@@ -157,19 +159,32 @@ def write_stored(writer: FolderWriter, parts: StoredParts) -> None:
     into.finish(parts.vocabulary, parts.notes, parts.analyzer, kinds, indexed)
 
 
-def open_stored(folder: Path, verify: bool) -> StoredParts:
-    """The corpus in a folder, its large arrays unread.
+def open_stored(folder: Path, verify: bool | None = None) -> StoredParts:
+    """The corpus in a folder, whose large arrays stay there.
 
-    verify: whether to read all of it and compare checksums. Raises FileNotFoundError where there is no such folder,
-    `CorruptFolderError`, naming the file, where it is damaged or holds something else.
+    Row starts, word ids and counts are read once, and compared with what a matrix may hold and with the number of
+    tokens that was written.
+
+    verify: whether to compare the checksums of all files too; None: where they hold at most `VERIFIED_BYTES` together.
+
+    Raises FileNotFoundError where there is no such folder, `CorruptFolderError`, naming the file, where it is damaged
+    or holds something else.
     """
     body, arrays = open_arrays(folder)
     if not isinstance(body, dict) or body.get("kind") != KIND:
         raise CorruptFolderError(f"{folder} holds no corpus; expected a folder that Corpus.save or `convert` wrote")
-    if verify:
+    if verify or (verify is None and sum(array.n_bytes for array in arrays.values()) <= VERIFIED_BYTES):
         verify_arrays(folder)
     try:
-        return _parts(body, arrays)
+        if not conforms(body["tokens"], int):
+            raise TypeError(f"a number of tokens that is {body['tokens']!r}")
+        parts = _parts(body, arrays)
+        _count_files(parts.counts).check()
+        return parts
+    except CorruptFolderError:
+        raise
+    except ValueError as error:
+        raise CorruptFolderError(f"{error}" if str(folder) in str(error) else f"{folder}: {error}") from error
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise CorruptFolderError(f"{folder} lacks what a corpus needs ({error!r}); restore it from a copy") from error
 
@@ -202,8 +217,21 @@ def _parts(body: Mapping[str, Any], arrays: Mapping[str, FileArray]) -> StoredPa
         notes,
         None if analyzer is None else Analyzer.from_json(analyzer),
         table,
-        body.get("fingerprint", ""),
     )
+
+
+def _count_files(counts: csr_array) -> CountFiles:
+    files = files_of(counts)
+    assert files is not None  # counts of a folder lie in its files
+    return files
+
+
+def written_fingerprint(folder: Path) -> str | None:
+    """The fingerprint of the corpus that was written to a folder, as its manifest has it; None in older folders.
+
+    It says what should be there, and not what is there. Errors as for `open_stored`.
+    """
+    return open_arrays(folder)[0].get("fingerprint")
 
 
 def _table(body: Mapping[str, Any], arrays: Mapping[str, FileArray], n_documents: int) -> DocumentTable | None:

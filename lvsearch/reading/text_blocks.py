@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TextIO
 
 import pandas as pd
 
+from lvsearch.files.ordinary import require_ordinary
 from lvsearch.reading.opening import LINES, TEXTS, ending_of, folder_documents, refuse_columns, unknown_ending
 from lvsearch.reading.tables import (
     ARROW,
@@ -82,6 +83,7 @@ def opened(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[Te
         ) from error
     name = "utf-8-sig" if codec == "utf-8" else codec
     try:
+        require_ordinary(path)
         if Path(path).suffix.lower() == ".gz":
             with gzip.open(path, "rt", encoding=name) as file:
                 yield file

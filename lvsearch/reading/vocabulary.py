@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lvsearch.files.ordinary import read_ordinary
 from lvsearch.files.string_arrays import StoredStrings
+from lvsearch.models.plain_arguments import listed, shown
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import CountVectorizer
@@ -54,6 +56,8 @@ class Analyzer:
                 f"got stop_words={self.stop_words!r}; expected 'english', None or the words themselves; "
                 "for another language pass its stop words as a list"
             )
+        if not isinstance(self.token_pattern, str):
+            raise ValueError(f"got token_pattern={shown(self.token_pattern)}, expected a regular expression as a text")
         try:
             re.compile(self.token_pattern)
         except re.error as error:
@@ -134,7 +138,7 @@ def chosen_stop_words(stop_words: str | Iterable[str] | None) -> str | tuple[str
     """As an `Analyzer` keeps them. ValueError for words that are not all strings."""
     if stop_words is None or isinstance(stop_words, str):
         return stop_words
-    words = tuple(stop_words)
+    words = listed("stop_words", stop_words)
     if not all(isinstance(word, str) for word in words):
         raise ValueError("got stop words that are not all strings; expected 'english', a list of words or None")
     return tuple(sorted(set(words)))
@@ -176,7 +180,7 @@ def checked_vocabulary(vocabulary: Iterable[Any] | None, counts: Any) -> tuple[s
             f"got a {type(vocabulary).__name__} as vocabulary, whose order is not the columns'; expected a list of "
             "terms, the first one naming column 0; for a CountVectorizer pass .get_feature_names_out()"
         )
-    terms = tuple(str(term) for term in vocabulary)
+    terms = tuple(str(term) for term in listed("vocabulary", vocabulary))
     if len(terms) != n_columns:
         raise ValueError(
             f"got a vocabulary of {len(terms):,} terms for counts with {n_columns:,} columns; expected one term per "
@@ -205,7 +209,7 @@ def as_strings(what: str, values: Iterable[Any] | None) -> tuple[str, ...] | Sto
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list with one entry per document")
     if isinstance(values, StoredStrings):
         return values
-    return None if values is None else tuple(str(value) for value in values)
+    return None if values is None else tuple(str(value) for value in listed(what, values))
 
 
 def one_per_document(what: str, values: Iterable[Any] | None, counts: Any) -> tuple[str, ...] | StoredStrings | None:
@@ -246,7 +250,7 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
         ValueError: bytes that are not of this encoding, with the place of the first; an encoding there is none of; a
             .gz file that is none.
     """
-    content = Path(path).read_bytes()
+    content = read_ordinary(path)
     if Path(path).suffix == ".gz":
         try:
             content = gzip.decompress(content)

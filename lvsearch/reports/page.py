@@ -35,6 +35,7 @@ from lvsearch.results.lattice_plot import draw_lattice
 from lvsearch.results.posterior_plots import draw_posterior
 from lvsearch.results.wording import limit_in_words
 from lvsearch.scrutiny.persistence_plot import MOST_ROWS
+from lvsearch.searching.controller import FINISHED
 from lvsearch.sizing.sizes import Size
 
 NAME = "index.html"
@@ -132,7 +133,7 @@ def _settings(result: Findings, known: list[Entry]) -> tuple[Entry, ...]:
         Entry("fits of a size", f"at most {settings.starts}" if result.evaluator.repeatable else "1"),
         Entry("sizes grown from smaller ones", "yes" if settings.grow else "no"),
         Entry("every size visited", "yes" if settings.exhaustive else "no: those near the best"),
-        Entry("ended", result.state.stopped or "not finished"),
+        Entry("ended", result.why_unfinished or FINISHED),
         Entry("time", f"{result.seconds:,.0f} seconds"),
     )
 

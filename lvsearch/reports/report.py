@@ -61,7 +61,7 @@ def write_report(
         held_out = held_out_comparison(result, test)
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in _tables(result, held_out).items():
-        write_text(folder / f"{name}.csv", spreadsheet(table).to_csv(index=False))
+        _write_table(folder / f"{name}.csv", table)
     _write_picture(folder / "posterior.png", lambda axes: plot_posterior(result, axes))
     _write_picture(folder / "bounds.png", lambda axes: plot_bounds(result, axes))
     if held_out is not None:
@@ -82,7 +82,7 @@ def write_other_scores(found: OtherScores, folder: str | Path) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in {"other_scores": found.table(), "other_score_choices": found.choices()}.items():
-        write_text(folder / f"{name}.csv", table.to_csv(index=False))
+        _write_table(folder / f"{name}.csv", table)
     _write_picture(folder / "other_scores.png", found.plot, height=found.height)
 
 
@@ -176,6 +176,10 @@ def _markdown(table: pd.DataFrame) -> list[str]:
     header = "| " + " | ".join(markdown(str(name)) for name in table.columns) + " |"
     rows = ["| " + " | ".join(markdown(str(cell)) for cell in row) + " |" for row in table.itertuples(index=False)]
     return [header, "|" + "---|" * len(table.columns), *rows]
+
+
+def _write_table(path: Path, table: pd.DataFrame) -> None:
+    write_text(path, spreadsheet(table).to_csv(index=False))
 
 
 def _write_picture(path: Path, draw: Any, height: float = HEIGHT) -> None:

@@ -48,7 +48,7 @@ def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: 
         rows.append(_row(found, size, bracket))
         bar.update()
     bar.close()
-    return Audit(tuple(rows), evaluator.size_names, seed)
+    return Audit(tuple(rows), evaluator.size_names, seed, result.why_unfinished)
 
 
 def _searched(

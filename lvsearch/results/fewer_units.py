@@ -11,6 +11,7 @@ from lvsearch.inference.evidence import evidence_chain, grow, sequential
 from lvsearch.inference.generators import generator
 from lvsearch.interrupts import pressed
 from lvsearch.models.contract import Model
+from lvsearch.models.plain_arguments import whole_number
 from lvsearch.progress import progress_bar
 from lvsearch.results.auditing import audited_search
 from lvsearch.results.findings import Findings
@@ -30,9 +31,8 @@ def robust_search(
 ) -> Robustness:
     """`SearchResult.robustness`, which says what it takes and raises."""
     evaluator, training = _asked(result)
-    for name, value in (("orders", orders), ("most", most), ("max_size", max_size)):
-        if value is not None and value < 2:
-            raise ValueError(f"got {name}={value}, expected at least 2")
+    orders, most = whole_number("orders", orders, least=2), whole_number("most", most, least=2)
+    max_size = None if max_size is None else whole_number("max_size", max_size, least=2)
     largest = _largest(result) if max_size is None else max_size
     sizes = range(1, largest + 1)
     log_prior = np.array([result.prior.log_pmf((size,)) for size in sizes])
@@ -56,7 +56,8 @@ def robust_search(
     units = min(len(one) for one in found)  # units without observations are left out, which differ between parts
     marks = _marks(units)
     log_evidence = np.stack([one[marks - 1] for one in found])
-    return Robustness(marks, log_evidence, log_prior, len(training), training.nouns.units, evaluator.size_names[0])
+    names = (training.nouns.units, evaluator.size_names[0])
+    return Robustness(marks, log_evidence, log_prior, len(training), *names, result.why_unfinished)
 
 
 def check_robust(result: Findings) -> None:

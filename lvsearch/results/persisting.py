@@ -15,6 +15,7 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.similarity import ComponentMembers, member_similarity, partners
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.models.plain_arguments import real_number, whole_number
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings
 from lvsearch.scrutiny.persistence import Persistence, Recurrence, Source
@@ -72,11 +73,8 @@ def persistence_of(
     """`SearchResult.persistence`, which says what it takes and raises."""
     evaluator, training = _searched(result)
     seed = checked_seed(seed)
-    if bootstraps < 1 or starts < 0 or not 0 < threshold < 1:
-        raise ValueError(
-            f"got bootstraps={bootstraps}, starts={starts}, threshold={threshold}; expected at least 1 sample, "
-            "at least 0 starts, and a similarity between 0 and 1"
-        )
+    bootstraps, starts = whole_number("bootstraps", bootstraps, least=1), whole_number("starts", starts, least=0)
+    threshold = real_number("threshold", threshold, above=0, below=1)
     if training.n_units < 2:
         raise ValueError(
             f"got 1 {training.nouns.unit}, of which there are no other samples; expected several: cut it into pieces "
@@ -107,8 +105,9 @@ def persistence_of(
         reference.members.noun,
         tuple(recurrences),
         failed,
-        float(threshold),
+        threshold,
         seed,
+        result.why_unfinished,
     )
 
 

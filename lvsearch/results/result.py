@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from lvsearch.models.plain_arguments import as_path
 from lvsearch.results import card as cards
 from lvsearch.results import plots
 from lvsearch.results.auditing import audit_search
@@ -37,7 +38,7 @@ class SearchResult(Findings):
     @classmethod
     def load(cls, folder: str | Path) -> "SearchResult":
         """The result saved in a folder. FileNotFoundError or `CorruptFolderError`, saying what is wrong."""
-        findings = load_findings(Path(folder))
+        findings = load_findings(as_path("folder", folder))
         return cls(**{field.name: getattr(findings, field.name) for field in fields(findings)})
 
     # ── auditing ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -109,7 +110,7 @@ class SearchResult(Findings):
         Raises ValueError for evidence that is not annealed, searches over a function, a factor of at most 1, and names
         of no hyper-parameter.
         """
-        return vary(self, names, float(factor), progress=progress)
+        return vary(self, names, factor, progress=progress)
 
     def with_sensitivity(self, sensitivity: Sensitivity) -> "SearchResult":
         """The same result with what other priors say on its card and page, in its report and in its folder. A search

@@ -19,6 +19,7 @@ from lvsearch.inference.engine.unit_scores import score_units
 from lvsearch.inference.topic_samplers.word_likelihood import log_word_likelihoods
 from lvsearch.interrupts import pressed
 from lvsearch.models.lda import LDA
+from lvsearch.models.plain_arguments import whole_number
 from lvsearch.progress import progress_bar
 from lvsearch.results.auditing import audited_search
 from lvsearch.results.findings import Findings
@@ -80,9 +81,8 @@ def score_sizes(
 ) -> OtherScores:
     """`SearchResult.other_scores`, which says what it takes and raises."""
     evaluator, training = _scored_search(result)
-    for name, value, least in (("draws", draws, 0), ("samples", samples, 0), ("n_words", n_words, 2)):
-        if value < least:
-            raise ValueError(f"got {name}={value}, expected at least {least}")
+    draws, samples = whole_number("draws", draws, least=0), whole_number("samples", samples, least=0)
+    n_words = whole_number("n_words", n_words, least=2)
     seed, found = checked_seed(seed), result.estimated
     given = result.held_out if test is None else test
     unseen = None if given is None else cast(Corpus, require_comparable(training.like_this(given)))

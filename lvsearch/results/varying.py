@@ -8,6 +8,7 @@ import numpy as np
 
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.models.contract import Model
+from lvsearch.models.plain_arguments import real_number
 from lvsearch.progress import progress_bar
 from lvsearch.results.auditing import audited_search
 from lvsearch.results.card import has_answer
@@ -37,8 +38,7 @@ def vary(result: Findings, names: Sequence[str] | str | None, factor: float, *, 
     """`SearchResult.sensitivity`, which says what it takes and raises."""
     evaluator, _ = audited_search(result)
     result.estimates()  # there has to be an answer that may hang on something
-    if not 1 < factor < np.inf:  # also for NaN
-        raise ValueError(f"got factor={factor}, expected a number above 1, by which priors are changed both ways")
+    factor = real_number("factor", factor, above=1)  # priors are changed by it both ways
     names = [names] if isinstance(names, str) else names
     known = hyperparameters(evaluator.base_model)
     for name in names or ():
@@ -56,7 +56,7 @@ def vary(result: Findings, names: Sequence[str] | str | None, factor: float, *, 
         variants.append(_variant(_searched(result, evaluator, model), name, f, value * f))
         bar.update()
     bar.close()
-    return Sensitivity(tuple(variants), evaluator.size_names)
+    return Sensitivity(tuple(variants), evaluator.size_names, result.why_unfinished)
 
 
 def _searched(result: Findings, evaluator: ModelEvaluator, model: Model) -> Findings:
@@ -64,7 +64,7 @@ def _searched(result: Findings, evaluator: ModelEvaluator, model: Model) -> Find
     seed, scale = result.settings.seed, evaluator.scale
     other = ModelEvaluator(model, evaluator.data, evidence="marginal", seed=seed, scale=scale, chunks=evaluator.chunks)
     state = run(other, result.prior, result.settings, SearchState(), progress=False)
-    if state.stopped != "finished":
+    if not state.is_finished:
         raise KeyboardInterrupt
     return replace(result, evaluator=other, state=state, scrutiny=NOTHING_ASKED)
 

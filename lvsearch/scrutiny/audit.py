@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import had_not_finished
 
 WITHIN = 1.96
 """Standard errors that an estimate may be off."""
@@ -67,12 +68,14 @@ class AuditRow:
 class Audit:
     """What `SearchResult.audit` found: a row for each size at which data were drawn, by increasing size.
 
-    `size_names`: one name per size variable. `seed`: that of the data.
+    `size_names`: one name per size variable. `seed`: that of the data. `unfinished`: why the search had not come to its
+    end when this was asked; None where it had.
     """
 
     rows: tuple[AuditRow, ...]
     size_names: tuple[str, ...]
     seed: int
+    unfinished: str | None = None
 
     @property
     def ranking_held(self) -> bool | None:
@@ -100,7 +103,8 @@ class Audit:
             found = f"{on}, estimates lay {far} exact brackets up to {width:,.2f} nats wide, within their errors"
         else:
             found = f"{on}, estimates were OFF: {'; '.join(map(_off, off))}"
-        return f"{found}{self._ranking()}"
+        early = had_not_finished(self.unfinished)
+        return f"{found}{self._ranking()}{'; ' if early else ''}{early}"
 
     def table(self) -> pd.DataFrame:
         """A row per size: the size variables, then estimate, standard_error, lower, upper, off_by (nats), within_error,
@@ -139,7 +143,7 @@ class Audit:
             )
             for row in stored["rows"]
         )
-        return cls(rows, tuple(stored["size_names"]), stored["seed"])
+        return cls(rows, tuple(stored["size_names"]), stored["seed"], stored.get("unfinished"))  # new in folders
 
     def __str__(self) -> str:
         return f"{self.describe()}.\n{self.table().to_string(index=False)}"

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float
 from lvsearch.pictures.captions import Caption
 from lvsearch.scrutiny.persistence_plot import Similarities, draw_persistence, plot_persistence
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import sizes_in_words
+from lvsearch.sizing.words import had_not_finished, sizes_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,6 +70,7 @@ class Persistence:
     | `failed` | how many more were not a number |
     | `threshold` | the similarity above which a component exists in another fit |
     | `seed` | of starts and samples |
+    | `unfinished` | why the search had not come to its end when this was asked; None where it had |
     """
 
     size: Size
@@ -81,6 +82,7 @@ class Persistence:
     failed: int
     threshold: float
     seed: int
+    unfinished: str | None = None
 
     def similarities(self, source: Source = "samples", on: str = "members") -> Float[np.ndarray, "fit component"]:
         """Of each component's partner in each fit of one source: 0 is chance, 1 the same; NaN where not known.
@@ -159,6 +161,8 @@ class Persistence:
             text += f"; {fleeting} {_come(fleeting)} back in fewer than half of them"
         if self.failed:
             text += f"; {self.failed} fit(s) were no number and are left out"
+        if self.unfinished is not None:
+            text += f"; {had_not_finished(self.unfinished)}"
         return text
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
@@ -196,7 +200,8 @@ class Persistence:
         many = len(stored["names"])
         if any(len(r.members) != many or len(r.parameters) not in (0, many) for r in recurrences):
             raise TypeError(f"similarities of another number of components than {many}")
-        values = {field.name: stored[field.name] for field in fields(cls)}
+        values = {field.name: stored[field.name] for field in fields(cls) if field.name != "unfinished"}
+        values["unfinished"] = stored.get("unfinished")  # which older folders do not know
         for name in ("size", "size_names", "names", "amounts"):
             values[name] = tuple(values[name])
         return cls(**{**values, "recurrences": recurrences})

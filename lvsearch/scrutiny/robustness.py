@@ -30,7 +30,7 @@ from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed
 from lvsearch.scrutiny.robustness_plot import draw_robustness
 from lvsearch.sizing.sizes import SizePrior
-from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
+from lvsearch.sizing.words import counted, had_not_finished, is_or_are, sizes_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,6 +56,7 @@ class Robustness:
     | `log_prior` | (size,) | of sizes 1, 2, …, up to a constant |
     | `n_units` | | units of the data searched |
     | `unit_name`, `size_name` | | such as "rows" and "components" |
+    | `unfinished` | | why the search had not come to its end when this was asked; None where it had |
     """
 
     units: Int[np.ndarray, " mark"]
@@ -64,6 +65,7 @@ class Robustness:
     n_units: int
     unit_name: str
     size_name: str
+    unfinished: str | None = None
 
     @cached_property
     def probability(self) -> Float64[np.ndarray, "mark size"]:
@@ -116,7 +118,7 @@ class Robustness:
         return bool(self.supported[-1] == len(self.log_prior))
 
     def describe(self) -> str:
-        """The answer in a sentence or two."""
+        """The answer in a sentence or two, and one more where it is of an unfinished search."""
         taken = int(self.units[-1])
         most = f"{taken:,}" if taken == self.n_units else f"{taken:,} of {self.n_units:,}"
         between = "{} to {}".format(*self.stretch) if self.stretch else "in most samples of the orders some"
@@ -124,8 +126,11 @@ class Robustness:
         held = f"{noun} {is_or_are(self.size)} what {between} {self.unit_name} support, the longest stretch"
         if self.grows:
             more = f"{'at least ' if self.limited else ''}{int(self.supported[-1])}"
-            return f"{held}; {most} support {more}: more {self.unit_name} ask for more, to mend the model perhaps."
-        return f"{held}; no more are supported by {most}."
+            end = f"{most} support {more}: more {self.unit_name} ask for more, to mend the model perhaps."
+        else:
+            end = f"no more are supported by {most}."
+        early = had_not_finished(self.unfinished)
+        return f"{held}; {end}" + (f" {early[0].upper()}{early[1:]}." if early else "")
 
     def under(self, prior: SizePrior) -> "Robustness":
         """The same evidence under another prior over sizes."""

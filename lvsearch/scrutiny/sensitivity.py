@@ -21,7 +21,7 @@ from lvsearch.pictures.style import dressed
 from lvsearch.scrutiny.sensitivity_plot import draw_sensitivity
 from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
 from lvsearch.sizing.sizes import Size, SizePrior
-from lvsearch.sizing.words import counted, sizes_in_words
+from lvsearch.sizing.words import counted, had_not_finished, sizes_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,10 +71,11 @@ class Variant:
 @dataclass(frozen=True)
 class Sensitivity:
     """What `SearchResult.sensitivity` found: `variants`, the first of them the search as it was; `size_names`, such as
-    ("components",)."""
+    ("components",); `unfinished`: why that search had not come to its end when this was asked, None where it had."""
 
     variants: tuple[Variant, ...]
     size_names: tuple[str, ...]
+    unfinished: str | None = None
 
     @property
     def answered(self) -> tuple[Variant, ...]:
@@ -103,7 +104,7 @@ class Sensitivity:
         return tuple(sorted({size for variant in self.answered for size in _found(variant).indistinguishable}))
 
     def describe(self) -> str:
-        """The answer in a sentence or two."""
+        """The answer in a sentence or two, and one more where it is of an unfinished search."""
         changes = len(self.answered) - 1
         others = "; ".join(f"{variant.name}: {sizes_in_words([_found(variant).best])}" for variant in self.moved)
         parts = [
@@ -112,7 +113,9 @@ class Sensitivity:
             f". {self._kept_in_words()}",
         ]
         lost = len(self.variants) - len(self.answered)
-        return "".join(parts) + (f" {lost} of the searches found no answer." if lost else "")
+        early = had_not_finished(self.unfinished)
+        parts.append(f" {lost} of the searches found no answer." if lost else "")
+        return "".join(parts) + (f" {early[0].upper()}{early[1:]}." if early else "")
 
     def table(self) -> pd.DataFrame:
         """A row per variant: hyperparameter, factor, value, best (size), probability_of_answer (of the size that is
@@ -178,7 +181,7 @@ class Sensitivity:
             if any(len(one) != len(sizes) for one in numbers):
                 raise TypeError(f"{len(sizes)} sizes with other numbers of estimates")
             variants.append(Variant(entry["hyperparameter"], entry["factor"], entry["value"], sizes, *numbers))
-        return cls(tuple(variants), tuple(stored["size_names"]))
+        return cls(tuple(variants), tuple(stored["size_names"]), stored.get("unfinished"))  # new in folders
 
     def __str__(self) -> str:
         return f"{self.describe()}\n\n{self.table().round(3).to_string(index=False)}"

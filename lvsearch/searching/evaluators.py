@@ -5,6 +5,7 @@ import math
 import time
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from jaxtyping import Array
 
 from lvsearch.inference.chains import Chain
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.memory import Chunks, MemoryPlan, out_of_memory
+from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, in_words, machine_chunks, out_of_memory
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import Estimator, estimator
 from lvsearch.inference.evidence import (
@@ -32,6 +33,7 @@ from lvsearch.inference.evidence import (
 from lvsearch.inference.generators import folded, key_of
 from lvsearch.inference.sharding import on_mesh
 from lvsearch.inference.together import check_same, from_first, noticing_loss, spans_processes
+from lvsearch.models.admixture import Admixture
 from lvsearch.models.contract import Model
 from lvsearch.searching.annealed import annealing_failure, brackets_of
 from lvsearch.sizing.evidence import Evidence
@@ -40,6 +42,8 @@ from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size
 
 CEILING_SLACK = 1e-9
+BYTES_PER_TOKEN = 300
+"""What an annealing of topics holds of each token: two gigabytes of 6.7 million tokens in 330 cells, measured."""
 ANNEALING, PILOT = 0x5EED, 0xF10D
 """What sets the keys of an annealing and of its pilot apart from that of the fit they follow."""
 
@@ -180,10 +184,15 @@ class ModelEvaluator:
     def _annealed(self, fit: Fit, trial: int) -> Fit:
         """The fit with its evidence annealed; one that is not a number is a failure, and says so."""
         began = time.perf_counter()
-        chain = evidence_chain(self.model, self.data, fit.size, fit.state)
-        work = effort(chain, trial)
-        key = folded(self._key_of(fit.size, trial), ANNEALING)
-        found = anneal(chain, key, work, self._pace(chain, fit.size, trial, work))
+        try:
+            chain = evidence_chain(self.model, self.data, fit.size, fit.state)
+            work = effort(chain, trial)
+            key = folded(self._key_of(fit.size, trial), ANNEALING)
+            found = anneal(chain, key, work, self._pace(chain, fit.size, trial, work))
+        except (MemoryError, JaxRuntimeError) as error:
+            if not out_of_memory(error) or not self._annealed_bytes:
+                raise
+            raise MemoryError(self._no_room("more than there was")) from error
         brackets = brackets_of(found, work)
         seconds = fit.info.seconds + time.perf_counter() - began
         failure = annealing_failure(fit.size, found, brackets)
@@ -213,8 +222,35 @@ class ModelEvaluator:
             self._estimator = self._estimator.with_chunks(chunks)
 
     def memory_plan(self, size: Size) -> MemoryPlan:
-        """What one fit of this size holds at most."""
-        return self._estimator.memory_plan(size)
+        """What one fit of this size, and the annealing of its evidence, hold at most."""
+        plan = self._estimator.memory_plan(size)
+        if self._annealed_bytes <= plan.peak_bytes:
+            return plan
+        return replace(plan, parts=(Part("tokens that are annealed", self._annealed_bytes),))
+
+    @cached_property
+    def _annealed_bytes(self) -> int:
+        """What the annealing of topics holds, which moves every token by itself, however few cells hold them."""
+        if not self.anneals or not isinstance(self.model, Admixture):
+            return 0
+        batches = (batch for part in self.data.in_turn() for batch in part.batches)
+        return BYTES_PER_TOKEN * sum(int(np.sum(batch.units.counts, dtype=np.float64)) for batch in batches)
+
+    def check_room(self) -> None:
+        """Raise MemoryError where there is no room for annealing, before anything is fitted: what it would take, and
+        what to do."""
+        room = machine_chunks().budget_bytes
+        if self._annealed_bytes > room:
+            raise MemoryError(self._no_room(f"of which there are {in_words(room)} here"))
+
+    def _no_room(self, why: str) -> str:
+        tokens = self._annealed_bytes // BYTES_PER_TOKEN
+        return (
+            f"out of memory: annealing moves every token by itself, and {tokens:,} of them take about "
+            f"{in_words(self._annealed_bytes)}, {why}. Where counts are large because their unit is small, divide them "
+            '(by 100, say); search a part of the documents; or take evidence="bound", whose cost is that of the cells '
+            "and not of the counts, and which is no estimate of the evidence"
+        )
 
     def _fit(self, size: Size, key: Array, start: Estimate | None) -> Estimate:
         """The fit, in chunks halved until it fits. Raises MemoryError where the smallest do not."""
@@ -224,7 +260,7 @@ class ModelEvaluator:
             except (MemoryError, JaxRuntimeError) as error:
                 if not out_of_memory(error) or spans_processes(self.mesh):  # the others would not follow
                     raise
-                plan, smaller = self.memory_plan(size), self._estimator.with_chunks(self.chunks.halved())
+                plan, smaller = self._estimator.memory_plan(size), self._estimator.with_chunks(self.chunks.halved())
                 if smaller.memory_plan(size) == plan:
                     raise MemoryError(
                         f"out of memory at size {'×'.join(map(str, size))}, in the smallest chunks there are: the fit "

@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from lvsearch.models.plain_arguments import shown
+
 
 @dataclass(frozen=True, init=False)
 class Evidence:
@@ -20,8 +22,11 @@ class Evidence:
     standard_error: float
 
     def __init__(self, lower: float | int, upper: float | int | None = None, standard_error: float | int = 0.0) -> None:
-        lower, standard_error = float(lower), float(standard_error)
-        upper = lower if upper is None else float(upper)
+        try:
+            lower, standard_error = float(lower), float(standard_error)
+            upper = lower if upper is None else float(upper)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"Evidence is a number of nats: got {shown((lower, upper, standard_error))}.") from error
         if any(math.isnan(number) for number in (lower, upper, standard_error)):
             raise ValueError(
                 f"Evidence is not a number: got lower={lower}, upper={upper}, standard_error={standard_error}. "

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from lvsearch.models.plain_arguments import listed, real_number, shown, whole_number
 from lvsearch.sizing.logspace import LOG_HALF, log_one_minus, log_sum
 from lvsearch.sizing.univariate import (
     Geometric,
@@ -89,7 +90,10 @@ class Table(Tabulated):
     probabilities: tuple[float, ...]  # row-major, as given
 
     def __init__(self, probabilities: Sequence[Any] | np.ndarray) -> None:
-        array = np.asarray(probabilities, dtype=np.float64)
+        try:
+            array = np.asarray(probabilities, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"A table needs numbers: got {shown(probabilities)}.") from error
         require(array.ndim >= 1 and 0 < array.size <= LARGEST_TABLE, "A table needs 1 to 4e6 entries", array.shape)
         require(
             bool(np.all(array >= 0.0)), "A table's probabilities must be at least 0 and not NaN", float(array.min())
@@ -119,7 +123,7 @@ class Uniform(Tabulated):
     largest: int
 
     def __post_init__(self) -> None:
-        require(1 <= self.largest <= LARGEST_TABLE, "A uniform prior's largest size must be 1 to 4e6", self.largest)
+        whole_number("largest", self.largest, least=1, most=LARGEST_TABLE)
 
     @property
     def shape(self) -> Size:
@@ -144,6 +148,7 @@ class Product(SizePrior):
 
     def __init__(self, *priors: SizePrior) -> None:
         require(len(priors) > 0, "A product needs at least one prior", priors)
+        _require_priors(priors)
         object.__setattr__(self, "priors", priors)
 
     @property
@@ -193,10 +198,14 @@ class Joint(Tabulated):
     tail: float | int | None = None
 
     def __post_init__(self) -> None:
+        require(
+            isinstance(self.shape, tuple), "Joint's shape is a tuple, the largest of each size variable", self.shape
+        )
         as_size(self.shape, len(self.shape))
+        if self.tail is not None:
+            real_number("tail", self.tail, least=0, below=1)
         cells = math.prod(self.shape)
         require(len(self.shape) > 0 and cells <= LARGEST_TABLE, "Joint's box must hold 1 to 4e6 sizes", cells)
-        require(self.tail is None or 0 <= self.tail < 1, "Joint's tail is a probability below 1", self.tail)
         if self.tail is not None:
             held = math.exp(log_sum(self._log_table.ravel()))
             legal = 1 - self.tail - JOINT_SLACK <= held <= 1 + JOINT_SLACK
@@ -270,9 +279,11 @@ class Mixture(SizePrior):
     priors: tuple[SizePrior, ...]
 
     def __init__(self, weights: Sequence[float | int], priors: Sequence[SizePrior]) -> None:
+        weights, priors = listed("weights", weights), listed("priors", priors)
         require(len(weights) == len(priors) > 0, "A mixture needs one weight per prior", (len(weights), len(priors)))
-        legal = all(weight > 0.0 for weight in weights) and abs(sum(weights) - 1.0) <= 1e-6
-        require(legal, "A mixture's weights must be positive and sum to 1", tuple(weights))
+        _require_priors(priors)
+        weights = [real_number("weights", weight, above=0) for weight in weights]
+        require(abs(sum(weights) - 1.0) <= 1e-6, "A mixture's weights must sum to 1", tuple(weights))
         dimensions = tuple(prior.dimension for prior in priors)
         require(len(set(dimensions)) == 1, "A mixture's priors must share one dimension", dimensions)
         object.__setattr__(self, "weights", tuple(float(weight) for weight in weights))
@@ -360,6 +371,11 @@ def weak(dimension: int = 1) -> SizePrior:
     """
     one = Geometric(WEAK)
     return one if dimension == 1 else Product(*[one] * dimension)
+
+
+def _require_priors(priors: Sequence[Any]) -> None:
+    for prior in priors:
+        require(isinstance(prior, SizePrior), "Expected priors, such as lv.sizes.Poisson(10)", prior)
 
 
 def _box_name(shape: Size) -> str:

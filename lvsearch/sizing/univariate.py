@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betainc, betaln, gammaln
 
+from lvsearch.models.plain_arguments import real_number, shown, yes_or_no
 from lvsearch.sizing.logspace import LOG_HALF, log_one_minus, log_ratio_series, log_sum
 
 Size = tuple[int, ...]
@@ -35,10 +36,10 @@ def as_size(size: Size | int, dimension: int) -> Size:
     """A size as a tuple of positive Python integers; ValueError if it is not one of this dimension."""
     try:
         values = tuple(operator.index(part) for part in size) if isinstance(size, tuple) else (operator.index(size),)
-    except TypeError:
+    except (TypeError, ValueError, IndexError):  # the last two of arrays that have no single entry
         values = ()
     if len(values) != dimension or any(value < 1 for value in values):
-        raise ValueError(f"A size is {dimension} positive integer(s): got {size!r}. Sizes start at 1, not 0.")
+        raise ValueError(f"A size is {dimension} positive integer(s): got {shown(size)}. Sizes start at 1, not 0.")
     return values
 
 
@@ -152,7 +153,8 @@ class Poisson(Univariate):
     shifted: bool = False
 
     def __post_init__(self) -> None:
-        require(0.0 < self.rate < math.inf, "Poisson's rate must be positive and finite", self.rate)
+        real_number("rate", self.rate, above=0)
+        yes_or_no("shifted", self.shifted)
 
     def _log_normaliser(self) -> float:
         return 0.0 if self.shifted else log_one_minus(-float(self.rate))
@@ -191,7 +193,7 @@ class Geometric(Univariate):
     p: float | int
 
     def __post_init__(self) -> None:
-        require(0.0 < self.p < 1.0, "Geometric's p must lie strictly between 0 and 1 (mean 1/p)", self.p)
+        real_number("p", self.p, above=0, below=1)  # the mean is 1 / p
 
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
         return math.log(self.p) + (sizes - 1.0) * math.log1p(-self.p)
@@ -222,8 +224,8 @@ class NegativeBinomial(Univariate):
     concentration: float | int
 
     def __post_init__(self) -> None:
-        require(1.0 < self.mean < math.inf, "NegativeBinomial's mean is that of a size and must exceed 1", self.mean)
-        require(0.0 < self.concentration < math.inf, "NegativeBinomial's concentration must be > 0", self.concentration)
+        real_number("mean", self.mean, above=1)  # of a size, which is 1 at least
+        real_number("concentration", self.concentration, above=0)
 
     def _log_stop_and_go(self) -> tuple[float, float]:
         odds = (self.mean - 1.0) / self.concentration

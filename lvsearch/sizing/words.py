@@ -27,6 +27,16 @@ def counted(number: int, plural: str) -> str:
     return " ".join(["1", *(word[:-1] if place == last else word for place, word in enumerate(words))])
 
 
+def had_not_finished(why: str | None) -> str:
+    """What a sentence says that was asked of a search before its end, without a full stop; nothing where `why` is None.
+
+    why: what kept the search from its end, as `Findings.why_unfinished` has it.
+    """
+    return (
+        "" if why is None else f"the search had not finished when this was asked ({why}): its answer may still change"
+    )
+
+
 def is_or_are(number: int) -> str:
     """The verb of a number of things."""
     return "is" if number == 1 else "are"

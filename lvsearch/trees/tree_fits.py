@@ -35,6 +35,7 @@ from lvsearch.inference.trees import (
 )
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.plain_arguments import real_number, whole_number, yes_or_no
 from lvsearch.seeds import checked_seed
 from lvsearch.trees.topic_tree import TopicTree, TreeNode
 from lvsearch.trees.tree_storage import TreeParts, load_parts, save_parts
@@ -248,12 +249,12 @@ def fit_tree(
     if not isinstance(model, HLDA):
         raise ValueError(f"got {model!r}, expected a model such as lv.models.HLDA() (with its parentheses)")
     hyper = hyper_of(model)
-    if climbs < 0 or (climbs and start_branching is not None):
-        raise ValueError(
-            f"got climbs={climbs}, start_branching={start_branching}; expected climbs ≥ 0, and one way to start"
-        )
-    if start_branching is not None and not start_branching > 0:
-        raise ValueError(f"got start_branching={start_branching}, expected a positive number")
+    climbs, infer = whole_number("climbs", climbs, least=0), yes_or_no("infer", infer)
+    sweeps, chains = whole_number("sweeps", sweeps, least=0), whole_number("chains", chains, least=1)
+    if start_branching is not None:
+        start_branching = real_number("start_branching", start_branching, above=0)
+        if climbs:
+            raise ValueError(f"got climbs={climbs} and start_branching={start_branching}, expected one way to start")
     training = data if isinstance(data, Corpus) else Corpus.of(data)
     key = jax.random.key(checked_seed(seed))
     prepare_programs()

@@ -15,6 +15,7 @@ from lvsearch.fitted.stored_models import decode_model, encode_module
 from lvsearch.inference.sampling import Trace
 from lvsearch.inference.trees import Allocation, DirichletLevels, TreeHyper, TreeTrace
 from lvsearch.models.hlda import HLDA
+from lvsearch.models.plain_arguments import as_path
 
 KIND = "fitted tree"
 ALONG = ("sweep", "log_joint", "nodes", "seconds", "nodes_each")
@@ -57,7 +58,7 @@ def load_parts(folder: str | Path) -> TreeParts:
     """What `save_parts` wrote.
 
     Raises FileNotFoundError where there is no such folder, ValueError for one that holds no tree or is damaged."""
-    folder = Path(folder)
+    folder = as_path("folder", folder)
     body, arrays = read_folder(folder)
     if not isinstance(body, dict) or body.get("kind") != KIND:
         raise CorruptFolderError(f"got {folder}, which holds no fitted tree; expected one written by FittedTree.save")

@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from lvsearch.inference.program_cache import ProgramsKept, adopt, decision
+from lvsearch.models.plain_arguments import whole_number
 
 
 class WorkerPool:
@@ -25,9 +26,7 @@ class WorkerPool:
     """
 
     def __init__(self, num_workers: int):
-        if num_workers < 1:
-            raise ValueError(f"got {num_workers} workers, expected at least 1")
-        self.num_workers = num_workers
+        self.num_workers = whole_number("num_workers", num_workers, least=1)
         self._context = get_context("spawn")
         self._ends, self._lifeline = self._context.Pipe(duplex=False)
         self._pool = self._new()

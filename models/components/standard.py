@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from lvsearch.models.contract import HyperparameterArray, hyperparameter, refuted
 from lvsearch.models.hyperpriors import GammaPrior, given_or_prior
+from lvsearch.models.plain_arguments import numbers
 from lvsearch.models.units import Row
 
 
@@ -43,7 +44,7 @@ def location_and_scale(values: Any) -> tuple[np.ndarray, np.ndarray]:
 
     Raises ValueError for a matrix of another shape, and for a column that is constant or has fewer than two cells.
     """
-    array = np.asarray(values, dtype=np.float64)
+    array = numbers("values", values)
     if array.ndim != 2:
         raise ValueError(
             f"got data of shape {array.shape}, expected (rows, columns); of lv.Points, pass points.to_frame(), where "

@@ -27,7 +27,6 @@ import lvsearch as lv
 from lvsearch import api
 from lvsearch.command import cli
 from lvsearch.files import storage
-from lvsearch.files.storage import MANIFEST
 from lvsearch.reports import report
 from lvsearch.results import heldout
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -380,8 +379,10 @@ def pairs(bench: Bench, trials: int, random: np.random.Generator, row: Row) -> N
         def read(folder: Path = folder) -> int:
             until = time.monotonic() + 1.0
             while time.monotonic() < until:
-                if (folder / MANIFEST).exists():
+                try:
                     lv.load(folder)
+                except FileNotFoundError:  # not begun, or its first state is just being written
+                    time.sleep(0.002)
             return 0
 
         first = Child(replaying(bench, search_arguments(bench.work, folder, 0)), logs[0])

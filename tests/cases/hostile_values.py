@@ -2,8 +2,8 @@
 
 Prints a line of JSON for each entry: what was neither taken nor refused in words. Run by test_hostile_values.py.
 
-Refused: ValueError, OSError (paths), or, of values of a wrong type, TypeError; each with a message. Taken: anything
-that returns, or that gets as far as fitting. Everything else is a mistake of ours: other errors, and more than
+Refused: ValueError or OSError (paths), each with a message. Taken: anything that returns, or that gets as far as
+fitting. Everything else is a mistake of ours: other errors, and more than
 20 seconds of the processor, where compiling takes 2 or 3.
 """
 
@@ -28,7 +28,7 @@ from lvsearch.fitted import occupied_posterior, sampling
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.trees import tree_fits
 
-READABLE = (ValueError, TypeError, OSError)
+READABLE = (ValueError, OSError)
 SECONDS = 20
 
 
@@ -139,17 +139,29 @@ def occupying(**given: Any) -> Any:
     return lv.occupied(**{"model": PROCESS, "data": ROWS, "draws": 4, "chains": 2, **QUIET, **given})
 
 
+def sizes_of_few(prior: Any) -> Any:
+    return prior.log_pmf(2), prior.log_mass((2,)), prior.describe()
+
+
+def pooled(value: Any) -> Any:
+    if isinstance(value, int) and value > 2:
+        raise BegunError  # it would start so many processes
+    lv.WorkerPool(value)
+
+
 def growing(**given: Any) -> Any:
     return lv.fit_tree(**{"model": TREE, "data": COUNTS, "sweeps": 2, **given})
 
 
 ENTRIES: dict[str, Callable[[Any], Any]] = {
     **argument(searching, "model", "data", "prior", "evidence", "max_size", "seconds", "width", "seed", "starts"),
-    **argument(searching, "keep", "per_token", "held_out", "grow", "exhaustive"),
-    **argument(fitting, "model", "data", "size", "evidence", "seed", "starts"),
-    **argument(drawing, "model", "data", "size", "chains", "draws", "warmup", "thin", "seed", "after"),
+    **argument(searching, "keep", "per_token", "held_out", "grow", "exhaustive", "robustness", "mesh", "executor"),
+    **argument(fitting, "model", "data", "size", "evidence", "seed", "starts", "mesh"),
+    **argument(drawing, "model", "data", "size", "chains", "draws", "warmup", "thin", "seed", "units", "after"),
     **argument(occupying, "model", "data", "chains", "draws", "seed"),
-    **argument(growing, "model", "data", "sweeps", "chains", "climbs", "start_branching", "temperatures", "seed"),
+    **argument(
+        growing, "model", "data", "sweeps", "chains", "climbs", "start_branching", "infer", "temperatures", "seed"
+    ),
     **argument(witness, "size", "evidence"),
     **argument(likelihood, "topics", "alpha", "docs", "method", "samples", "key"),
     **argument(
@@ -196,6 +208,13 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
         f"sizes.{kind.__name__}": kind
         for kind in (lv.sizes.Poisson, lv.sizes.Geometric, lv.sizes.Table, lv.sizes.Uniform)
     },
+    "sizes.Poisson shifted": lambda value: sizes_of_few(lv.sizes.Poisson(2, value)),
+    "sizes.Uniform, used": lambda value: sizes_of_few(lv.sizes.Uniform(value)),
+    "sizes.Joint": lambda value: lv.sizes.Joint(lambda size: -1.0, value),
+    "distributed timeout": lambda value: lv.distributed.initialize("127.0.0.1:1", 2, 2, timeout=value),
+    "distributed coordinator": lambda value: lv.distributed.initialize(value, 2, 2),
+    "distributed process_id": lambda value: lv.distributed.initialize("127.0.0.1:1", 0, value),
+    "WorkerPool": pooled,
     "sizes.NegativeBinomial": lambda value: lv.sizes.NegativeBinomial(value, 2.0),
     "sizes.Product": lambda value: lv.sizes.Product(PRIOR, value),
     "sizes.Mixture": lambda value: lv.sizes.Mixture(value, [PRIOR, PRIOR]),

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fault_corpora
 import fault_folders
 import fault_inputs
 import numpy as np
@@ -19,6 +20,7 @@ from lvsearch.files.storage import write_folder
 def test_nothing_is_lost_wrong_or_unexplained(tmp_path: Path):
     """In a process of its own, which starts no device before it forks."""
     few = ("--kills", "24", "--real", "3", "--damaged", "200", "--crafted", "200", "--disks", "6", "--pairs", "5")
+    few = (*few, "--corpora", "300", "--special", "80", "--threads", "2", "--hostile", "10")
     command = [sys.executable, "tests/benchmarks/faults.py", *few, "--files", "1200", "--seed", "3"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3600, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
@@ -106,3 +108,30 @@ def test_every_way_of_damage_changes_a_folder(tmp_path: Path):
         after = {path.name: path.read_bytes() if path.is_file() else None for path in folder.iterdir()}
         changed += before != after
     assert changed > 45
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("topics.csv", 'a,b\n"=1+1",2\n'),
+        ("topics.csv", 'a,b\n"x\r=1",2\n'),
+        ("topics.csv", "a,b\n＝1,2\n"),
+        ("summary.md", "a \x1b[31m"),
+        ("summary.md", "[x](http://evil)"),
+        ("index.html", "<script>alert(1)</script>"),
+    ],
+)
+def test_what_somebody_would_obey_is_noticed(name: str, text: str, tmp_path: Path):
+    for path, sound in (("topics.csv", "a,b\n'=1+1,-2\n"), ("summary.md", "# a"), ("index.html", "<p>a")):
+        (tmp_path / path).write_text(sound)
+    assert fault_corpora.obeyed(tmp_path) is None
+    (tmp_path / name).write_text(text)
+    assert fault_corpora.obeyed(tmp_path) is not None
+
+
+def test_every_special_file_is_no_ordinary_one(tmp_path: Path):
+    """But for a link to somebody's file, which is one with another content."""
+    for name, make in fault_corpora.SPECIAL.items():
+        path = tmp_path / name.replace(" ", "-")
+        make(path)
+        assert not path.is_file() or path.is_symlink(), name

@@ -2,6 +2,7 @@
 
 import csv
 import html.parser
+import inspect
 import io
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -16,7 +17,8 @@ import lvsearch as lv
 from lvsearch.command import cli
 from lvsearch.command.evaluate import _show
 from lvsearch.files.plain_text import markdown, spreadsheet, visible
-from lvsearch.reports.report import _markdown, write_report
+from lvsearch.reports import report
+from lvsearch.reports.report import _markdown, _write_table, write_report
 from lvsearch.results.card import card, summary
 from lvsearch.results.plots import plot_posterior
 from lvsearch.trees.topic_tree import TopicTree, TreeNode
@@ -135,6 +137,35 @@ def test_numbers_in_a_spreadsheet_stay_numbers():
     assert written["'=x"].tolist() == [-1.0, 2.0]
     assert written["word"].tolist() == ["'-a", "b"]
     assert table.columns[0] == "=x"  # the table itself is as it was
+
+
+SIGNS = "=+-@＝＋－＠﹦﹢﹣﹫"
+ENDS = ("\r", "\n", "\r\n", "\t", "\v", "\f", "\x85", "\u2028", "\u2029", "\x1c")
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+@pytest.mark.parametrize("before", ["", " ", "\xa0", "\u3000", *ENDS, *(f"harmless{end}" for end in ENDS)], ids=repr)
+def test_no_cell_and_no_line_of_one_begins_with_a_formula(sign: str, before: str, tmp_path: Path):
+    """Some programs cut a cell where a line ends in it, and some turn full-width signs into plain ones."""
+    text = f"{before}{sign}1+cmd|'/C calc'!A0"
+    path = tmp_path / "table.csv"
+    _write_table(path, pd.DataFrame({text: [text, "plain"], "number": [-1, 2]}))
+    content = path.read_bytes().decode("utf-8")
+    lines = list(csv.reader(content.splitlines()))
+    assert len(lines) == 3
+    assert [line[1] for line in lines] == ["number", "-1", "2"]
+    for cell in (lines[0][0], lines[1][0]):
+        assert cell.startswith("'")
+    assert lines[2][0] == "plain"
+
+
+def test_signs_within_a_text_are_left_alone():
+    kept = ["a=b", "a-b @c", "2−1", "größe", "x = y"]
+    assert spreadsheet(pd.DataFrame({"a": kept}))["a"].tolist() == kept
+
+
+def test_other_scores_are_written_so_too():
+    assert inspect.getsource(report).count(".to_csv(") == 1
 
 
 # ── SVG, DOT, HTML, pictures ────────────────────────────────────────────────────────────────────────────────────────

@@ -241,8 +241,8 @@ def test_truncations_are_not_searched(model, data):
     ("model", "data", "settings", "message"),
     [
         (lv.models.FiniteMixture(), cases.VALUES, {}, "expected a model of a process"),
-        (DPMixture(), cases.VALUES, {"chains": 1}, "at least 2 chains"),
-        (DPMixture(), cases.VALUES, {"draws": 3}, "4 draws"),
+        (DPMixture(), cases.VALUES, {"chains": 1}, "chains=1, expected a whole number of at least 2"),
+        (DPMixture(), cases.VALUES, {"draws": 3}, "draws=3, expected a whole number of at least 4"),
         (DPMixture(), None, {}, "model without data"),
         (HDP(), np.array([[0.5, 1.0]]), {}, "whole numbers"),
         (HLDA(1), COUNTS, {}, "depth 1"),

@@ -182,9 +182,12 @@ def test_errors_of_collectives_say_what_to_do_where_there_are_others(monkeypatch
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"timeout": 0}, "got timeout=0, expected at least 1 second"),
+        ({"timeout": 0}, "got timeout=0, expected a whole number of at least 1"),
         ({"coordinator": "node1"}, 'expected "host:port"'),
-        ({"coordinator": "node1:9000", "num_processes": 2, "process_id": 2}, "got process_id=2 of num_processes=2"),
+        (
+            {"coordinator": "node1:9000", "num_processes": 2, "process_id": 2},
+            "got process_id=2, expected a whole number from 0 to 1",
+        ),
     ],
 )
 def test_what_cannot_be_begun_is_refused(given: dict[str, Any], words: str):

@@ -161,12 +161,15 @@ def test_files_cut_off_left_out_or_changed_are_named(folder, name):
         ("row_starts.bin", 5, 0x7F, "row starts that do not ascend"),
     ],
 )
-def test_numbers_that_no_counts_have_are_found_when_they_are_read(folder, name, at, by, message):
-    """Without the checksums: a fit must not go on with them."""
-    changed(folder, name, at, by)
+def test_numbers_that_no_counts_have_are_found_without_checksums(folder, name, at, by, message):
+    """When the folder is opened; and where it is damaged afterwards, when they are read: a fit must not go on."""
     opened = lv.Corpus.open(folder)
-    with pytest.raises(ValueError, match=rf"{name}: got {message}.*the file is damaged"):
-        lv.fit(lv.models.LDA(), opened, size=2)
+    changed(folder, name, at, by)
+    found = rf"{name}: got {message}.*the file is damaged"
+    with pytest.raises(CorruptFolderError, match=found):
+        lv.Corpus.open(folder, verify=False)
+    with pytest.raises(ValueError, match=found):
+        list(runs_of(opened.counts))
 
 
 def test_manifests_that_are_refused(folder):

@@ -1,14 +1,22 @@
 """Ctrl-C stops a search and says what is kept, also where Python swallows it."""
 
+import gc
+import io
+import os
 import signal
+import subprocess
+import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_searches import PRIOR, Fake, fake_search, searched, settings
+from small_searches import PRIOR, Fake, corpus, fake_search, searched, settings
 
+import lvsearch as lv
 from lvsearch.command import cli
+from lvsearch.files.plain_output import print_any_text
 from lvsearch.interrupts import pressed, put_off, watched
 
 
@@ -121,3 +129,80 @@ def test_and_says_so_where_nothing_was_written(tmp_path: Path, monkeypatch: pyte
     arguments = ["search", "--texts", str(tmp_path / "docs.txt"), "--out", str(tmp_path / "run"), "--no-cache"]
     assert cli.main(arguments) == 130
     assert capsys.readouterr().err == "lvsearch: interrupted; nothing was written\n"
+
+
+# ── before the command knows what it was asked ──────────────────────────────────────────────────────────────────────
+
+PRESSED_AT = """
+import signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("name", ["jax", "jax.numpy", "pandas", "lvsearch.api", "lvsearch.command.cli"])
+def test_while_the_command_is_imported_one_line_is_said(name: str, tmp_path: Path):
+    """Ctrl-C comes at the import of a module, as from a person in the first second."""
+    (tmp_path / "sitecustomize.py").write_text(PRESSED_AT.format(name=name))
+    path = os.pathsep.join([str(tmp_path), str(Path(lv.__file__).parents[1])])
+    command = [sys.executable, "-m", "lvsearch", "search", "--texts", "docs.txt", "--out", "run"]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": path}, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "lvsearch: interrupted; nothing was written\n")
+
+
+def test_a_script_that_imports_it_keeps_pythons_own_handler():
+    code = "import lvsearch, signal; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(lv.__file__).parents[1])
+
+
+def test_ctrl_c_in_a_callback_of_the_garbage_collector_is_not_printed(capsys):
+    """It is remembered without noise, and nothing is raised where it would be lost."""
+
+    def callback(phase: str, information: object) -> None:
+        if phase == "start":
+            signal.raise_signal(signal.SIGINT)
+
+    gc.callbacks.append(callback)
+    try:
+        with watched():
+            gc.collect()
+            assert pressed()
+    finally:
+        gc.callbacks.remove(callback)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_interrupted_search_waits_for_no_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    result = searched("bound")
+    stopped = replace(result, state=replace(result.state, stopped="interrupted"), held_out=corpus().select(range(9)))
+    monkeypatch.setattr("lvsearch.results.heldout.held_out_comparison", lambda *_: pytest.fail("compared"))
+    monkeypatch.setattr("lvsearch.reports.report.write_report", lambda *_, **__: str(tmp_path / "summary.md"))
+    assert cli._report_of(stopped, tmp_path) == 130
+    assert "interrupted: writing the report of what was found; Ctrl-C again leaves it out" in capsys.readouterr().err
+
+
+# ── terminals that know few signs ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "cp437", "utf-8"])
+def test_no_sign_fails_after_the_work_is_done(encoding: str, monkeypatch: pytest.MonkeyPatch):
+    out, errors = (io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="") for _ in range(2))
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", errors)
+    print_any_text()
+    print("−3 ± 1 nats … ∞ 中\ud800", flush=True)
+    print("−", file=sys.stderr, flush=True)
+    written = out.buffer.getvalue().decode(encoding)
+    assert "\n" in written
+    assert "3" in written
+    if encoding == "ascii":
+        assert written == "-3 +/- 1 nats ... inf \\u4e2d\\ud800\n"
+    if encoding == "cp1252":
+        assert written.startswith("-3 ± 1 nats … inf")

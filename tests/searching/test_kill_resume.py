@@ -61,7 +61,7 @@ def test_killed_and_resumed(evidence: str, killed_folders: dict[str, Path]):
 def test_killed_during_the_very_first_write_says_so(tmp_path: Path):
     """Nothing was fitted: there is nothing to lose, and the message says what to do."""
     wait_for_kill(child(tmp_path / "run", "bound", "writes", 1))
-    with pytest.raises(ValueError, match=r"holds no manifest\.json.*very first write was cut off"):
+    with pytest.raises(FileNotFoundError, match=r"holds nothing to read yet.*killed before its first state"):
         lv.resume(tmp_path / "run", report=False, progress=False)
 
 

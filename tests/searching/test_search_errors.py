@@ -95,8 +95,12 @@ BAD_SETTINGS = [
     pytest.param({"max_size": 0}, r"positive integer.*got \(0,\)", id="size 0"),
     pytest.param({"max_size": -3}, r"positive integer.*got \(-3,\)", id="size −3"),
     pytest.param({"max_size": (3, 4)}, r"1 positive integer.*got \(3, 4\)", id="two sizes for one variable"),
-    pytest.param({"starts": 0}, r"got starts=0, expected at least 1", id="starts"),
-    pytest.param({"keep": 0}, r"got keep=0, expected at least 1", id="keep"),
+    pytest.param({"starts": 0}, r"got starts=0, expected a whole number of at least 1", id="starts"),
+    pytest.param({"keep": 0}, r"got keep=0, expected a whole number of at least 1", id="keep"),
+    pytest.param({"mesh": 2}, r"got mesh=2, expected a jax\.sharding\.Mesh", id="mesh"),
+    pytest.param({"grow": "no"}, r"got grow='no', expected True or False", id="grow"),
+    pytest.param({"starts": 1.5}, r"got starts=1\.5, expected a whole number", id="starts of one and a half"),
+    pytest.param({"max_size": 10**30}, r"got size .*, expected at most 2,147,483,647 of each", id="size 10³⁰"),
     pytest.param({"seconds": -1}, r"got seconds=-1, expected a number of at least 0, or None", id="seconds"),
     pytest.param({"seconds": float("nan")}, r"got seconds=nan, expected a number", id="seconds NaN"),
     pytest.param({"width": -0.5}, r"got width=-0\.5, expected a number of at least 0", id="width"),
@@ -136,8 +140,10 @@ def test_a_size_that_is_none(size: Any, message: str):
 def test_one_fit_with_bad_arguments():
     with pytest.raises(ValueError, match=r"got evidence='best', expected one of"):
         lv.fit(lv.models.LDA(), corpus(), size=2, evidence="best")
-    with pytest.raises(ValueError, match=r"got starts=0, expected at least 1"):
+    with pytest.raises(ValueError, match=r"got starts=0, expected a whole number of at least 1"):
         lv.fit(lv.models.LDA(), corpus(), size=2, starts=0)
+    with pytest.raises(ValueError, match=r"expected at most 2,147,483,647"):
+        lv.fit(lv.models.LDA(), corpus(), size=10**30)
 
 
 def test_a_fit_that_is_not_a_number_is_an_error_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch):

@@ -176,10 +176,10 @@ def test_command_line_forms():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: sizes.Poisson(0), "positive"),
-        (lambda: sizes.Poisson(math.nan), "positive"),
-        (lambda: sizes.Geometric(1.0), "strictly between"),
-        (lambda: sizes.NegativeBinomial(1.0, 2.0), "exceed 1"),
+        (lambda: sizes.Poisson(0), "rate=0, expected a finite number above 0"),
+        (lambda: sizes.Poisson(math.nan), "above 0"),
+        (lambda: sizes.Geometric(1.0), "above 0 and below 1"),
+        (lambda: sizes.NegativeBinomial(1.0, 2.0), "mean=1.0, expected a finite number above 1"),
         (lambda: sizes.Table([0.5, 0.6]), "sum to 1"),
         (lambda: sizes.Table([1.5, -0.5]), "at least 0"),
         (lambda: sizes.Table([0.5, math.nan]), "at least 0"),
@@ -207,7 +207,7 @@ def test_uniform_is_a_table_with_a_name():
         assert prior.log_mass((size,)) == pytest.approx(table.log_mass((size,)), abs=1e-12)
     assert sizes.from_json(prior.to_json()) == sizes.parse("uniform:7") == prior
     assert prior.describe() == "uniform on 1…7"
-    with pytest.raises(ValueError, match="largest size"):
+    with pytest.raises(ValueError, match="largest=0, expected a whole number from 1"):
         sizes.Uniform(0)
 
 

@@ -1,0 +1,157 @@
+"""Values as bytes that say what they are and nothing to do: for processes that exchange numbers, not programs.
+
+Bytes of a pickle run whatever their sender likes. These hold JSON and the numbers of arrays. A record (a dataclass, a
+NamedTuple, a module of Equinox) is sent as its fields, and made again of a class that the receiver knows already: one
+of lvsearch, or one of the value that the receiver has itself. What is no data, such as a function, is not sent: the
+receiver keeps its own.
+
+A message is the length of its JSON (8 bytes, little-endian), the JSON, and the arrays' numbers one after another.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+OURS = "lvsearch."
+HEAD = 8
+PLAIN = (bool, int, float, str, type(None))
+KINDS_OF_NUMBERS = "biuf"
+
+
+class MessageError(ValueError):
+    """Bytes that are no message, or one that this process cannot make a value of."""
+
+
+def encoded(value: Any) -> bytes:
+    """The message of a value: plain data, arrays, and records, tuples, lists and dicts of such."""
+    arrays: list[bytes] = []
+    text = json.dumps(_encode(value, arrays)).encode()
+    return b"".join([len(text).to_bytes(HEAD, "little"), text, *arrays])
+
+
+def decoded(message: bytes, own: Any = None) -> Any:
+    """The value of a message.
+
+    own: the value that this process has itself, where it has one: of its classes records are made too, and what is no
+    data is taken from it. Raises `MessageError` for bytes that are no message, and for classes that are not known.
+    """
+    end = HEAD + int.from_bytes(message[:HEAD], "little")
+    try:
+        value, used = _Decoder(message, end).value(json.loads(message[HEAD:end]), own)
+    except MessageError:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise MessageError(f"got bytes that are no message of lvsearch ({error!r})") from error
+    if used != len(message):
+        raise MessageError(f"got a message of {len(message):,} bytes, expected {used:,}")
+    return value
+
+
+def _encode(value: Any, arrays: list[bytes]) -> list[Any]:
+    if type(value) in PLAIN:
+        return ["plain", value]
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        content = np.asarray(value)
+        if content.dtype.kind in KINDS_OF_NUMBERS:
+            arrays.append(np.ascontiguousarray(content).tobytes())
+            kind = "jax" if isinstance(value, jax.Array) else "scalar" if isinstance(value, np.generic) else "array"
+            return [kind, content.dtype.str, content.shape]
+    if type(value) in (tuple, list):
+        return [type(value).__name__, [_encode(each, arrays) for each in value]]
+    if type(value) is dict:
+        return ["dict", [[_encode(key, arrays), _encode(each, arrays)] for key, each in value.items()]]
+    names = _field_names(type(value))
+    if names is not None:
+        kind = type(value)
+        return ["record", kind.__module__, kind.__qualname__, [_encode(getattr(value, name), arrays) for name in names]]
+    return ["own"]
+
+
+class _Decoder:
+    """Makes values of JSON, and of the numbers behind it, in the order in which they were written."""
+
+    def __init__(self, message: bytes, place: int):
+        self.message, self.place = message, place
+
+    def value(self, node: Sequence[Any], own: Any) -> tuple[Any, int]:
+        """The value, and how many bytes of the message are read."""
+        return self._value(node, own), self.place
+
+    def _value(self, node: Sequence[Any], own: Any) -> Any:
+        makers: Mapping[str, Callable[..., Any]] = {
+            "plain": self._plain,
+            "array": self._array,
+            "scalar": lambda own, *rest: self._array(own, *rest)[()],
+            "jax": lambda own, *rest: jax.numpy.asarray(self._array(own, *rest)),
+            "tuple": lambda own, entries: tuple(self._entries(entries, own)),
+            "list": lambda own, entries: self._entries(entries, own),
+            "dict": self._dict,
+            "record": self._record,
+            "own": self._own,
+        }
+        return makers[node[0]](own, *node[1:])
+
+    def _plain(self, own: Any, value: Any) -> Any:
+        if type(value) not in PLAIN:
+            raise MessageError(f"got {str(value)[:40]!r} in a message, expected a number, a text or nothing")
+        return value
+
+    def _array(self, own: Any, dtype: str, shape: Sequence[int]) -> np.ndarray:
+        kind = np.dtype(dtype)
+        if kind.kind not in KINDS_OF_NUMBERS or any(type(n) is not int or n < 0 for n in shape):
+            raise MessageError(f"got an array of type {dtype!r} and shape {shape} in a message, expected numbers")
+        first, self.place = self.place, self.place + kind.itemsize * int(np.prod(shape, dtype=object))
+        if self.place > len(self.message):
+            raise MessageError(f"got a message of {len(self.message):,} bytes, expected at least {self.place:,}")
+        return np.frombuffer(self.message[first : self.place], kind).reshape(shape).copy()
+
+    def _entries(self, entries: Sequence[Any], own: Any) -> list[Any]:
+        theirs = list(own) if isinstance(own, tuple | list) else []
+        return [self._value(each, theirs[n] if n < len(theirs) else None) for n, each in enumerate(entries)]
+
+    def _dict(self, own: Any, entries: Sequence[Any]) -> dict[Any, Any]:
+        found = {}
+        for key_node, node in entries:
+            key = self._value(key_node, None)
+            found[key] = self._value(node, own.get(key) if isinstance(own, dict) else None)
+        return found
+
+    def _record(self, own: Any, module: str, name: str, entries: Sequence[Any]) -> Any:
+        kind = type(own) if (type(own).__module__, type(own).__qualname__) == (module, name) else _known(module, name)
+        names = _field_names(kind)
+        if names is None or len(names) != len(entries):
+            raise MessageError(f"got {len(entries)} fields of {module}.{name} in a message, expected {names}")
+        values = [self._value(node, getattr(own, field, None)) for field, node in zip(names, entries, strict=True)]
+        if issubclass(kind, tuple):
+            return kind(*values)
+        made = object.__new__(kind)  # as it was: nothing of the class is run
+        for field, value in zip(names, values, strict=True):
+            object.__setattr__(made, field, value)
+        return made
+
+    def _own(self, own: Any) -> Any:
+        if own is None:
+            raise MessageError("got a value in a message that is no data, and have none of my own for it")
+        return own
+
+
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """Of a NamedTuple, a dataclass or a module; None of anything else."""
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return kind._fields
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+
+
+def _known(module: str, name: str) -> type:
+    """The class of lvsearch of this name, which is imported already. Raises `MessageError` for any other."""
+    found = sys.modules.get(module) if isinstance(module, str) and module.startswith(OURS) else None
+    for part in str(name).split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type) or found.__module__ != module:
+        raise MessageError(f"got the class {module}.{name} in a message, expected one of lvsearch")
+    return found

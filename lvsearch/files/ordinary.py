@@ -1,0 +1,43 @@
+"""Ordinary files only: a pipe that nobody writes to, or a device, may stand where a file is expected and never end."""
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from lvsearch.models.plain_arguments import as_path
+
+READ_AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+"""Opening a pipe waits for somebody at its other end, but for O_NONBLOCK; Windows has neither that nor such pipes."""
+KINDS = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+
+
+def open_ordinary(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file for reading bytes.
+
+    Raises OSError where it cannot be opened, ValueError where it is a folder, a pipe, a device or a socket.
+    """
+    handle = os.open(as_path("path", path), READ_AT_ONCE)
+    try:
+        require_ordinary(path, os.fstat(handle).st_mode)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_ordinary(path: str | os.PathLike[str]) -> bytes:
+    """Read all bytes of a file. Errors as for `open_ordinary`."""
+    with open_ordinary(path) as file:
+        return file.read()
+
+
+def require_ordinary(path: str | os.PathLike[str], mode: int | None = None) -> None:
+    """Raise ValueError unless `path` is an ordinary file; its mode is looked up where it is not given."""
+    mode = Path(path).stat().st_mode if mode is None else mode
+    if not stat.S_ISREG(mode):
+        kind = next((name for holds, name in KINDS if holds(mode)), "a device")
+        raise ValueError(
+            f"{path}: got {kind}, expected an ordinary file: what a program writes into a pipe has to be written to a "
+            "file first"
+        )

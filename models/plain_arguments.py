@@ -1,0 +1,135 @@
+"""Arguments that are plain numbers, words, lists or paths: checked here, before any work, for every public function.
+
+A function says what an argument may be, as scikit-learn's `_parameter_constraints` do: `starts = whole_number("starts",
+starts, least=1)`. What passes has one type from there on; what does not is a ValueError that says what was got and what
+was expected. `True` is no number, "1" is none, 1.5 and 2.0 are no whole ones, and NaN is within no limits.
+"""
+
+import math
+import operator
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LONGEST = 60
+"""Characters of a wrong value that a message shows."""
+
+
+def whole_number(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
+    """Return an argument as an int: a whole number of Python, NumPy or JAX.
+
+    name: what the argument is called. least, most: ends that are allowed, None where there is none.
+
+    Raises ValueError for anything else.
+    """
+    try:
+        number = operator.index(value)
+    except (TypeError, ValueError, IndexError):  # the last two of arrays that have no single entry
+        number = None
+    if number is None or _is_truth(value) or not _is_within(number, least, most):
+        raise ValueError(f"got {name}={shown(value)}, expected a whole number{_limits(least, most)}")
+    return number
+
+
+def real_number(
+    name: str,
+    value: Any,
+    *,
+    least: float | int | None = None,
+    above: float | int | None = None,
+    most: float | int | None = None,
+    below: float | int | None = None,
+) -> float:
+    """Return an argument as a float: a finite number of Python, NumPy or JAX.
+
+    name: what the argument is called. least, most: ends that are allowed; above, below: ends that are not; None where
+    there is none.
+
+    Raises ValueError for anything else, NaN and what no float holds among it.
+    """
+    number = math.nan
+    if not isinstance(value, str | bytes) and not _is_truth(value):
+        try:
+            number = float(value) if np.ndim(value) == 0 and not np.iscomplexobj(value) else math.nan
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+    inside = (above is None or number > above) and (below is None or number < below)
+    if not math.isfinite(number) or not inside or not _is_within(number, least, most):
+        raise ValueError(f"got {name}={shown(value)}, expected a finite number{_limits(least, most, above, below)}")
+    return number
+
+
+def yes_or_no(name: str, value: Any) -> bool:
+    """Return an argument as a bool. Raises ValueError for anything but True and False, of Python or NumPy."""
+    if not _is_truth(value):
+        raise ValueError(f"got {name}={shown(value)}, expected True or False")
+    return bool(value)
+
+
+def check_flags(**flags: Any) -> None:
+    """Raise ValueError for the first of these arguments that is neither True nor False."""
+    for name, value in flags.items():
+        yes_or_no(name, value)
+
+
+def one_of(name: str, value: Any, words: Sequence[str]) -> str:
+    """Return an argument that is one of a few words. Raises ValueError for anything else, naming them."""
+    if not isinstance(value, str) or value not in words:
+        raise ValueError(f"got {name}={shown(value)}, expected one of {', '.join(map(repr, words))}")
+    return value
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    """Return the entries of an argument that is a list, or anything else to go over but a text. Raises ValueError for
+    what is none."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ValueError(f"got {name}={shown(values)}, expected a list")
+    try:
+        return list(values)
+    except TypeError as error:  # an array of no axes, say, which can be gone over by its type alone
+        raise ValueError(f"got {name}={shown(values)}, expected a list") from error
+
+
+def numbers(name: str, values: Any) -> np.ndarray:
+    """Return an argument as an array of float64, of any shape. Raises ValueError for what is no numbers."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"got {name}={shown(values)}, expected numbers") from error
+
+
+def as_path(name: str, value: Any) -> Path:
+    """Return an argument as a path. Raises ValueError for what names no file or folder."""
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError(f"got {name}={shown(value)}, expected a path")
+    return Path(value)
+
+
+def shown(value: Any) -> str:
+    """A wrong value as messages show it: on one line, and no longer than `LONGEST` characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
+
+
+def _is_within(number: float | int, least: float | int | None, most: float | int | None) -> bool:
+    return (least is None or number >= least) and (most is None or number <= most)
+
+
+def _limits(
+    least: float | int | None,
+    most: float | int | None,
+    above: float | int | None = None,
+    below: float | int | None = None,
+) -> str:
+    """Such as " from 0 to 1", " of at least 1" or " above 0"; nothing where any number may be."""
+    if least is not None and most is not None:
+        return f" from {least} to {most}"
+    said = ((" of at least", least), (" above", above), (" of at most", most), (" below", below))
+    return " and".join(f"{words} {end}" for words, end in said if end is not None)
