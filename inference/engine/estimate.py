@@ -29,7 +29,7 @@ class Estimate(NamedTuple):
     |---|---|
     | `model` | with the hyper-parameters used, those of existing components only |
     | `size` | the size variables |
-    | `natural` | natural parameters of q(globals), float32, existing components only |
+    | `natural` | natural parameters of q(globals), of existing components only; float32, or float64 if the fit was |
     | `log_lower` | ≤ log p(data | size) (parameters integrated out) or log p(data | size, θ) (plug-in), nats |
     | `log_upper` | upper bound on the same, `inf` where none was computed |
     | `passes` | passes over the data |
