@@ -113,7 +113,8 @@ class Findings:
         kind: "estimate", "certified" or "diminishing"; by default what suits the evidence. Columns: one per size
         variable, log_prior, log_evidence_lower, log_evidence_upper, standard_error, probability (estimate only),
         probability_lower, probability_upper. Under "estimate" the two evidence columns are the stochastic ends of
-        annealing (of bounds: the estimate ± one standard error), log_evidence stands between them, and the
+        annealing (of bounds, and where an end came out on the wrong side of the estimate: the estimate ± one standard
+        error; an upper end is NaN where a proved bound lies above it), log_evidence stands between them, and the
         probabilities are its 5 % and 95 % points. Under "certified" (no assumption) and "diminishing" (a printed one)
         all ends of plug-in evidence are proved of these fits, not of the best parameters of a size. Nats; on the scale
         of the search.
@@ -201,6 +202,14 @@ class Findings:
         tried = log_sum([self.prior.log_pmf(visit.size) for visit in self.visits])
         share = unvisited_share(self.visits, self.prior, most, evaluator.scale)
         return max(0.0, -math.expm1(min(0.0, tried))), share
+
+    @property
+    def not_compared(self) -> dict[Size, str]:
+        """The sizes whose every fit failed, with the reason of the last failure: size -> reason.
+
+        Such a size has no evidence and no probability. It is not ruled out: nothing was compared.
+        """
+        return {visit.size: visit.trials[-1].failure or "" for visit in self.visits if visit.failed}
 
     @property
     def best(self) -> FittedModel:
@@ -323,8 +332,9 @@ class Findings:
             scale, annealed = self.evaluator.scale, by_size[size].annealed
             estimate, error = by_size[size].estimate / scale, self.standard_errors[size]
             low, high = estimate - error, estimate + error
-            if annealed is not None:
-                low, high = min(annealed.lower / scale, estimate), max(annealed.upper / scale, estimate)
+            if annealed is not None:  # an end on the wrong side of the estimate is noise, and says no more than the error
+                low = annealed.lower / scale if annealed.lower / scale <= estimate else low
+                high = high if annealed.upper / scale < estimate else annealed.upper / scale
             rows.append(
                 {
                     **self._size_columns(size),

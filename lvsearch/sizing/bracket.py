@@ -113,7 +113,10 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Pooled:
-    """Several brackets of one size together: estimate and its standard error, stochastic ends; nats."""
+    """Several brackets of one size together: estimate and its standard error, stochastic ends; nats.
+
+    `upper` is NaN where there is no upper end.
+    """
 
     estimate: float
     standard_error: float
@@ -152,4 +155,27 @@ def _pooled(brackets: Sequence[Bracket]) -> Pooled:
         float((errors**-2).sum() ** -0.5),
         log_sum(work + [bracket.lower for bracket in brackets]),
         -log_sum(work - [bracket.upper for bracket in brackets]),
+    )
+
+
+def contradicts(found: Pooled, proved_lower: float) -> bool:
+    """Whether an estimate lies below a proved lower bound on what it estimates by more than its standard error."""
+    return proved_lower - found.estimate > found.standard_error
+
+
+def raised_to_bound(found: Pooled, proved_lower: float) -> Pooled:
+    """The estimate, and its lower end, at least at a proved lower bound on the evidence, nats.
+
+    An estimate that lay further below the bound than its standard error missed where the posterior is. How far off it
+    is, is not known: it was wrong by at least the distance to the bound, which is added to its error. An upper end below
+    the bound is none: paths back began elsewhere than in the posterior.
+    """
+    if not found.estimate < proved_lower:
+        return found
+    missed = proved_lower - found.estimate if contradicts(found, proved_lower) else 0.0
+    return Pooled(
+        proved_lower,
+        math.hypot(found.standard_error, missed),
+        max(found.lower, proved_lower),
+        found.upper if found.upper >= proved_lower else math.nan,
     )

@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from lvsearch.sizing.bracket import ANCHORED_SHARE, HYSTERESIS_SHARE, Bracket, pooled
+from lvsearch.sizing.bracket import (
+    ANCHORED_SHARE,
+    HYSTERESIS_SHARE,
+    Bracket,
+    Pooled,
+    contradicts,
+    pooled,
+    raised_to_bound,
+)
 
 
 def test_ends_are_averages_of_what_is_unbiased():
@@ -55,3 +63,17 @@ def test_an_upper_end_below_another_s_lower_end_counts_for_nothing():
     found = Bracket((-20.0, -22.0), (-9.0, -8.0), 24, 16)
     assert pooled([missed, found]) == pooled([found])
     assert pooled([missed]).estimate == pytest.approx(-49.95)
+
+
+def test_an_estimate_is_never_below_a_proved_bound():
+    """A path that missed the posterior: its estimate is raised, its error says by how much, its upper end is none."""
+    found = Pooled(-135.1, 8.3, -140.0, -130.0)
+    raised = raised_to_bound(found, -107.9)
+    assert contradicts(found, -107.9)
+    assert raised.estimate == raised.lower == -107.9
+    assert raised.standard_error == pytest.approx(math.hypot(8.3, 27.2))
+    assert math.isnan(raised.upper)
+    within = raised_to_bound(found, -130.5)
+    assert (within.estimate, within.standard_error, within.upper) == (-130.5, 8.3, -130.0)
+    assert not contradicts(found, -130.5)
+    assert raised_to_bound(found, -136.0) == found
