@@ -83,8 +83,8 @@ def split_along_spread(
 ) -> Float[np.ndarray, "row component"]:
     """The parent's rows cut in two where they spread most: those on one side of its mean go to the child.
 
-    The direction is the first eigenvector of the parent's weighted covariance CᵀC, C the centred rows times √weight. With
-    more columns than rows it is Cᵀu, u the first eigenvector of CCᵀ: no matrix of columns × columns.
+    The direction is the first eigenvector of the parent's weighted covariance CᵀC, where C are the centred rows times
+    √weight. With more columns than rows it is Cᵀu, u the first eigenvector of CCᵀ: no matrix of columns × columns.
     """
     w = shares[:, parent]
     total = max(float(w.sum()), 1e-12)
