@@ -332,9 +332,7 @@ class Findings:
             scale, annealed = self.evaluator.scale, by_size[size].annealed
             estimate, error = by_size[size].estimate / scale, self.standard_errors[size]
             low, high = estimate - error, estimate + error
-            if (
-                annealed is not None
-            ):  # an end on the wrong side of the estimate is noise, and says no more than the error
+            if annealed is not None:  # an end on the wrong side of the estimate says no more than the error
                 low = annealed.lower / scale if annealed.lower / scale <= estimate else low
                 high = high if annealed.upper / scale < estimate else annealed.upper / scale
             rows.append(
