@@ -147,11 +147,11 @@ def _recorded_globals(
 
 
 def recorded_natural(
-    model: Model, beliefs: Beliefs, size: tuple[int, ...], capacity: tuple[int, ...]
+    model: Model, beliefs: Beliefs, size: tuple[int, ...], capacity: tuple[int, ...], dtype: Any = np.float32
 ) -> dict[str, Statistics]:
-    """The natural parameters that a fit is recorded with: those of existing components, float32."""
+    """The natural parameters that a fit is recorded with: those of existing components, float32 unless said."""
     natural = cut_axes(model, beliefs.natural, size, capacity)
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), natural)
+    return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), natural)
 
 
 def just_above(log_likelihood: float) -> float:
