@@ -78,7 +78,7 @@ def test_data_without_a_density_are_refused():
 
 
 def test_components_far_narrower_than_their_distance_keep_their_width():
-    """Two clusters of width 1e-5 a unit apart: rounded to float32, their parameters say nothing of how wide they are."""
+    """Two clusters of width 1e-5 a unit apart: in float32 their parameters say nothing of how wide they are."""
     rng = np.random.default_rng(0)
     rows = np.repeat([-1.0, 1.0], 16)[:, None] + 1e-5 * rng.standard_normal((32, 2))
     model = FiniteMixture(lv.models.DiagonalComponents.weak(rows))
