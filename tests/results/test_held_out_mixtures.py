@@ -3,7 +3,6 @@
 from functools import cache
 
 import numpy as np
-import pytest
 from partition_oracles import diagonal_marginal, log_finite_prior, log_joint_of_partitions
 from scipy.special import logsumexp
 from scipy.stats import t
