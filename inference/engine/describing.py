@@ -11,7 +11,7 @@ from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_nat
 from lvsearch.inference.engine.meanfield import batch_bound, cast, fit_locals
 from lvsearch.inference.engine.meanfield_starts import blank_locals
 from lvsearch.inference.engine.representation import differs_in_length, existing, gathered, representing_value
-from lvsearch.models.contract import Model, Statistics
+from lvsearch.models.contract import Model
 
 UNIT_SWEEPS, UNIT_TOLERANCE = 100, 1e-4
 
@@ -52,30 +52,24 @@ def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.nda
 def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described:
     """Fit the locals of new units with the parameters at their posterior means; model: `estimate.model`.
 
-    The bound is a lower bound on log p(unit | θ̂) at the point estimate θ̂, in nats, in float64.
+    All in float64: rows far from 0, such as times in seconds since 1970, lose the digits that tell components apart
+    when they are rounded to float32 before a model has centred them. The bound is a lower bound on log p(unit | θ̂) at
+    the point estimate θ̂, in nats.
     """
     size = estimate.size
     capacity = capacity_of(size)
-    on = model.active(size, capacity)
     representation, lower = [], []
-
-    def point(dtype: Any) -> dict[str, Statistics]:
-        natural = padded_natural(model, estimate.natural, size, capacity, dtype)
-        return point_of(model, natural, size, capacity=capacity)
-
-    g = point(np.float32)
-    for batch in data.batches:
-        start = blank_locals(model, batch, size, capacity=capacity)
-        settled = fit_locals(
-            model, g, batch, start, size, capacity=capacity, sweeps=UNIT_SWEEPS, tolerance=UNIT_TOLERANCE
-        )
-        representation.append(existing(model, batch, np.asarray(representing_value(model, settled, on)), on))
-        with jax.enable_x64(True):
-            double = cast(Dataset.of_batches((batch,), (), {}, 0), np.float64).batches[0]
-            wide = jax.tree.map(lambda x: np.asarray(x, np.float64), settled)
-            g64 = point(np.float64)
-            refreshed = fit_locals(model, g64, double, wide, size, capacity=capacity, sweeps=1)
-            lower.append(np.asarray(batch_bound(model, g64, double, refreshed, size, capacity=capacity)))
+    with jax.enable_x64(True):
+        on = model.active(size, capacity)
+        natural = padded_natural(model, estimate.natural, size, capacity, np.float64)
+        g = point_of(model, natural, size, capacity=capacity)
+        for batch in cast(data, np.float64).batches:
+            start = blank_locals(model, batch, size, capacity=capacity)
+            settled = fit_locals(
+                model, g, batch, start, size, capacity=capacity, sweeps=UNIT_SWEEPS, tolerance=UNIT_TOLERANCE
+            )
+            lower.append(np.asarray(batch_bound(model, g, batch, settled, size, capacity=capacity)))
+            representation.append(existing(model, batch, np.asarray(representing_value(model, settled, on)), on))
     described_units = gathered(data, representation)
     ragged = differs_in_length(model, data.batches[0].units)
     return Described(described_units if ragged else np.stack(described_units), data.gather(lower))

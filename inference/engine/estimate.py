@@ -29,7 +29,7 @@ class Estimate(NamedTuple):
     |---|---|
     | `model` | with the hyper-parameters used, those of existing components only |
     | `size` | the size variables |
-    | `natural` | natural parameters of q(globals), float32, existing components only |
+    | `natural` | natural parameters of q(globals), of existing components only; float32, or float64 if the fit was |
     | `log_lower` | ≤ log p(data | size) (parameters integrated out) or log p(data | size, θ) (plug-in), nats |
     | `log_upper` | upper bound on the same, `inf` where none was computed |
     | `passes` | passes over the data |
@@ -147,11 +147,11 @@ def _recorded_globals(
 
 
 def recorded_natural(
-    model: Model, beliefs: Beliefs, size: tuple[int, ...], capacity: tuple[int, ...]
+    model: Model, beliefs: Beliefs, size: tuple[int, ...], capacity: tuple[int, ...], dtype: Any = np.float32
 ) -> dict[str, Statistics]:
-    """The natural parameters that a fit is recorded with: those of existing components, float32."""
+    """The natural parameters that a fit is recorded with: those of existing components, float32 unless said."""
     natural = cut_axes(model, beliefs.natural, size, capacity)
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), natural)
+    return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), natural)
 
 
 def just_above(log_likelihood: float) -> float:

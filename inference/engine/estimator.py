@@ -89,14 +89,19 @@ class GenericEstimator(BaseEstimator):
         return resident_plan(self.model, self.data, size, capacity_of(size))
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Coordinate ascent from scattered locals, or from the locals that follow from a smaller fit plus a scatter."""
-        capacity = capacity_of(size)
-        begin = scattered_start(self.model, key, self.data, size, capacity)
-        if start is not None:
-            begin = self._grown(begin, start, size, capacity)
-        fitted = ascend(
-            self.model, self.data, begin, size, capacity=capacity, sweeps=self.sweeps, tolerance=self.tolerance
-        )
+        """Coordinate ascent from scattered locals, or from the locals that follow from a smaller fit plus a scatter.
+
+        In float32, or in float64 where the data would lose digits that tell units apart (`needs_double`).
+        """
+        capacity, double = capacity_of(size), needs_double(self.data)
+        with jax.enable_x64(double):
+            dtype = np.float64 if double else np.float32
+            begin = scattered_start(self.model, key, self.data, size, capacity, dtype)
+            if start is not None:
+                begin = self._grown(begin, start, size, capacity)
+            fitted = ascend(
+                self.model, self.data, begin, size, capacity=capacity, sweeps=self.sweeps, tolerance=self.tolerance
+            )
         natural = cut_axes(self.model, fitted.beliefs.natural, size, capacity)
         lower = exact_bound(self.model, self.data, natural, fitted, size, capacity)
         return Estimate(self.model, size, natural, lower, np.inf, len(fitted.trace))
@@ -117,6 +122,29 @@ class GenericEstimator(BaseEstimator):
 
             natural[name] = jax.tree.map(choose, begin.beliefs.natural[name], old[name])
         return begin._replace(beliefs=beliefs_of(self.model, natural, size, capacity=capacity))
+
+
+ROUNDING_SHARE = 1e-4
+"""Of a column's standard deviation: cells that rounding to float32 moves by more no longer tell units well apart."""
+
+
+def needs_double(data: Dataset) -> bool:
+    """Whether rounding to float32 moves some cell by more than `ROUNDING_SHARE` of how widely its column spreads.
+
+    Columns are the last axis of the units' floating-point leaves. Zeros, which stand for padding and for what was not
+    observed, are exact in any precision and are left out of the spread.
+    """
+
+    def loses(leaf: np.ndarray) -> bool:
+        cells = leaf.reshape(-1, leaf.shape[-1] if leaf.ndim > 1 else 1)
+        moved = np.abs(cells - cells.astype(np.float32)).max(0, initial=0.0)
+        known = cells != 0
+        count = np.maximum(known.sum(0), 1)
+        centred = np.where(known, cells - cells.sum(0) / count, 0.0)
+        return bool(np.any(moved > ROUNDING_SHARE * np.sqrt((centred**2).sum(0) / count)))
+
+    leaves = (np.asarray(leaf) for batch in data.batches for leaf in jax.tree.leaves(batch.units))
+    return any(loses(leaf) for leaf in leaves if leaf.dtype == np.float64)
 
 
 PROGRAMS = 150 * MIB

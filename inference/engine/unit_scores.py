@@ -13,6 +13,9 @@ from lvsearch.inference.engine.describing import describe_units
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.models.contract import Model, Statistics
 
+LOWER_BOUND = "variational lower bound"
+EXACT_AT_MEANS = "exact, parameters at their posterior means"
+
 
 class UnitScores(NamedTuple):
     """log p(unit | parameters at their posterior means) for each unit, nats.
@@ -37,9 +40,21 @@ def score_units(
 
     capacity: sizes that are compared are padded to one capacity, so that all compile once. samples and key: for methods
     that sample; one key for all sizes makes differences between them share their noise. Where nothing better is known
-    the score is the variational lower bound.
+    the score is that of `describe_units`, which is exact for some models and a variational lower bound for others.
     """
-    return UnitScores(describe_units(model, estimate, data).log_lower, 0.0, "variational lower bound")
+    return described_scores(model, estimate, data)
+
+
+def described_scores(model: Model, estimate: Estimate, data: Dataset) -> UnitScores:
+    """Score units by the bound of `describe_units`; `method` says whether it is exact or a bound.
+
+    It is exact where a unit has one latent site whose elements do not interact: the log-joint is linear in the
+    statistics of that site, so its q is the exact conditional distribution given the parameters.
+    """
+    lower = describe_units(model, estimate, data).log_lower
+    sites = tuple(model.locals().values())
+    exact = len(sites) == 1 and sites[0].slices is None and sites[0].gate is None
+    return UnitScores(lower, 0.0, EXACT_AT_MEANS if exact else LOWER_BOUND)
 
 
 def site_value(estimate: Estimate, name: str) -> Statistics:

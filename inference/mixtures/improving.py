@@ -29,6 +29,10 @@ GAIN = 10
 """A proposal must gain so many times what a sweep must."""
 
 
+ROUNDING_LOSS = 0.01
+"""Nats of the bound that recording a fit in float32 may cost."""
+
+
 @runtime_checkable
 class RowsSettings(Protocol):
     """How hard to try, as far as it is the same for all; see the settings of each kind."""
@@ -107,11 +111,27 @@ class RowsEstimator(BaseEstimator, ABC):
         with jax.enable_x64(double):
             run = self.run(size, np.float64 if double else np.float32)
             ended, bounds, proposals = run.fit(begin)
-        natural = recorded_natural(self.model, ended.beliefs, size, run.capacity)
-        lower = self.bound(natural, size, on_host(ended.locals))
+        natural, lower = self._recorded(ended, size, run.capacity, double=double)
         upper = just_above(lower) if self.exact else np.inf
         passes = run.passes + (0 if begin.pooled is None else begin.pooled.passes)
         return FitHistory(Estimate(self.model, size, natural, lower, upper, passes), bounds, proposals)
+
+    def _recorded(
+        self, ended: AscentTrace, size: tuple[int, ...], capacity: tuple[int, ...], *, double: bool
+    ) -> tuple[dict[str, Statistics], float]:
+        """(Natural parameters as they are recorded, the bound at exactly these in nats).
+
+        In float32, unless the fit is in float64 and rounding it costs more than `ROUNDING_LOSS`. The rate of a narrow
+        component is the small difference of two large sums, so that rounding these makes it too wide, or negative.
+        """
+        local = on_host(ended.locals)
+        natural = recorded_natural(self.model, ended.beliefs, size, capacity)
+        lower = self.bound(natural, size, local)
+        if not double:
+            return natural, lower
+        exact = recorded_natural(self.model, ended.beliefs, size, capacity, np.float64)
+        unrounded = self.bound(exact, size, local)
+        return (natural, lower) if lower >= unrounded - ROUNDING_LOSS or np.isnan(unrounded) else (exact, unrounded)
 
 
 class RowsRun(ABC, Generic[Owner]):

@@ -58,7 +58,8 @@ def log_responsibilities(
     packed = jax.vmap(lambda y, o: pack_variants(components, y, o)[:, varying])(tile.coordinates, tile.observed)
     packed = packed.reshape(-1, len(varying))
     statistics = pack_statistics(model.components, g["components"])
-    constant = sum((value * statistics[:, column] for column, value in layout.constants), jnp.zeros(len(statistics)))
+    columns, values = layout.constant_columns  # one product for all: an operation a column compiles for ever
+    constant = statistics[:, columns] @ values.astype(statistics.dtype)
     bias = jnp.where(on["component"], model.log_weights(g, on) + constant.astype(packed.dtype), -jnp.inf)
     weights = jnp.where(on["component"][:, None], statistics[:, varying], 0.0)
     logits = packed @ weights.T + bias
@@ -87,9 +88,9 @@ def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, lay
     found = jax.lax.scan(one, empty, tiles)[0]
     width = len(varying) + len(layout.constants)
     increments = jnp.zeros((n_components, width), dtype).at[:, varying].set(found.increments, unique_indices=True)
-    for column, value in layout.constants:
-        increments = increments.at[:, column].set(value * found.counts)
-    return found._replace(increments=increments)
+    columns, values = layout.constant_columns
+    constant = found.counts[:, None] * values.astype(dtype)
+    return found._replace(increments=increments.at[:, columns].set(constant, unique_indices=True))
 
 
 def update_weights(

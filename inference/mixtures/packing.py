@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.models.components import Component
 from lvsearch.models.kernels import kernel
@@ -26,6 +26,12 @@ class PackedColumns(NamedTuple):
     n_dims: int
     varying: tuple[int, ...]
     constants: tuple[tuple[int, float], ...]
+
+    @property
+    def constant_columns(self) -> tuple[Int[np.ndarray, " constant"], Float[np.ndarray, " constant"]]:
+        """(Positions of the columns that do not vary, their values)."""
+        columns = np.array([column for column, _ in self.constants], int)
+        return columns, np.array([value for _, value in self.constants], float)
 
 
 def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumns:

@@ -14,8 +14,9 @@ from jaxtyping import Array, Float
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
+from lvsearch.inference.engine.describing import describe_units
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.engine.unit_scores import site_value
+from lvsearch.inference.engine.unit_scores import UnitScores, described_scores, score_units, site_value
 from lvsearch.models.components import Component, log_predictive
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
@@ -40,6 +41,22 @@ def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarra
     with jax.enable_x64(True):
         natural = model.marginals(jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), own))
     return weighted_predictive(component, natural, weights, left, units)
+
+
+@score_units.register
+def _(
+    model: MixtureModel, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
+) -> UnitScores:
+    """In closed form: of a plug-in fit at its estimates, else the predictive density, parameters integrated out.
+
+    Rows that have scores of their own beside their component have no closed form: `described_scores` has their bound.
+    """
+    del capacity, samples, key  # nothing is sampled, and sizes share their programs by the capacity of their fits
+    if model.components.scored:
+        return described_scores(model, estimate, data)
+    if model.components.estimated:  # rows are summed out exactly, whatever variants they arise in
+        return UnitScores(describe_units(model, estimate, data).log_lower, 0.0, "exact, at the estimates")
+    return UnitScores(predictive_log_density(estimate, data), 0.0, "closed form, parameters integrated out")
 
 
 def weighted_predictive(

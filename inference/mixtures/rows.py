@@ -17,6 +17,8 @@ from lvsearch.models.units import Row
 
 TILE = 1024
 """Rows of a tile: with 60 components and 150 statistics its arrays stay in a core's cache."""
+TILE_CELLS = 2**22
+"""Cells of a tile of many columns, at most: their statistics take four times as much memory, in float64 128 MB."""
 
 
 class RowTiles(NamedTuple):
@@ -86,7 +88,8 @@ def chosen_rows(prepared: PreparedRows, chosen: Int[np.ndarray, " row"]) -> Prep
 
 
 def _tiled(coordinates: np.ndarray, observed: np.ndarray, weight: np.ndarray) -> RowTiles:
-    length = min(TILE, -(-len(weight) // 8) * 8)
+    most = max(8, TILE_CELLS // max(1, coordinates.shape[1]) // 8 * 8)
+    length = min(TILE, most, -(-len(weight) // 8) * 8)
     n_tiles = -(-len(weight) // length)
     pad = n_tiles * length - len(weight)
 

@@ -83,13 +83,17 @@ def split_along_spread(
 ) -> Float[np.ndarray, "row component"]:
     """The parent's rows cut in two where they spread most: those on one side of its mean go to the child.
 
-    The direction is the first eigenvector of the parent's weighted covariance.
+    The direction is the first eigenvector of the parent's weighted covariance CᵀC, where C are the centred rows times
+    √weight. With more columns than rows it is Cᵀu, u the first eigenvector of CCᵀ: no matrix of columns × columns.
     """
     w = shares[:, parent]
     total = max(float(w.sum()), 1e-12)
     centred = coordinates - (w @ coordinates) / total
-    covariance = (w[:, None] * centred).T @ centred / total
-    direction = np.linalg.eigh(covariance)[1][:, -1]
+    if centred.shape[1] <= centred.shape[0]:
+        direction = np.linalg.eigh((w[:, None] * centred).T @ centred / total)[1][:, -1]
+    else:
+        scaled = np.sqrt(w / total)[:, None] * centred
+        direction = scaled.T @ np.linalg.eigh(scaled @ scaled.T)[1][:, -1]
     moved = np.where(centred @ direction > 0, w, 0.0)
     out = shares.copy()
     out[:, parent] -= moved

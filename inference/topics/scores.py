@@ -6,9 +6,9 @@ from scipy.sparse import csr_array
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.engine.describing import describe_units, unit_ceilings
+from lvsearch.inference.engine.describing import unit_ceilings
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.engine.unit_scores import UnitScores, score_units, site_value
+from lvsearch.inference.engine.unit_scores import UnitScores, described_scores, score_units, site_value
 from lvsearch.inference.likelihood.bounds import saturated_ceiling
 from lvsearch.inference.likelihood.dispatch import document_likelihood
 from lvsearch.models.topic_model import TopicModel
@@ -25,7 +25,7 @@ def _(
     """Importance sampling with a mean-field proposal; a document's draws depend on the key and the document only."""
     prior = model.proportions_prior(estimate.size, estimate.natural)
     if prior is None:
-        return UnitScores(describe_units(model, estimate, data).log_lower, 0.0, "variational lower bound")
+        return described_scores(model, estimate, data)
     topics = np.asarray(site_value(estimate, model.topic_site), np.float64)
     n_topics, n_words = topics.shape
     padded = np.zeros((capacity[0], n_words + 1))

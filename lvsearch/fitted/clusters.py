@@ -16,6 +16,7 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.naming import column_names_of
 from lvsearch.fitted.similarity import row_affinity
 from lvsearch.inference.mixtures import predictive_log_density
+from lvsearch.models.components import Component
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
 from lvsearch.pictures.captions import Caption
@@ -45,8 +46,9 @@ class FittedMixture(FittedModel):
 
     def means(self) -> pd.DataFrame:
         """The mean of each component's rows, parameters at their posterior means: a row per component."""
-        means, _ = self._moments()
-        return pd.DataFrame(means, index=pd.RangeIndex(len(means), name=LABEL), columns=self._columns)
+        with jax.enable_x64(True):
+            means = _means(self.model.components, self._statistics())
+        return pd.DataFrame(np.asarray(means), index=pd.RangeIndex(len(means), name=LABEL), columns=self._columns)
 
     def covariances(self) -> dict[int, pd.DataFrame]:
         """The covariance of each component's rows, parameters at their posterior means: component -> (column, column).
@@ -181,6 +183,12 @@ class FittedMixture(FittedModel):
         with jax.enable_x64(True):
             means, covariances = jax.vmap(self.model.components.moments)(self._statistics())
         return np.asarray(means), np.asarray(covariances)
+
+
+@jax.jit
+def _means(component: Component, statistics: Any) -> Float[jax.Array, "component dim"]:
+    """Of the rows of each component. Compiled, so that their covariances, columns × columns each, are never made."""
+    return jax.vmap(lambda one: component.moments(one)[0])(statistics)
 
 
 def _names(points: Points) -> pd.Index:

@@ -90,7 +90,7 @@ def _by_size(result: Findings, axes: "Axes") -> Caption:
     where.shade(axes, found.indistinguishable)
     low, high = curve.relative - curve.error, curve.relative + curve.error
     axes.fill_between(
-        at, np.minimum(low, curve.lower), np.maximum(high, curve.upper), color=palette.main, alpha=0.12, lw=0
+        at, np.minimum(low, curve.lower), np.fmax(high, curve.upper), color=palette.main, alpha=0.12, lw=0
     )
     axes.fill_between(at, low, high, color=palette.main, alpha=0.3, lw=0, zorder=2)
     axes.plot(at, curve.relative, color=palette.main, linewidth=1.2, zorder=3)

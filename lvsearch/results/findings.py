@@ -147,7 +147,8 @@ class Findings:
         kind: "estimate", "certified" or "diminishing"; by default what suits the evidence. Columns: one per size
         variable, log_prior, log_evidence_lower, log_evidence_upper, standard_error, probability (estimate only),
         probability_lower, probability_upper. Under "estimate" the two evidence columns are the stochastic ends of
-        annealing (of bounds: the estimate ± one standard error), log_evidence stands between them, and the
+        annealing (of bounds, and where an end came out on the wrong side of the estimate: the estimate ± one standard
+        error; an upper end is NaN where a proved bound lies above it), log_evidence stands between them, and the
         probabilities are its 5 % and 95 % points. Under "certified" (no assumption) and "diminishing" (a printed one)
         all ends of plug-in evidence are proved of these fits, not of the best parameters of a size. Nats; on the scale
         of the search.
@@ -240,6 +241,14 @@ class Findings:
         tried = log_sum([self.prior.log_pmf(visit.size) for visit in self.visits])
         share = unvisited_share(self.visits, self.prior, most, evaluator.scale)
         return max(0.0, -math.expm1(min(0.0, tried))), share
+
+    @property
+    def not_compared(self) -> dict[Size, str]:
+        """The sizes whose every fit failed, with the reason of the last failure: size -> reason.
+
+        Such a size has no evidence and no probability. It is not ruled out: nothing was compared.
+        """
+        return {visit.size: visit.trials[-1].failure or "" for visit in self.visits if visit.failed}
 
     @property
     def best(self) -> FittedModel:
@@ -379,7 +388,10 @@ class Findings:
             if self.curve is not None:  # gains say nothing of the height: only the fits' own bounds are proved
                 low, high = np.nan if visit is None else visit.log_bound / scale, np.nan
             elif visit is not None and visit.annealed is not None:
-                low, high = min(visit.annealed.lower / scale, estimate), max(visit.annealed.upper / scale, estimate)
+                # an end on the wrong side of the estimate says no more than the error
+                annealed_low, annealed_high = visit.annealed.lower / scale, visit.annealed.upper / scale
+                low = annealed_low if annealed_low <= estimate else low
+                high = high if annealed_high < estimate else annealed_high
             rows.append(
                 {
                     **self._size_columns(size),

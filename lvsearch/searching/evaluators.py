@@ -36,6 +36,7 @@ from lvsearch.inference.together import check_same, from_first, noticing_loss, s
 from lvsearch.models.admixture import Admixture
 from lvsearch.models.contract import Model
 from lvsearch.searching.annealed import annealing_failure, brackets_of
+from lvsearch.searching.degenerate_columns import degenerate_columns
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.gains import SizeGain
@@ -140,7 +141,10 @@ class ModelEvaluator:
         seconds = time.perf_counter() - began
         origin = _origin(size, start)
         if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
-            failure = f"the fit of size {size} from {origin} is not a number; it is reported, not ranked"
+            faults = degenerate_columns(self.data)
+            why = f" ({faults}: a component can shrink there without end; give it a prior with a least width)"
+            said = f"the fit of size {size} from {origin} is not a number{why if faults else ''}"
+            failure = f"{said}; it is reported, not ranked"
             unknown = Evidence(-math.inf, self.ceiling)
             return Fit(size, unknown, 0.0, None, FitInfo(origin, seconds, estimate.passes, failure))
         upper = min(estimate.log_upper, self.ceiling)

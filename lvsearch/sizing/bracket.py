@@ -4,8 +4,10 @@ off."""
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
+from jaxtyping import Float
 from scipy.special import ndtri, stdtrit
 
 from lvsearch.sizing.logspace import log_sum
@@ -19,6 +21,12 @@ to the low side; 0.15 √(24 / temperatures) is taken. On a path anchored in one
 from a fit take the second share too: theirs has not been measured."""
 CONTRADICTION = 3.0
 """Nats by which a lower end may exceed an upper end by chance: e^−3, twice."""
+
+
+@cache
+def student_widening(freedom: int) -> float:
+    """Student's 97.5 % point over the normal one: what an error known from few values is multiplied by."""
+    return float(stdtrit(freedom, 0.975) / ndtri(0.975))
 
 
 @dataclass(frozen=True)
@@ -62,15 +70,26 @@ class Bracket:
 
     @property
     def standard_error(self) -> float:
-        """Of `estimate`: the islands' spread, widened for their small number, and a share of the hysteresis."""
-        n = len(self.forward)
-        spread = math.sqrt((float(np.var(self.forward)) + float(np.var(self.backward))) / (4 * max(1, n - 1)))
-        freedom = max(1, 2 * (n - 1))
-        widened = spread * float(stdtrit(freedom, 0.975) / ndtri(0.975))
+        """Of `estimate`: the islands' spread, widened for their small number, and what is shared by all islands."""
+        return math.hypot(math.sqrt(self.variance) * student_widening(self.freedom), self.common_error)
+
+    @property
+    def variance(self) -> float:
+        """Of `estimate`, from how the islands differ, nats²."""
+        return (float(np.var(self.forward)) + float(np.var(self.backward))) / (4 * max(1, len(self.forward) - 1))
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of `variance`."""
+        return max(1, 2 * (len(self.forward) - 1))
+
+    @property
+    def common_error(self) -> float:
+        """The part of the standard error that all islands share: a share of the hysteresis, and the anchor's error."""
         if self.anchor_error is None:
             share = HYSTERESIS_SHARE * min(1.0, math.sqrt(SHARE_STEPS / self.steps))
-            return math.hypot(widened, share * self.hysteresis)
-        return math.hypot(widened, ANCHORED_SHARE * self.hysteresis, self.anchor_error)
+            return share * self.hysteresis
+        return math.hypot(ANCHORED_SHARE * self.hysteresis, self.anchor_error)
 
     @property
     def finite(self) -> bool:
@@ -100,7 +119,7 @@ class Repeats:
         n = len(self.values)
         if n < 2:
             return math.inf
-        return float(np.std(self.values, ddof=1) / math.sqrt(n) * stdtrit(n - 1, 0.975) / ndtri(0.975))
+        return float(np.std(self.values, ddof=1) / math.sqrt(n)) * student_widening(n - 1)
 
     @property
     def lower(self) -> float:
@@ -113,7 +132,10 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Pooled:
-    """Several brackets of one size together: estimate and its standard error, stochastic ends; nats."""
+    """Several brackets of one size together: estimate and its standard error, stochastic ends; nats.
+
+    `upper` is NaN where there is no upper end.
+    """
 
     estimate: float
     standard_error: float
@@ -123,14 +145,17 @@ class Pooled:
 
 FLOOR = 1e-3
 """Nats below which a standard error is rounding, not knowledge."""
+ALIKE = 30.0
+"""Variances at equal work that differ by a larger factor are of different paths, not of few islands. By chance two of
+six degrees of freedom each differ by more in one pair of two thousand."""
 
 
 def pooled(brackets: Sequence[Bracket] | Sequence[Repeats]) -> Pooled:
     """All that is known of one size. Of a noisy function the mean of all calls.
 
-    Of annealings, estimates weighted by 1 / standard_error²; ends averaged as what they are unbiased for, weighted by
-    steps. A bracket whose upper end is below another's lower one is left out: its backward paths did not begin in the
-    posterior.
+    Of annealings, estimates weighted by 1 / error², in which the islands' variance is shared by all brackets alike
+    (`_shared_errors`); ends averaged as what they are unbiased for, weighted by steps. A bracket whose upper end is
+    below another's lower one is left out: its backward paths did not begin in the posterior.
     """
     values = tuple(value for one in brackets if isinstance(one, Repeats) for value in one.values)
     if values:
@@ -142,7 +167,7 @@ def pooled(brackets: Sequence[Bracket] | Sequence[Repeats]) -> Pooled:
 def _pooled(brackets: Sequence[Bracket]) -> Pooled:
     highest = max(bracket.lower for bracket in brackets)
     brackets = [bracket for bracket in brackets if max(bracket.lower, bracket.upper + CONTRADICTION) >= highest]
-    errors = np.array([math.hypot(bracket.standard_error, FLOOR) for bracket in brackets])
+    errors = np.hypot(_shared_errors(brackets), FLOOR)
     weights = errors**-2 / (errors**-2).sum()
     estimate = float(weights @ [bracket.estimate for bracket in brackets])
     work = np.log([float(bracket.steps) for bracket in brackets])
@@ -152,4 +177,46 @@ def _pooled(brackets: Sequence[Bracket]) -> Pooled:
         float((errors**-2).sum() ** -0.5),
         log_sum(work + [bracket.lower for bracket in brackets]),
         -log_sum(work - [bracket.upper for bracket in brackets]),
+    )
+
+
+def _shared_errors(brackets: Sequence[Bracket]) -> Float[np.ndarray, " bracket"]:
+    """The standard error of each bracket, nats, its islands' variance estimated together with those of others.
+
+    Four islands whose estimates happen to agree would else outweigh all others, with an error far too small. On paths
+    of one kind variance × work, with work = temperatures × particles, is about the same: it is averaged over the
+    brackets from a prior, and over those from an anchor, that differ by less than `ALIKE`.
+    """
+    work = np.array([bracket.steps * bracket.particles for bracket in brackets], float)
+    scaled = work * [bracket.variance for bracket in brackets]
+    freedom = np.array([bracket.freedom for bracket in brackets])
+    anchored = np.array([bracket.anchor_error is not None for bracket in brackets])
+    near = (scaled[:, None] <= ALIKE * scaled) & (scaled <= ALIKE * scaled[:, None])
+    alike = near & (anchored[:, None] == anchored)
+    shared_freedom = alike @ freedom
+    variance = alike @ (freedom * scaled) / shared_freedom / work
+    widened = np.sqrt(variance) * [student_widening(int(each)) for each in shared_freedom]
+    return np.hypot(widened, [bracket.common_error for bracket in brackets])
+
+
+def contradicts(found: Pooled, proved_lower: float) -> bool:
+    """Whether an estimate lies below a proved lower bound on what it estimates by more than its standard error."""
+    return proved_lower - found.estimate > found.standard_error
+
+
+def raised_to_bound(found: Pooled, proved_lower: float) -> Pooled:
+    """The estimate, and its lower end, at least at a proved lower bound on the evidence, nats.
+
+    An estimate that lay further below the bound than its standard error missed where the posterior is. It was wrong by
+    at least the distance to the bound, which is added to its error. An upper end below the bound is none: paths back
+    began elsewhere than in the posterior.
+    """
+    if not found.estimate < proved_lower:
+        return found
+    missed = proved_lower - found.estimate if contradicts(found, proved_lower) else 0.0
+    return Pooled(
+        proved_lower,
+        math.hypot(found.standard_error, missed),
+        max(found.lower, proved_lower),
+        found.upper if found.upper >= proved_lower else math.nan,
     )

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from lvsearch.sizing.bracket import Bracket, Pooled, Repeats, pooled
+from lvsearch.sizing.bracket import Bracket, Pooled, Repeats, contradicts, pooled, raised_to_bound
 from lvsearch.sizing.evidence import Evidence, Record
 from lvsearch.sizing.gains import PooledGain, SizeGain, evidence_curve, pool_gains
 from lvsearch.sizing.sizes import Size, SizePrior
@@ -75,9 +75,31 @@ class Visit:
 
     @property
     def annealed(self) -> Pooled | None:
-        """All its brackets together, or a noisy function's calls; None where it has neither."""
-        brackets: list = [bracket for trial in self.trials if trial.failure is None for bracket in trial.brackets]
-        return pooled(brackets) if brackets else None
+        """All its brackets together, or a noisy function's calls; None where it has neither.
+
+        An estimate below a proved bound on the same evidence is raised to it (`raised_to_bound`).
+        """
+        brackets = self._brackets
+        if not brackets:
+            return None
+        return raised_to_bound(pooled(brackets), self.proved_lower)
+
+    @property
+    def proved_lower(self) -> float:
+        """A number that is proved to be at most log p(data | size), nats: the bound of the best fit, relabellings left
+        out; −inf where brackets are a noisy function's calls, of which nothing is proved."""
+        noisy = any(isinstance(one, Repeats) for one in self._brackets)
+        return -math.inf if noisy else self.evidence.lower
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether the annealed estimate lies below the proved bound by more than its own standard error."""
+        brackets = self._brackets
+        return bool(brackets) and contradicts(pooled(brackets), self.proved_lower)
+
+    @property
+    def _brackets(self) -> list:
+        return [bracket for trial in self.trials if trial.failure is None for bracket in trial.brackets]
 
     @property
     def estimate(self) -> float:

@@ -401,6 +401,7 @@ def test_a_nested_failure_is_reported_and_replaced_by_its_witness():
     result, history = fake_search(evaluator, lv.sizes.Poisson(3), settings((5,)))
     third = result.visits[2]
     assert (third.replaced_by, third.failed, third.evidence.lower) == ((2,), False, rising((2,)))
+    assert result.not_compared == {}  # the witness's fit stands in for it
     assert list(result.starts()["failure"]) == ["", "", "size (3,) is not a number", "", ""]
     assert np.isneginf(result.starts()["log_evidence"][2])
     assert evaluator.calls[3] == ((4,), (3,), 0)  # grown from the witness's fit that stands in for it
@@ -414,6 +415,7 @@ def test_a_failure_at_size_one_is_reported_and_the_search_goes_on():
         result, history = fake_search(evaluator, lv.sizes.Poisson(3), settings((5,), starts=2))
         assert result.visits[0].failed
         assert (1,) not in result.standard_errors
+        assert result.not_compared == {(1,): "size (1,) is not a number"}
         assert result.best_size != (1,)
         assert evaluator.calls[2 if nested else 1][1] is None  # there is no fit to grow from
         assert 1 not in set(result.posterior("estimate")["size"])

@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from lvsearch.sizing.bracket import ANCHORED_SHARE, HYSTERESIS_SHARE, Bracket, pooled
+from lvsearch.sizing.bracket import (
+    ANCHORED_SHARE,
+    HYSTERESIS_SHARE,
+    Bracket,
+    Pooled,
+    contradicts,
+    pooled,
+    raised_to_bound,
+)
 
 
 def test_ends_are_averages_of_what_is_unbiased():
@@ -55,3 +63,38 @@ def test_an_upper_end_below_another_s_lower_end_counts_for_nothing():
     found = Bracket((-20.0, -22.0), (-9.0, -8.0), 24, 16)
     assert pooled([missed, found]) == pooled([found])
     assert pooled([missed]).estimate == pytest.approx(-49.95)
+
+
+def test_an_estimate_is_never_below_a_proved_bound():
+    """A path that missed the posterior: its estimate is raised, its error says by how much, its upper end is none."""
+    found = Pooled(-135.1, 8.3, -140.0, -130.0)
+    raised = raised_to_bound(found, -107.9)
+    assert contradicts(found, -107.9)
+    assert raised.estimate == raised.lower == -107.9
+    assert raised.standard_error == pytest.approx(math.hypot(8.3, 27.2))
+    assert math.isnan(raised.upper)
+    within = raised_to_bound(found, -130.5)
+    assert (within.estimate, within.standard_error, within.upper) == (-130.5, 8.3, -130.0)
+    assert not contradicts(found, -130.5)
+    assert raised_to_bound(found, -136.0) == found
+
+
+def test_pooled_errors_have_the_tails_that_they_state():
+    """Two annealings of four islands each, the second twice as long, both unbiased: the ideal case.
+
+    Each weighted by its own islands' spread alone, errors had a root mean square z of 1.07, |z| > 3 in 1.28 % and
+    |z| > 5 in .11 % of 200,000 cases. With the shared variance: .99, .61 % and .02 %; a normal has 1, .27 % and none.
+    """
+    rng, z, before = np.random.default_rng(0), [], []
+    for _ in range(4_000):
+        each = [
+            Bracket(tuple(spread * rng.standard_normal(4)), tuple(spread * rng.standard_normal(4)), steps, 16)
+            for steps, spread in ((24, 2**0.5), (48, 1.0))
+        ]
+        found = pooled(each)
+        z.append(found.estimate / found.standard_error)
+        weights = np.array([one.standard_error**-2 for one in each])
+        before.append(weights @ [one.estimate for one in each] / weights.sum() ** 0.5)
+    new, old = np.abs(z), np.abs(before)
+    assert 0.9 < np.sqrt(np.mean(new**2)) < 1.05
+    assert np.mean(new > 3) < 0.009 < np.mean(old > 3)

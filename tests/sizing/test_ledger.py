@@ -1,10 +1,12 @@
 """The ledger's numbers, by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 import lvsearch as lv
+from lvsearch.sizing.bracket import Bracket, Repeats
 from lvsearch.sizing.ledger import (
     MEAN_OF_BEST,
     NEGLIGIBLE,
@@ -208,3 +210,18 @@ def test_sizes_between_two_near_the_mode_are_enclosed():
     grid = [visit((a, b), 0.0) for a in (1, 2, 3) for b in (1, 2, 3)]
     corners = [v for v in grid if v.size in ((1, 2), (3, 2), (3, 3))]
     assert [v.size for v in enclosed(corners, grid)] == [(2, 2)]
+
+
+def test_an_annealed_size_is_contradicted_by_the_bound_of_its_own_fit():
+    """The fit proves −107.9; paths say −135.1. The estimate is raised, and a noisy function's calls prove nothing."""
+    bracket = Bracket((-139.0, -137.0), (-132.0, -132.4), 24, 16)
+    one = Trial("documents", lv.Evidence(-107.9, 0.0), 0.0, 0.25, None, (bracket,))
+    found = Visit((3,), (one,), one.evidence, 0.0, None, -9.0, 0.0)
+    assert found.is_contradicted
+    assert found.estimate == -107.9
+    assert standard_error(found, 0.0, 1) > 27.0
+    sure = replace(found, evidence=lv.Evidence(-140.0, 0.0))
+    assert not sure.is_contradicted
+    assert sure.estimate == pytest.approx(bracket.estimate)
+    calls = replace(one, brackets=(Repeats((-135.0, -135.2)),))
+    assert not replace(found, trials=(calls,)).is_contradicted

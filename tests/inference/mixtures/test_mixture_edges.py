@@ -75,3 +75,16 @@ def test_data_without_a_density_are_refused():
         lv.models.KnownCovarianceComponents([[1.0, 2.0], [2.0, 1.0]])
     with pytest.raises(ValueError, match="one positive number"):
         lv.models.DiagonalComponents(rate=0.0)
+
+
+def test_components_far_narrower_than_their_distance_keep_their_width():
+    """Two clusters of width 1e-5 a unit apart: in float32 their parameters say nothing of how wide they are."""
+    rng = np.random.default_rng(0)
+    rows = np.repeat([-1.0, 1.0], 16)[:, None] + 1e-5 * rng.standard_normal((32, 2))
+    model = FiniteMixture(lv.models.DiagonalComponents.weak(rows))
+    fitting = estimator(model, dataset(rows))
+    estimate = fitting.fit((2,), jax.random.key(0), None)
+    rounded = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), estimate.natural)
+    assert estimate.log_lower > 400.0  # some ten nats a cell, less what means and widths cost
+    assert not fitting.bound(rounded, (2,), None) > estimate.log_lower - 1.0  # not a number
+    assert {leaf.dtype for leaf in jax.tree.leaves(estimate.natural)} == {np.dtype(np.float64)}
