@@ -17,6 +17,7 @@ from lvsearch.data.groups import Groups
 from lvsearch.data.paired_corpus import PairedCorpus
 from lvsearch.data.points import Points
 from lvsearch.fitted.kinds import load_fit
+from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied
 from lvsearch.fitted.sampling import load_trace, sample, save_trace
@@ -39,6 +40,7 @@ __all__ = [
     "FittedTree",
     "Genotypes",
     "Groups",
+    "MixturePosterior",
     "OccupiedPosterior",
     "PairedCorpus",
     "Points",
@@ -60,6 +62,7 @@ __all__ = [
     "load_trace",
     "load_tree",
     "mean_field_tree",
+    "mixture_posterior",
     "models",
     "occupied",
     "resume",

@@ -10,6 +10,7 @@ from lvsearch.inference.annealing.dispatch import (
     evidence_chain,
     pace,
     path_needs_fit,
+    sampled_chain,
 )
 from lvsearch.inference.annealing.generic import GenericChain, fitted_chain, flat_chain
 from lvsearch.inference.annealing.particles import Annealed, Profile, backward, forward, pilot, schedule
@@ -65,6 +66,7 @@ __all__ = [
     "pace",
     "path_needs_fit",
     "pilot",
+    "sampled_chain",
     "schedule",
     "sequential",
     "simulated_like",

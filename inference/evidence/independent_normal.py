@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.annealing.dispatch import sampled_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
-from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
+from lvsearch.inference.engine.estimate import capacity_of, check_size
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics, GaussianStatistics
 from lvsearch.models.independent_normal import IndependentNormalMixture
@@ -258,8 +258,6 @@ class IndependentNormalChain(eqx.Module):
         return jax.nn.log_softmax(jnp.where(exists, log_gamma, -jnp.inf), axis=0)
 
 
-@evidence_chain.register
-def _(
-    model: IndependentNormalMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
-) -> IndependentNormalChain:
+@sampled_chain.register
+def _(model: IndependentNormalMixture, data: Dataset, size: tuple[int, ...]) -> IndependentNormalChain:
     return IndependentNormalChain.of(model, data, size[0], capacity_of(size)[0])

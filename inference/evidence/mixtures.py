@@ -31,7 +31,7 @@ from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import check_size
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, VariantLabels
 from lvsearch.inference.mixtures.rows import seen_by, variants
-from lvsearch.models.components import Component, log_normalisers
+from lvsearch.models.components import Component
 from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.finite_mixture import FiniteMixture
 
@@ -180,7 +180,8 @@ class CollapsedMixtureChain(eqx.Module):
         component = self.names.components(state.labels[row])
         changed = jax.tree.map(lambda sums: sums[component, jnp.arange(len(component))], left.natural)
         was = self._places == component
-        normaliser = jnp.where(was, log_normalisers(self.component, changed), normaliser)
+        alone = self.normalisers(jax.tree.map(lambda leaf: leaf[None], changed)).sum(-1)
+        normaliser = jnp.where(was, alone, normaliser)
         joining = self.joining(left, row, normaliser)
         label = choose(left, joining)
         joins = self._places == self.names.components(label)
@@ -261,7 +262,7 @@ class CollapsedMixtureChain(eqx.Module):
 
     def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
         """log p(rows | labels)."""
-        empty = log_normalisers(self.component, jax.tree.map(lambda leaf: self._rows(leaf)[None], self.prior))[0]
+        empty = self.normalisers(jax.tree.map(lambda leaf: self._rows(leaf)[None, None], self.prior)).sum()
         gains = jnp.where(self.exists(), self.normalisers(state.natural).sum(-1) - empty, 0.0)
         return gains.sum(0) + self.log_carried(state.labels)
 

@@ -87,15 +87,20 @@ class PartitionChain(eqx.Module):
     def n_places(self) -> int:
         return self.mixture.capacity
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are, those of padding left out."""
+        return len(self.seating.log_rising) - 1
+
     def init(self, key: Key[Array, ""], particles: int) -> PartitionState:
         """Return states to begin with, far apart from each other.
 
         In half of the particles no row is in a part yet, so that the first sweep puts one after another into one. In a
-        quarter all are in one part, and in a quarter each is in a part drawn from half of the places.
+        quarter all are in one part, and in a quarter each is in a part drawn from a quarter of the places.
         """
         key_labels, key_hyper = jax.random.split(key)
         shape, names = (self.mixture.elements, particles), self.mixture.names
-        scattered = jax.random.randint(key_labels, shape, 0, max(1, self.n_places // 2), jnp.int32)
+        scattered = jax.random.randint(key_labels, shape, 0, max(1, self.n_places // 4), jnp.int32)
         kind = jnp.arange(particles) % 4
         variant = jnp.zeros(shape, jnp.int32)
         labels = jnp.where(kind < 2, -1, names.of(jnp.where(kind == 2, 0, scattered), variant))
@@ -190,12 +195,15 @@ class PartitionChain(eqx.Module):
             drawn: list[Array] = []
 
             def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
-                of_label = jnp.where(plan.places, seats.log_scores(left.counts), -jnp.inf)
-                score = chain.names.in_all_variants(of_label) + log_variants + joining.of_row
+                of_place = jnp.where(plan.places, seats.log_scores(left.counts), -jnp.inf)
+                score = chain.names.in_all_variants(of_place) + log_variants + joining.of_row
                 other_variant = chain.names.variants(label_of_score) != chain.names.variants(plan.target[row])
                 score = jnp.where(plan.is_jump & other_variant, -jnp.inf, score)
-                label = jnp.where(plan.kept[row], plan.target[row], chain.chosen(score, uniforms[row]))
-                drawn.append(jnp.take_along_axis(jax.nn.log_softmax(score, axis=0), label[None], axis=0)[0])
+                cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
+                new = (cumulative < uniforms[row] * cumulative[-1]).sum(0, dtype=jnp.int32)
+                label = jnp.where(plan.kept[row], plan.target[row], new)
+                of_label = jnp.take_along_axis(score - score.max(0), label[None], axis=0)[0]
+                drawn.append(of_label - jnp.log(cumulative[-1]))
                 return label
 
             state, normaliser = chain.redrawn(state, normaliser, row, choose, prior)

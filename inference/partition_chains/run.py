@@ -23,12 +23,13 @@ from lvsearch.inference.generators import folded, split_key
 from lvsearch.inference.partition_chains.chain import PartitionChain, PartitionState
 from lvsearch.inference.partition_chains.seating import Seating
 from lvsearch.models.finite_mixture import FiniteMixture
+from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.kernels import kernel
 from lvsearch.models.tied_mixture import TiedMixture
 
 BLOCK = 32
 """Sweeps of one compiled call, and of one recorded average."""
-FIRST_PLACES = 8
+FIRST_PLACES = 16
 """Places for parts to begin with; twice as many whenever a chain has filled all."""
 CHAINS = 32
 """Independent chains, side by side on the last axis of every array."""
@@ -36,6 +37,9 @@ MOST_RHAT = 1.05
 """R̂ above which chains do not agree."""
 FEWEST_BLOCKS = 8
 """Blocks after which chains are first asked whether they agree; half of all blocks are left out."""
+
+RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
+"""Mixtures of rows whose components are integrated out."""
 
 
 class PartitionTrace(NamedTuple):
@@ -110,13 +114,13 @@ class _Blocks(NamedTuple):
 
 
 def partition_chain(
-    model: FiniteMixture | TiedMixture, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int
+    model: RowMixture, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int
 ) -> PartitionChain:
     """Return chains over the partitions of some rows into at most `places` parts.
 
     log_prior: log p(K) of K = 1, 2, …, nats. Raises ValueError for a model whose components are not integrated out.
     """
-    places = capacity_of((places,))[0]
+    places = capacity_of((min(places, data.n_units),))[0]
     chain = evidence_chain(model, data, (places,), None)
     hyper = chain if isinstance(chain, HyperMixture) else None
     mixture = chain if hyper is None else hyper.mixture
@@ -125,9 +129,18 @@ def partition_chain(
             f"got {model.describe()}, expected a mixture of rows whose components are integrated out: a FiniteMixture, "
             "a TiedMixture or an IndependentNormalMixture"
         )
-    concentrations = np.array([float(model.concentration_at(k)) for k in range(1, len(log_prior) + 1)])
+    concentrations = np.array([concentration_at(model, size) for size in range(1, len(log_prior) + 1)])
     seating = Seating.from_prior(log_prior, concentrations, int(np.sum(mixture.weight > 0)), mixture.capacity)
     return PartitionChain(mixture, hyper, seating)
+
+
+def concentration_at(model: RowMixture, size: int) -> float:
+    """Return a, each component's share of the concentration at this size."""
+    if isinstance(model, IndependentNormalMixture):
+        return float(model.concentration)
+    if isinstance(model, TiedMixture):
+        return float(model.independent.concentration_at(size))
+    return float(model.concentration_at(size))
 
 
 def run_partitions(
@@ -141,7 +154,8 @@ def run_partitions(
     """Run chains until they agree and every p(K | rows) has a Monte Carlo error of at most `precision`.
 
     make_chain: the chains with room for so many parts; asked again with twice as many whenever one has filled all.
-    most_sweeps: after so many sweeps of each chain the run ends all the same, and the trace says that it is not settled.
+    most_sweeps: after so many sweeps of each chain the run ends all the same; the trace then says that it has not
+        settled.
     """
     key_begin, key_run = split_key(key)
     with jax.enable_x64(True):
@@ -151,7 +165,7 @@ def run_partitions(
         while True:
             number = len(blocks.parts)
             after, probability, parts, log_rows = advance(chain, folded(key_run, number, chain.n_places), state)
-            if int(np.max(parts)) >= chain.n_places and chain.n_places < chain.mixture.elements:
+            if int(np.max(parts)) >= chain.n_places and chain.n_places < chain.n_rows:
                 chain = make_chain(2 * chain.n_places)
                 state = grown(chain, state)
                 continue  # the block again, with room
@@ -181,14 +195,14 @@ def grown(chain: PartitionChain, state: PartitionState) -> PartitionState:
 @kernel(short=True)
 def advance(
     chain: PartitionChain, key: Array, state: PartitionState
-) -> tuple[
-    PartitionState, Float[Array, "size particle"], Int[Array, "sweep particle"], Float[Array, "sweep particle"]
-]:
+) -> tuple[PartitionState, Float[Array, "size particle"], Int[Array, "sweep particle"], Float[Array, "sweep particle"]]:
     """Return the states after `BLOCK` sweeps, the average of p(K | partition) over them, and after every sweep the
     number of occupied parts and log p(rows | partition)."""
     particles = state.labels.shape[1]
 
-    def one(index: Array, carry: tuple[PartitionState, Array, Array, Array]) -> tuple[PartitionState, Array, Array, Array]:
+    def one(
+        index: Array, carry: tuple[PartitionState, Array, Array, Array]
+    ) -> tuple[PartitionState, Array, Array, Array]:
         state, probability, parts, log_rows = carry
         state = chain.step(jax.random.fold_in(key, index), state)
         counts = state.counts

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
+import independent_normal_oracles
 import jax
+import jax.numpy as jnp
 import mixture_cases as cases
 import numpy as np
 import partition_oracles as exact
@@ -12,7 +15,14 @@ import tied_oracles
 from scipy.special import logsumexp
 
 import lvsearch as lv
-from lvsearch.inference.partition_chains import PartitionTrace, partition_chain, run_partitions, supported_sizes
+from lvsearch.inference.partition_chains import (
+    PartitionChain,
+    PartitionTrace,
+    Seats,
+    partition_chain,
+    run_partitions,
+    supported_sizes,
+)
 from lvsearch.models.contract import Model
 
 SIZES = 12
@@ -85,3 +95,89 @@ def test_agrees_with_enumeration(kind: cases.Kind, dynamic: bool) -> None:
     trace = run(model, rows)
     assert max(error.max() for _, error in (trace.sizes(), trace.occupied())) < 0.01
     assert max(np.abs(z).max() for z in z_scores(trace, *truth)) < 4
+
+
+def test_one_covariance_agrees_with_enumeration() -> None:
+    """The rows of all groups hang together there."""
+    rows, given = cases.VALUES[:6], (cases.LOCATION, cases.SCALE, 0.3, 2.5, 0.7)
+    model = lv.models.TiedMixture(cases.FULL.component, 1.3)
+
+    def log_rows(labels: tuple[int, ...]) -> float:
+        return tied_oracles.log_marginal(rows, np.array(labels), *given)
+
+    truth = enumerated(rows, log_rows, 1.3, dynamic=False)
+    assert max(np.abs(z).max() for z in z_scores(run(model, rows), *truth)) < 4
+
+
+@pytest.mark.parametrize("rows", [cases.HOLED[:5]], ids=["holed"])
+def test_independent_normals_agree_with_enumeration(rows: np.ndarray) -> None:
+    """Means and precisions by quadrature, the rates moved by slices."""
+    model = lv.models.IndependentNormalMixture(cases.LOCATION, cases.SCALE, 0.7, 2.2, 1.3, 1.9, 0.8)
+    prior = independent_normal_oracles.Prior(cases.LOCATION, cases.SCALE, 0.7, 2.2, 1.3, 1.9)
+    joint = np.full((SIZES, len(rows)), -np.inf)
+    for size in range(1, SIZES + 1):
+        for labels, log_joint in independent_normal_oracles.log_joint(rows, size, 0.8, prior).items():
+            weight = log_size_prior()[size - 1] + log_joint
+            joint[size - 1, max(labels)] = np.logaddexp(joint[size - 1, max(labels)], weight)
+    probability = np.exp(joint - logsumexp(joint))
+    trace = run(model, rows, sweeps=1024)
+    assert max(np.abs(z).max() for z in z_scores(trace, probability.sum(1), probability.sum(0))) < 4
+
+
+# ── many data sets ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def rows_of(seed: int) -> np.ndarray:
+    """Six rows of one to six clusters."""
+    rng = np.random.default_rng(seed)
+    centres = 1.5 * rng.standard_normal((rng.integers(1, 7), 2))
+    return centres[rng.integers(0, len(centres), 6)] + rng.gamma(1.0, 0.5) * rng.standard_normal((6, 2))
+
+
+def z_of_data_sets(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Errors in standard errors over many data sets, of sizes and of occupied components."""
+    of_sizes, of_occupied = [], []
+    kind = cases.DIAGONAL
+    for seed in range(n):
+        rows, dynamic = rows_of(seed), bool(seed % 2)
+        model = lv.models.FiniteMixture(kind.component, 1.3, dynamic=dynamic)
+        truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=dynamic)
+        z = z_scores(run(model, rows, seed=seed, sweeps=256), *truth)
+        of_sizes.append(z[0])
+        of_occupied.append(z[1])
+    return np.concatenate(of_sizes), np.concatenate(of_occupied)
+
+
+@pytest.mark.slow
+def test_errors_are_as_large_as_they_say() -> None:
+    """|z| < 2 in 90 to 98 % of the probabilities, over many data sets; a fifth of the sizes is one number each."""
+    for z in z_of_data_sets(DATA_SETS):
+        assert 0.90 <= (np.abs(z) < 2).mean() <= 0.98
+        assert abs(z.mean()) < 0.3
+
+
+# ── planted ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("bug", ["a new part", "the way back"])
+def test_a_wrong_chain_is_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new part that weighs twice as much as it should, and jumps that forget the probability of their proposal."""
+    if bug == "a new part":
+        right = Seats.log_scores
+
+        def log_scores(self: Seats, counts: Any) -> Any:
+            return right(self, counts) + jnp.where(counts > 0.5, 0.0, np.log(2.0))
+
+        monkeypatch.setattr(Seats, "log_scores", log_scores)
+    else:
+        proposing = PartitionChain._redrawn
+
+        def redrawn(self: PartitionChain, *given: Any) -> Any:
+            state, log_proposal = proposing(self, *given)
+            return state, jnp.zeros_like(log_proposal)
+
+        monkeypatch.setattr(PartitionChain, "_redrawn", redrawn)
+    kind, rows = cases.KNOWN, cases.VALUES[:5]  # of a shape that no other test compiles
+    truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=False)
+    trace = run(lv.models.FiniteMixture(kind.component, 1.3), rows)
+    assert max(np.abs(z).max() for z in z_scores(trace, *truth)) > 6
