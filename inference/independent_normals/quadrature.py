@@ -12,6 +12,7 @@ the integrand vanish at v = 0 with its first five derivatives, which the rule ne
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -48,12 +49,16 @@ def log_marginals(shape: Any, rate: Any, total: Any, count: Any, kappa: Any) -> 
         each = kappa + count * tau
         return (shape - power) * log_ratio - rate * tau - 0.5 * jnp.log(each) + 0.5 * (tau * total) ** 2 / each
 
-    highest, sums = log_integrand(0.0, precision), jnp.zeros_like(precision)
-    for node in NODES:
-        step = 1 + spread * node  # v over its mode
+    highest, nodes = log_integrand(0.0, precision), jnp.asarray(NODES, precision.dtype)
+
+    def added(index: Array, sums: Array) -> Array:
+        step = 1 + spread * nodes[index]  # v over its mode
         log_ratio = jnp.log(jnp.maximum(step, 1e-30)) / power
         value = jnp.exp(log_integrand(log_ratio, precision * jnp.exp(log_ratio)) - highest)
-        sums = sums + jnp.where(step > 0, value, 0.0)
+        return sums + jnp.where(step > 0, value, 0.0)
+
+    # a loop and not one array with an axis of nodes: the program is short, and each turn is one pass over the groups
+    sums = jax.lax.fori_loop(0, len(NODES), added, jnp.zeros_like(precision))
     # dτ = τ / (q v) dv: a step of v is spread · mode of v, and τ^(a−1) dτ is τ^(a−q) at the node, over q
     log_step = jnp.log(spread * (NODES[1] - NODES[0]) / power)
     return jnp.log(sums) + highest + shape * jnp.log(precision) + log_step + 0.5 * LOG_2PI
