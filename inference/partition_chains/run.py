@@ -71,8 +71,12 @@ class PartitionTrace(NamedTuple):
         return bulk_effective_sample_size(self.log_rows) if np.isnan(of_parts) else of_parts
 
     def sizes(self) -> tuple[Float64[np.ndarray, " size"], Float64[np.ndarray, " size"]]:
-        """Return (p(K | rows), its Monte Carlo error) of K = 1, 2, …"""
-        return _over_chains(self.size_probability)
+        """Return (p(K | rows), its Monte Carlo error) of K = 1, 2, …
+
+        No error is smaller than what one visit elsewhere, which may have been missed, could change.
+        """
+        probability, error = _over_chains(self.size_probability)
+        return probability, np.maximum(error, self._doubt)
 
     def occupied(self) -> tuple[Float64[np.ndarray, " number"], Float64[np.ndarray, " number"]]:
         """Return (p(K₊ | rows), its Monte Carlo error) of K₊ = 1, 2, … up to the most that was visited.
@@ -81,9 +85,13 @@ class PartitionTrace(NamedTuple):
         """
         numbers = np.arange(1, self.parts.max() + 1)
         probability, error = _over_chains((self.parts[..., None] == numbers).mean(1))
-        effective = np.nan_to_num(self.effective_sample_size, nan=len(self.parts))
-        doubted = (probability * effective + 0.5) / (effective + 1)
-        return probability, np.maximum(error, np.sqrt(doubted * (1 - doubted) / (effective + 1)))
+        doubted = self._doubt + probability * (1 - 2 * self._doubt)
+        return probability, np.maximum(error, np.sqrt(doubted * (1 - doubted) * 2 * self._doubt))
+
+    @property
+    def _doubt(self) -> float:
+        """Half a visit among as many independent ones as the chains are worth: at least one of each chain."""
+        return 0.5 / (np.nan_to_num(self.effective_sample_size, nan=len(self.parts)) + 1)
 
     def is_settled(self, precision: float) -> bool:
         """Whether chains agree and no probability of a size has a Monte Carlo error above `precision`."""
