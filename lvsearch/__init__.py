@@ -17,10 +17,10 @@ from lvsearch.data.groups import Groups
 from lvsearch.data.paired_corpus import PairedCorpus
 from lvsearch.data.points import Points
 from lvsearch.fitted.kinds import load_fit
-from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied
 from lvsearch.fitted.sampling import load_trace, sample, save_trace
+from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.reading.converting import convert
 from lvsearch.results.result import SearchResult
 from lvsearch.sizing import sizes

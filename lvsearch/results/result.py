@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
+from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.results import card as cards
 from lvsearch.results import plots
 from lvsearch.results.auditing import audit_search
