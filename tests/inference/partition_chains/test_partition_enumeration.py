@@ -15,6 +15,7 @@ import tied_oracles
 from scipy.special import logsumexp
 
 import lvsearch as lv
+from lvsearch.inference.independent_normals import log_marginals
 from lvsearch.inference.partition_chains import (
     PartitionChain,
     PartitionTrace,
@@ -181,3 +182,22 @@ def test_a_wrong_chain_is_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> Non
     truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=False)
     trace = run(lv.models.FiniteMixture(kind.component, 1.3), rows)
     assert max(np.abs(z).max() for z in z_scores(trace, *truth)) > 6
+
+
+# ── quadrature ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("float64")
+def test_quadrature_has_the_integral() -> None:
+    """Against the trapezium rule in log τ on a fine grid, where rows lie within three deviations of the prior."""
+    rng, grid = np.random.default_rng(0), np.linspace(-40, 40, 40_001)
+    for n in (0, 1, 2, 3, 10, 200):
+        y = rng.normal(rng.normal(0, 0.5), 0.1, n)
+        kappa, alpha, beta = rng.uniform(0.5, 2), rng.uniform(2, 5), 10.0 ** rng.uniform(-4, 1)
+        tau, shape = np.exp(grid), alpha + n / 2
+        spread = (y**2).sum() - tau * y.sum() ** 2 / (kappa + n * tau)
+        log_integrand = shape * grid - beta * tau - 0.5 * tau * spread + 0.5 * np.log(2 * np.pi / (kappa + n * tau))
+        expected = logsumexp(log_integrand) + np.log(grid[1] - grid[0])
+        rate = beta + 0.5 * (y**2).sum()
+        given = (jnp.asarray(each) for each in (shape, rate, y.sum(), float(n), kappa))
+        assert float(log_marginals(*given)) == pytest.approx(expected, abs=2e-5)
