@@ -8,6 +8,10 @@ form and what is left is an integral over the precision τ,
 It is taken by the trapezium rule in v = τ^q. For q = ⅓ a Gamma density of v is close to a Gaussian (Wilson & Hilferty
 1931), for which the rule with a step of ¾ standard deviation is exact to ten digits. A smaller q for small shapes makes
 the integrand vanish at v = 0 with its first five derivatives, which the rule needs there.
+
+Against a fine grid in log τ, 300 groups of 0 to 200 cells: within 5e-6 nats under the prior of Richardson & Green, and
+within 1e-3 for shapes of 2 and more and any κ. For shapes below 2 and a cell some three standard deviations or more
+outside the prior of means the integrand has two modes, and the error can reach .04 nats.
 """
 
 from typing import Any

@@ -7,7 +7,8 @@
 
 The evidence of each number of components: along the rows, one after another, forward alone, the logarithm of the
 average over islands (unbiased on p, and the islands say how far it may be off); or as a search has it, there and back,
-the middle of both ends. Or from chains over partitions, all numbers at once (`lv.mixture_posterior`). Or from posterior draws at each number, by
+the middle of both ends. Or from chains over partitions, all numbers at once (`lv.mixture_posterior`). Or from posterior
+draws at each number, by
 `lv.sample`: neighbours differ by how many components are empty under the larger one (`from_draws`), which says no
 evidence but ratios of it to a fraction of a per cent. Beside it stands what an independent
 sampler says (4 million sweeps, standard errors of .002 at most): p(k | y) with k uniform on 1 … 30, and the log
