@@ -24,6 +24,7 @@ from lvsearch.fitted.kinds import load_fit
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied
 from lvsearch.fitted.sampling import load_trace, sample, save_trace
+from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.reading.converting import convert
 from lvsearch.results.result import SearchResult
 from lvsearch.sizing import sizes
@@ -43,6 +44,7 @@ __all__ = [
     "FittedTree",
     "Genotypes",
     "Groups",
+    "MixturePosterior",
     "OccupiedPosterior",
     "PairedCorpus",
     "Points",
@@ -64,6 +66,7 @@ __all__ = [
     "load_trace",
     "load_tree",
     "mean_field_tree",
+    "mixture_posterior",
     "models",
     "occupied",
     "resume",

@@ -84,6 +84,16 @@ def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate:
 
 
 @singledispatch
+def sampled_chain(model: Model, data: Dataset, size: tuple[int, ...]) -> Chain:
+    """The chain whose draws are recorded for people: by default the one that is annealed. A model has another where the
+    annealed one integrates out what people ask for.
+
+    Raises ValueError as `evidence_chain`.
+    """
+    return evidence_chain(model, data, size, None)
+
+
+@singledispatch
 def path_needs_fit(model: Model, data: Dataset) -> bool:
     """Whether `evidence_chain` makes a better path of a fit than of None."""
     return False

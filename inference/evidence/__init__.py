@@ -12,11 +12,11 @@ from lvsearch.inference.annealing.dispatch import (
     measures_gains,
     pace,
     path_needs_fit,
+    sampled_chain,
 )
 from lvsearch.inference.annealing.generic import GenericChain, fitted_chain, flat_chain
 from lvsearch.inference.annealing.particles import Annealed, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.annealing.prefixes import grow, sequential
-from lvsearch.inference.evidence import normal_in_turn as _normal_in_turn  # noqa: F401 — registers rows of such mixtures
 from lvsearch.inference.evidence import recorders as _recorders  # noqa: F401 — registers what is recorded of chains
 from lvsearch.inference.evidence import row_by_row as _row_by_row  # noqa: F401 — registers rows that come in turn
 from lvsearch.inference.evidence import unigram_in_turn as _unigram_in_turn  # noqa: F401 — registers such documents
@@ -70,6 +70,7 @@ __all__ = [
     "pace",
     "path_needs_fit",
     "pilot",
+    "sampled_chain",
     "schedule",
     "sequential",
     "simulated_like",

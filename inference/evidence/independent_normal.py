@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.annealing.dispatch import sampled_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
-from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
+from lvsearch.inference.engine.estimate import capacity_of, check_size
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics, GaussianStatistics
 from lvsearch.models.independent_normal import IndependentNormalMixture
@@ -123,22 +123,10 @@ class IndependentNormalChain(eqx.Module):
         self, key: Key[Array, ""], state: NormalState, temperature: Float[Array, ""], *, backward: bool
     ) -> NormalState:
         """Labels, weights, means, precisions, rates; in the reverse order where `backward`."""
-        return self.swept(key, state, temperature, backward, np.ones(len(self.weight), bool))
-
-    def swept(
-        self,
-        key: Key[Array, ""],
-        state: NormalState,
-        temperature: Float[Array, ""],
-        backward: bool,
-        came: Bool[Array | np.ndarray, " row"],
-    ) -> NormalState:
-        """`step`, given the rows that came: the others have no label, −1."""
         key_labels, key_globals = jax.random.split(key)
 
         def labelled(state: NormalState) -> NormalState:
-            drawn = self._labels(key_labels, state, temperature)
-            return state._replace(labels=jnp.where(jnp.asarray(came)[:, None], drawn, -1))
+            return state._replace(labels=self._labels(key_labels, state, temperature))
 
         if backward:
             return labelled(self._globals(key_globals, state, temperature, backward=True))
@@ -192,11 +180,6 @@ class IndependentNormalChain(eqx.Module):
 
         rows = jnp.asarray(self.values), jnp.asarray(self.observed), uniforms
         return jax.lax.map(one, rows, batch_size=ROWS_AT_ONCE)
-
-    def scores(self, state: NormalState, row: Int[Array, ""]) -> Float[Array, "component particle"]:
-        """log π_k + Σ_d [½ log τ_kd − ½ τ_kd (y_d − μ_kd)²] of one row, nats."""
-        y, observed = jnp.asarray(self.values)[row], jnp.asarray(self.observed)[row]
-        return state.log_weights + self._cells(state, 0.5 * jnp.log(state.precision), y, observed)
 
     def chosen(
         self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]
@@ -258,8 +241,6 @@ class IndependentNormalChain(eqx.Module):
         return jax.nn.log_softmax(jnp.where(exists, log_gamma, -jnp.inf), axis=0)
 
 
-@evidence_chain.register
-def _(
-    model: IndependentNormalMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
-) -> IndependentNormalChain:
+@sampled_chain.register
+def _(model: IndependentNormalMixture, data: Dataset, size: tuple[int, ...]) -> IndependentNormalChain:
     return IndependentNormalChain.of(model, data, size[0], capacity_of(size)[0])

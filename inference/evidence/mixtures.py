@@ -16,7 +16,7 @@ Where its two directions end far apart there is a second path (`anchored_chain`)
     π_t(z) ∝ q(z)^(1−t) p(rows, z)^t,      q(z) = Π_n r_n[z_n].
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -31,9 +31,12 @@ from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import check_size
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, VariantLabels
 from lvsearch.inference.mixtures.rows import seen_by, variants
-from lvsearch.models.components import Component, log_normalisers
+from lvsearch.models.components import Component
 from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.finite_mixture import FiniteMixture
+
+Choose = Callable[[CollapsedState, Joining], Int[Array, " particle"]]
+"""What says a row's label: of the state without the row, and what the row makes of each label."""
 
 
 class CollapsedMixtureChain(eqx.Module):
@@ -146,7 +149,11 @@ class CollapsedMixtureChain(eqx.Module):
 
         def one(place: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
             row = order[n_real - 1 - place if backward else place]
-            return self.redrawn(*carry, row, uniforms[row], prior, temperature)
+
+            def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
+                return self.chosen(self.tempered(joining, row, temperature), uniforms[row])
+
+            return self.redrawn(*carry, row, choose, prior)
 
         begin = state, self.normalisers(state.natural).sum(-1)
         return jax.lax.fori_loop(0, n_real, one, begin)[0]
@@ -158,19 +165,25 @@ class CollapsedMixtureChain(eqx.Module):
         state: CollapsedState,
         normaliser: Float[Array, "component particle"],
         row: Int[Array, ""],
-        uniform: Float[Array, " particle"],
+        choose: Choose,
         prior: Any,
-        temperature: Float[Array, ""] | None = None,
     ) -> tuple[CollapsedState, Float[Array, "component particle"]]:
-        """One row's label drawn given all others, and A(λ + S_k) with the row where it now is. normaliser: the same
-        where it was. prior: λ, (…) a leaf, or (particle, …). temperature: None is 1, on the path from the prior."""
+        """Take one row out, let `choose` say its label, and put it there.
+
+        normaliser: A(λ + S_k) with the row where it was.
+        choose: (the state without the row, what the row makes of each label) -> the row's labels, (particle,).
+        prior: λ, (…) a leaf, or (particle, …).
+
+        Returns the state, and A(λ + S_k) with the row where it now is.
+        """
         left = self.without(state, row, prior)
         component = self.names.components(state.labels[row])
-        changed = jax.tree.map(lambda sums: sums[component, jnp.arange(len(uniform))], left.natural)
+        changed = jax.tree.map(lambda sums: sums[component, jnp.arange(len(component))], left.natural)
         was = self._places == component
-        normaliser = jnp.where(was, log_normalisers(self.component, changed), normaliser)
+        alone = self.normalisers(jax.tree.map(lambda leaf: leaf[None], changed)).sum(-1)
+        normaliser = jnp.where(was, alone, normaliser)
         joining = self.joining(left, row, normaliser)
-        label = self.chosen(self.tempered(joining, row, temperature), uniform)
+        label = choose(left, joining)
         joins = self._places == self.names.components(label)
         normaliser = jnp.where(joins, self.names.in_variant_of(label, joining.normaliser), normaliser)
         return self.joined(left, row, label, joining.natural), normaliser
@@ -178,7 +191,8 @@ class CollapsedMixtureChain(eqx.Module):
     def tempered(
         self, joining: Joining, row: Int[Array, ""], temperature: Float[Array, ""] | None
     ) -> Float[Array, "label particle"]:
-        """log π_t of the row's label given all others, but for a constant. temperature: as for `redrawn`."""
+        """log π_t of the row's label given all others, but for a constant. temperature: None is 1, on the path from the
+        prior."""
         if temperature is None:
             return joining.score
         if self.anchor is None:
@@ -248,7 +262,7 @@ class CollapsedMixtureChain(eqx.Module):
 
     def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
         """log p(rows | labels)."""
-        empty = log_normalisers(self.component, jax.tree.map(lambda leaf: self._rows(leaf)[None], self.prior))[0]
+        empty = self.normalisers(jax.tree.map(lambda leaf: self._rows(leaf)[None, None], self.prior)).sum()
         gains = jnp.where(self.exists(), self.normalisers(state.natural).sum(-1) - empty, 0.0)
         return gains.sum(0) + self.log_carried(state.labels)
 

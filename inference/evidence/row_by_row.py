@@ -17,7 +17,8 @@ from jaxtyping import Array, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import along_data
 from lvsearch.inference.annealing.prefixes import in_turn, sequential
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
-from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 
 
 class RowByRow(eqx.Module):
@@ -75,7 +76,11 @@ class RowByRow(eqx.Module):
         def one(place: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
             row = jnp.asarray(self.order)[units - 1 - place if backward else place]
             uniform = jax.random.uniform(jax.random.fold_in(key, place), carry[1].shape[1:], carry[1].dtype)
-            return self.chain.redrawn(*carry, row, uniform, prior)
+
+            def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
+                return self.chain.chosen(self.chain.tempered(joining, row, None), uniform)
+
+            return self.chain.redrawn(*carry, row, choose, prior)
 
         return jax.lax.fori_loop(0, units, one, (state, self._normalisers(state)))[0]
 

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from scipy.special import gammaln
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.mixtures import Choose, CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 from lvsearch.inference.full_covariances.inverses import (
     Direction,
@@ -78,14 +78,14 @@ class FullCovarianceChain(CollapsedMixtureChain):
         state: CollapsedState,
         normaliser: Float[Array, "component particle"],
         row: Int[Array, ""],
-        uniform: Float[Array, " particle"],
+        choose: Choose,
         prior: Any,
-        temperature: Float[Array, ""] | None = None,
     ) -> tuple[CollapsedState, Float[Array, "component particle"]]:
         """As of any mixture. An inverse whose rows stay the same is left as it is."""
         z = self._directions(state, row, prior)
-        joining = self._joining(self._taken(state, row, z, prior, True), z.after, row, normaliser)
-        before, label = state.labels[row], self.chosen(self.tempered(joining, row, temperature), uniform)
+        left = self._taken(state, row, z, prior, True)
+        joining = self._joining(left, z.after, row, normaliser)
+        before, label = state.labels[row], choose(left, joining)
         moves = label != before
         state = self._put(self._taken(state, row, z, prior, moves), row, label, z.after, moves)
         for names, sign in ((before, -1.0), (label, 1.0)):

@@ -26,7 +26,7 @@ from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
-from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.mixtures import Choose, CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 from lvsearch.models.components import Component
 from lvsearch.models.exponential.matrices import log_determinant, solve_lower
@@ -54,15 +54,14 @@ class TiedMixtureChain(CollapsedMixtureChain):
         state: CollapsedState,
         normaliser: Float[Array, "one particle"],
         row: Int[Array, ""],
-        uniform: Float[Array, " particle"],
+        choose: Choose,
         prior: Any,
-        temperature: Float[Array, ""] | None = None,
     ) -> tuple[CollapsedState, Float[Array, "one particle"]]:
         """One row's label drawn given all others, and A with the row where it now is. normaliser: the same where it
         was."""
         left = self.without(state, row, prior)
         joining = self.joining(left, row, normaliser)
-        label = self.chosen(self.tempered(joining, row, temperature), uniform)
+        label = choose(left, joining)
         before, after = (jnp.take_along_axis(joining.of_row, each[None], axis=0) for each in (state.labels[row], label))
         return self.joined(left, row, label, joining.natural), normaliser + after - before
 

@@ -10,7 +10,7 @@ from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, 
 from lvsearch.inference.chains import Sampler
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.evidence import evidence_chain
+from lvsearch.inference.evidence import sampled_chain
 from lvsearch.inference.processes import process_sampler
 from lvsearch.inference.sampling import Recorder, Trace, recorder, run
 from lvsearch.models.contract import Model
@@ -101,7 +101,7 @@ def _sampler(
     model: Model, data: Dataset, size: int | Size | None, seed: int, chains: int, units: bool
 ) -> tuple[Sampler, Recorder]:
     if size is not None:
-        chain = evidence_chain(model, data, as_size(size, len(model.size_names)), None)
+        chain = sampled_chain(model, data, as_size(size, len(model.size_names)))
         return chain, recorder(chain, data, units=units)
     key = jax.random.fold_in(jax.random.key(seed), STARTS)
     return process_sampler(model, data, key, chains=chains, units=units)

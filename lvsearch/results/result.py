@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from lvsearch.models.plain_arguments import as_path
+from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.results import card as cards
 from lvsearch.results import plots
 from lvsearch.results.auditing import audit_search
@@ -25,6 +26,7 @@ from lvsearch.scrutiny.other_scores import OtherScores
 from lvsearch.scrutiny.persistence import HALF, PROBABILITY, Persistence
 from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.scrutiny.sensitivity import Sensitivity
+from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.sizes import Size
 
 if TYPE_CHECKING:
@@ -217,13 +219,47 @@ class SearchResult(Findings):
         """
         return prior_members(self)
 
+    def mixture_posterior(
+        self, *, precision: float | int = 0.01, sweeps: int = 4096, seed: int = 0
+    ) -> MixturePosterior:
+        """Ask the same question of chains over partitions of the rows: the posterior of the number of components K and
+        of the number K₊ that some row is in, for all sizes at once, without the fits and the evidence of this search.
+
+        The two answers are independent of each other and should agree within their errors. Model, data, prior and
+        largest size are those of the search. precision, sweeps, seed: as for `lv.mixture_posterior`.
+
+        Raises ValueError for models other than mixtures of rows whose parameters are integrated out, and for evidence
+        other than the marginal one of the data as they are.
+        """
+        if (
+            not isinstance(self.evaluator, ModelEvaluator)
+            or self.settings.evidence != "marginal"
+            or self.settings.per_token
+        ):
+            raise ValueError(
+                f'got a search with evidence="{self.settings.evidence}" and per_token={self.settings.per_token}, '
+                'expected one of a mixture of rows with evidence="marginal" and without per_token: chains draw from '
+                "the posterior of the data as they are"
+            )
+        largest = None if self.settings.max_size is None else self.settings.max_size[0]
+        return mixture_posterior(
+            self.evaluator.base_model,
+            self.training,
+            prior=self.prior,
+            max_size=largest,
+            precision=precision,
+            sweeps=sweeps,
+            seed=seed,
+        )
+
     def occupied_under_fits(self, *, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
         """How many components some unit is in, K₊, beside how many the model has, K: a row per number of components.
 
         Columns: components, size_probability (of K = components), occupied_under_fits (of K₊ = components). A model
         may have components that no unit is in, most of all where concentrations are small or `dynamic`. Given K, K₊ is
         counted over `draws` draws from the mean-field fit of that size, which is narrower than the posterior; sizes
-        that are not kept are fitted again, those below half a per cent left out.
+        that are not kept are fitted again, those below half a per cent left out. For mixtures of rows
+        `mixture_posterior` has the posterior of K₊ itself.
 
         Raises ValueError for several size variables, plug-in evidence, and units that are not in one component each.
         """

@@ -1,12 +1,14 @@
 """How many components do the 82 galaxy velocities support, under the prior of Richardson & Green (1997)?
 
     python tests/benchmarks/galaxy.py [--along rows] [--islands 8] [--particles 2048] [--largest 14] [--seed 0]
-    python tests/benchmarks/galaxy.py --along temperatures [--steps 3200] [--particles 64] …
+    python tests/benchmarks/galaxy.py --along search [--steps 3200] [--particles 64] …
     python tests/benchmarks/galaxy.py --along draws [--chains 64] [--draws 1000] [--thin 10] …
+    python tests/benchmarks/galaxy.py --along partitions [--seed 0]
 
 The evidence of each number of components: along the rows, one after another, forward alone, the logarithm of the
-average over islands (unbiased on p, and the islands say how far it may be off); or along temperatures from the prior
-and back, as a search has it, the middle of both ends in four islands. Or from posterior draws at each number, by
+average over islands (unbiased on p, and the islands say how far it may be off); or as a search has it, there and back,
+the middle of both ends. Or from chains over partitions, all numbers at once (`lv.mixture_posterior`). Or from posterior
+draws at each number, by
 `lv.sample`: neighbours differ by how many components are empty under the larger one (`from_draws`), which says no
 evidence but ratios of it to a fraction of a per cent. Beside it stands what an independent
 sampler says (4 million sweeps, standard errors of .002 at most): p(k | y) with k uniform on 1 … 30, and the log
@@ -54,7 +56,7 @@ def along_rows(chain: Any, key: Any, islands: int, particles: int) -> tuple[floa
     return float(np.max(found) + np.log(ratios.mean())), float(error)
 
 
-def along_temperatures(chain: Any, key: Any, work: Effort) -> tuple[float, float]:
+def there_and_back(chain: Any, key: Any, work: Effort) -> tuple[float, float]:
     """(log evidence, its standard error), nats."""
     key_pilot, key_paths = jax.random.split(key)
     ends, _ = both_ways(chain, key_paths, work, pace(chain, key_pilot, work))
@@ -99,10 +101,10 @@ def from_draws(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--along", default="rows", choices=("rows", "temperatures", "draws"))
+    parser.add_argument("--along", default="rows", choices=("rows", "search", "draws", "partitions"))
     parser.add_argument("--steps", type=int, default=3200, help="temperatures")
     parser.add_argument("--islands", type=int, default=8, help="along rows")
-    parser.add_argument("--particles", type=int, help="of an island: 2,048 along rows, 64 along temperatures")
+    parser.add_argument("--particles", type=int, help="of an island: 2,048 along rows, 64 as a search")
     parser.add_argument("--chains", type=int, default=64, help="along draws")
     parser.add_argument("--draws", type=int, default=1000, help="of each chain")
     parser.add_argument("--thin", type=int, default=10, help="sweeps from one draw to the next")
@@ -111,7 +113,11 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = velocities()
     model = lv.models.IndependentNormalMixture.scaled_to(rows)
-    if arguments.along == "draws":
+    if arguments.along == "partitions":
+        found = lv.mixture_posterior(model, rows, prior=lv.sizes.Uniform(MOST), seed=arguments.seed)
+        print(found, flush=True)
+        estimates = np.log(found.probability).tolist()
+    elif arguments.along == "draws":
         given = arguments.chains, arguments.draws, arguments.thin, arguments.seed
         estimates = from_draws(model, rows, arguments.largest, *given)
     else:
@@ -128,7 +134,7 @@ def annealed(model: Any, rows: np.ndarray, arguments: argparse.Namespace) -> lis
         if arguments.along == "rows":
             estimate, error = along_rows(chain, key, arguments.islands, arguments.particles or 2048)
         else:
-            estimate, error = along_temperatures(chain, key, Effort(arguments.steps, 2, arguments.particles or 64))
+            estimate, error = there_and_back(chain, key, Effort(arguments.steps, 2, arguments.particles or 64))
         estimates.append(estimate)
         known = f", known {KNOWN_EVIDENCE[size]}" if size in KNOWN_EVIDENCE else ""
         seconds = time.perf_counter() - began

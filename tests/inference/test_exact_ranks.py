@@ -28,7 +28,7 @@ from lvsearch.data.kinds import data_for
 from lvsearch.inference.annealing.generic import flat_chain
 from lvsearch.inference.block_models.truth import true_state
 from lvsearch.inference.chains import Chain, State
-from lvsearch.inference.evidence import evidence_chain
+from lvsearch.inference.evidence import evidence_chain, sampled_chain
 from lvsearch.inference.evidence.simulation import simulated_like
 from lvsearch.inference.factor_analyzers import FactorAnalyzerChain
 from lvsearch.inference.sampling.recording import Recorder, recorder
@@ -58,13 +58,14 @@ class RowsInTurn(FactorAnalyzerChain):
 
 class Case(NamedTuple):
     """data: of which the simulated ones take their shape alone; generic: the chain that any log-joint has; in_turn:
-    `RowsInTurn`."""
+    `RowsInTurn`; sampled: the chain of `lv.sample`."""
 
     model: Model
     data: Any
     size: tuple[int, ...] = (2,)
     generic: bool = False
     in_turn: bool = False
+    sampled: bool = False
 
     def chain(self, data: Any) -> Chain:
         if self.generic:
@@ -72,6 +73,8 @@ class Case(NamedTuple):
         if self.in_turn:
             chain = evidence_chain(self.model, data, self.size, None)
             return RowsInTurn(*(getattr(chain, entry.name) for entry in fields(chain)))
+        if self.sampled:
+            return sampled_chain(self.model, data, self.size)
         return evidence_chain(self.model, data, self.size, None)
 
 
@@ -94,6 +97,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "mixture, generic": lambda: Case(lv.models.FiniteMixture(), ROWS, generic=True),
     "mixture of unigrams": lambda: Case(lv.models.MixtureOfUnigrams(), COUNTS),
     "independent normal": lambda: Case(lv.models.IndependentNormalMixture(), ROWS),
+    "independent normal, drawn": lambda: Case(lv.models.IndependentNormalMixture(), ROWS, sampled=True),
     "hidden Markov": lambda: Case(lv.models.HiddenMarkov(), [ROWS[:4], ROWS[4:]]),
     "Poisson factorization": lambda: Case(lv.models.PoissonFactorization(), COUNTS),
     "block model": lambda: Case(lv.models.LatentBlockModel(), (ROWS > 0).astype(float), (2, 2)),

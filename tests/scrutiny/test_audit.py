@@ -20,7 +20,7 @@ from lvsearch.inference.chains import Chain
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import within
-from lvsearch.inference.evidence import Effort, TwoSided, evidence_chain
+from lvsearch.inference.evidence import Effort, TwoSided, evidence_chain, sampled_chain
 from lvsearch.inference.evidence.simulation import Simulated, packed, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
 from lvsearch.inference.topic_samplers import beginning as topics
@@ -111,7 +111,7 @@ def test_the_true_state_has_the_density_of_what_was_drawn(model: Any, data: Any)
     simulated = simulated_like(data.dataset(), model, size, jax.random.key(4))
     chain = flat_chain(model, simulated.data, size, (8,))
     if isinstance(model, lv.models.IndependentNormalMixture):
-        chain = evidence_chain(model, simulated.data, size, None)
+        chain = sampled_chain(model, simulated.data, size)
     batch, on = simulated.data.batches[0], model.active(size, size)
     g, l, units = jax.tree.map(jnp.asarray, (simulated.globals, simulated.locals, batch.units))
 

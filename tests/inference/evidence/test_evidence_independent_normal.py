@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from scipy.stats import gamma, kstest
 
+from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gibbs import GibbsState, gibbs_sweep
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
-from lvsearch.inference.evidence.normal_in_turn import NormalInTurn
 from lvsearch.models import IndependentNormalMixture, Row
 from lvsearch.models.families import GammaStatistics, GaussianStatistics
 
@@ -257,33 +257,9 @@ def z_of_prefixes(sampler: Any, islands: int, particles: int) -> np.ndarray:
 
 @pytest.mark.parametrize("islands", [200, pytest.param(2000, marks=pytest.mark.slow)])
 def test_rows_in_turn_have_the_exact_evidence_of_every_prefix(islands):
-    sampler = sequential(chain_of(ROWS[:5], 3), jax.random.key(1))
-    assert isinstance(sampler, NormalInTurn)
+    """Means and precisions integrated out, the rates drawn: the path that a search takes."""
+    sampler = sequential(evidence_chain(MODEL, mixture_cases.dataset(ROWS[:5]), (3,), None), jax.random.key(1))
     assert np.abs(z_of_prefixes(sampler, islands, 50)).max() < Z_LIMIT
-
-
-@pytest.mark.slow
-def test_rows_that_have_not_come_move_nothing():
-    """Planted: sweeps that label rows before they came are seen."""
-
-    class Early(NormalInTurn):
-        def revisit(self, key, state, units, *, backward):
-            return self.chain.swept(key, state, jnp.ones(()), backward, np.ones(self.places, bool))
-
-    sampler = sequential(chain_of(ROWS[:5], 3), jax.random.key(1))
-    assert isinstance(sampler, NormalInTurn)
-    with jax.enable_x64(True):
-        state = sampler.none_yet(jax.random.key(2), 6)
-        state, _ = sampler.append(jax.random.key(3), state, jnp.asarray(0))
-        swept = sampler.revisit(jax.random.key(4), state, jnp.asarray(1), backward=False)
-        assert np.asarray(swept.labels >= 0).sum(0).tolist() == [1] * 6
-        left, worth = sampler.remove(swept, jnp.asarray(0))
-        assert np.all(np.asarray(left.labels) == -1)
-        again, gain = sampler.append(jax.random.key(5), left, jnp.asarray(0))
-        np.testing.assert_allclose(worth, gain, rtol=1e-12)
-        np.testing.assert_array_equal(np.asarray(again.labels >= 0), np.asarray(swept.labels >= 0))
-    planted = Early(sampler.chain, sampler.order, sampler.n_units)
-    assert np.abs(z_of_prefixes(planted, 200, 50)).max() > Z_LIMIT
 
 
 @pytest.mark.slow

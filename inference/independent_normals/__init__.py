@@ -1,0 +1,6 @@
+"""Mixtures of Gaussians whose means and precisions are independent a priori: both integrated out, one by quadrature."""
+
+from lvsearch.inference.independent_normals.chain import IndependentNormalParts
+from lvsearch.inference.independent_normals.quadrature import log_marginals
+
+__all__ = ["IndependentNormalParts", "log_marginals"]

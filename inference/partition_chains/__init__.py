@@ -1,0 +1,28 @@
+"""The number of components of a mixture of rows from chains over partitions: all sizes at once."""
+
+from lvsearch.inference.partition_chains.chain import PartitionChain, PartitionState
+from lvsearch.inference.partition_chains.run import (
+    MOST_RHAT,
+    PartitionTrace,
+    RowMixture,
+    advance,
+    begin,
+    partition_chain,
+    run_partitions,
+)
+from lvsearch.inference.partition_chains.seating import Seating, Seats, supported_sizes
+
+__all__ = [
+    "MOST_RHAT",
+    "PartitionChain",
+    "PartitionState",
+    "PartitionTrace",
+    "RowMixture",
+    "Seating",
+    "Seats",
+    "advance",
+    "begin",
+    "partition_chain",
+    "run_partitions",
+    "supported_sizes",
+]

@@ -1,0 +1,264 @@
+"""A chain over partitions of rows, parameters integrated out, whatever the number of components.
+
+One pass goes over the rows in a random order. It takes each row out of its part, scores it under every part and puts
+it into one of them. There are two kinds of pass:
+
+- a *sweep* frees every row among all parts and a new one (collapsed Gibbs sampling; Neal 2000, algorithm 3);
+- a *jump* splits one part in two, or merges two, by the sequentially allocated sampler of Dahl (2005). Two rows are
+  drawn. Where both are in one part, each begins a part of its own, and the other rows of that part join one of the two
+  in turn, with the probabilities of the sweep. Where they are in two parts, these become one, and the probability of
+  the way back is that of the same pass with the labels as they are. Metropolis and Hastings decide.
+
+The seats (`seating`) are the prior of the partition; what a row is worth in a part comes from the collapsed chain of
+the model (`evidence.mixtures` and its kinds), which knows conjugate components of every kind. Where these have
+hyper-parameters with priors, each moves by a slice after every pass (`evidence.mixture_hyperparameters`).
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState, LogHyper
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
+from lvsearch.inference.partition_chains.seating import Seating, Seats
+
+
+class PartitionState(NamedTuple):
+    """A partition of the rows with the hyper-parameters, particles side by side.
+
+    | field | meaning |
+    |---|---|
+    | `mixture` | labels (place and variant; −1 for a row in no part), rows of each place, and what they make of it |
+    | `log_hyper` | log h by name, (column, particle); no entry where nothing has a prior |
+    """
+
+    mixture: CollapsedState
+    log_hyper: LogHyper
+
+    @property
+    def labels(self) -> Int[Array, "row particle"]:
+        return self.mixture.labels
+
+    @property
+    def counts(self) -> Float[Array, "place particle"]:
+        return self.mixture.counts
+
+
+class Plan(NamedTuple):
+    """What one pass may do.
+
+    | field | meaning |
+    |---|---|
+    | `labels` | (row, particle) labels to begin with; −1: the row comes back when it is its turn |
+    | `kept` | (row, particle) whether the row takes the label of `target` instead of a drawn one |
+    | `counted` | (row, particle) whether the probability of the row's label is part of the proposal's |
+    | `target` | (row, particle) labels that kept rows take |
+    | `places` | (place, particle) parts that a drawn row may join |
+    | `is_jump` | () whether this is a jump, in which rows keep their variants |
+    """
+
+    labels: Int[Array, "row particle"]
+    kept: Bool[Array, "row particle"]
+    counted: Bool[Array, "row particle"]
+    target: Int[Array, "row particle"]
+    places: Bool[Array, "place particle"]
+    is_jump: Bool[Array, ""]
+
+
+class PartitionChain(eqx.Module):
+    """Chains over partitions of rows into at most as many parts as the mixture has places.
+
+    | field | meaning |
+    |---|---|
+    | `mixture` | the collapsed chain whose size is its capacity: what rows are worth in parts |
+    | `hyper` | the same with hyper-parameters that have priors; None where all are numbers |
+    | `seating` | the prior of K and of the partition |
+    """
+
+    mixture: CollapsedMixtureChain
+    hyper: HyperMixture | None
+    seating: Seating
+
+    @property
+    def n_places(self) -> int:
+        return self.mixture.capacity
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are, those of padding left out."""
+        return len(self.seating.log_rising) - 1
+
+    def init(self, key: Key[Array, ""], particles: int) -> PartitionState:
+        """Return states to begin with, far apart from each other.
+
+        In half of the particles no row is in a part yet, so that the first sweep puts one after another into one. In a
+        quarter all are in one part, and in a quarter each is in a part drawn from a quarter of the places.
+        """
+        key_labels, key_hyper = jax.random.split(key)
+        shape, names = (self.mixture.elements, particles), self.mixture.names
+        scattered = jax.random.randint(key_labels, shape, 0, max(1, self.n_places // 4), jnp.int32)
+        kind = jnp.arange(particles) % 4
+        variant = jnp.zeros(shape, jnp.int32)
+        labels = jnp.where(kind < 2, -1, names.of(jnp.where(kind == 2, 0, scattered), variant))
+        real = (self._weight() > 0)[:, None]
+        log_hyper = {} if self.hyper is None else self.hyper.drawn_hyper(key_hyper, particles)
+        return self._state(jnp.where(real, labels, -1), log_hyper)
+
+    def step(self, key: Key[Array, ""], state: PartitionState) -> PartitionState:
+        """Return the states after a sweep and a jump, each followed by moves of the hyper-parameters."""
+
+        def one_pass(index: Array, state: PartitionState) -> PartitionState:
+            return self._passed(jax.random.fold_in(key, index), state, index == 1)
+
+        return jax.lax.fori_loop(0, 2, one_pass, state)
+
+    def grown(self, state: PartitionState) -> PartitionState:
+        """Return states of a chain with fewer places as states of this one."""
+        return self._state(state.labels, state.log_hyper)
+
+    def log_rows(self, state: PartitionState) -> Float[Array, " particle"]:
+        """Return log p(rows | partition, hyper-parameters) but for carriers and variants, nats."""
+        return self.mixture.gains(state.mixture.natural, self._prior(state.log_hyper)).sum(0)
+
+    # ── one pass ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _passed(self, key: Array, state: PartitionState, is_jump: Bool[Array, ""]) -> PartitionState:
+        keys = jax.random.split(key, 6)
+        seats = self.seating.draw(keys[0], state.counts)
+        jump, sweep = self._jump(keys[1], state), self._sweep(state.labels)
+        plan = jax.tree.map(lambda a, b: jnp.where(is_jump, a, b), jump, sweep)
+        order = jnp.argsort(jnp.where(self._weight() > 0, jax.random.uniform(keys[2], (len(plan.labels),)), jnp.inf))
+        passed, log_proposal = self._redrawn(keys[3], plan, state.log_hyper, seats, order)
+        decided = self._decided(keys[4], state, plan, passed, log_proposal, seats)
+        labels = jnp.where(is_jump, decided, passed.labels)
+        # the sums are taken anew, so that rounding does not add up over passes
+        return self._hyper_moved(keys[5], self._state(labels, state.log_hyper))
+
+    def _sweep(self, labels: Int[Array, "row particle"]) -> Plan:
+        """Plan a pass in which every row may join every part."""
+        nothing = jnp.zeros(labels.shape, bool)
+        every = jnp.ones((self.n_places, labels.shape[1]), bool)
+        return Plan(labels, nothing, nothing, labels, every, jnp.zeros((), bool))
+
+    def _jump(self, key: Array, state: PartitionState) -> Plan:
+        """Plan the pass that allocates the rows of one part to two, or retraces how those of two parts were."""
+        names, labels = self.mixture.names, state.labels
+        n_rows, n_particles = labels.shape
+        first, second = self._two_rows(key, n_particles)
+        particle = jnp.arange(n_particles)
+        part, other = (names.components(labels[row, particle]) for row in (first, second))
+        is_split = part == other
+        occupied = state.counts > 0.5
+        free = jnp.where(occupied.all(0), part, jnp.argmin(occupied, axis=0).astype(part.dtype))
+        other = jnp.where(is_split, free, other)
+        place = jnp.arange(self.n_places, dtype=labels.dtype)[:, None]
+        here = names.components(labels)
+        moving = ((here == part) | (here == other)) & (self._weight() > 0)[:, None]
+        row = jnp.arange(n_rows)[:, None]
+        seeds = (row == first) | (row == second)
+        seeded = jnp.where((row == second) & is_split, names.of(other, names.variants(labels)), labels)
+        return Plan(
+            jnp.where(moving & ~seeds, -1, seeded),
+            seeds | ~moving | ~is_split,
+            moving & ~seeds,
+            seeded,
+            (place == part) | (place == other),
+            jnp.ones((), bool),
+        )
+
+    def _two_rows(self, key: Array, n_particles: int) -> tuple[Array, Array]:
+        """Draw two different rows of each particle, none of padding; the same row twice where there is one."""
+        key_first, key_second = jax.random.split(key)
+        real = jnp.where(self._weight() > 0, 0.0, -jnp.inf)
+        first = jax.random.categorical(key_first, real, shape=(n_particles,))
+        others = jnp.where(jnp.arange(len(real)) == first[:, None], -jnp.inf, real)
+        second = jnp.where((real == 0).sum() > 1, jax.random.categorical(key_second, others, axis=1), first)
+        return first, second
+
+    def _redrawn(
+        self, key: Array, plan: Plan, log_hyper: LogHyper, seats: Seats, order: Int[Array, " row"]
+    ) -> tuple[CollapsedState, Float[Array, " particle"]]:
+        """Return the state after the pass, and log of the probability of the counted rows' labels, nats."""
+        chain, prior = self.mixture, self._prior(log_hyper)
+        begin = self.mixture.of_labels(plan.labels, prior)
+        uniforms = jax.random.uniform(key, plan.labels.shape, begin.counts.dtype)
+        log_variants = jnp.tile(chain.component.log_variants.astype(begin.counts.dtype), self.n_places)[:, None]
+        label_of_score = jnp.arange(chain.names.number, dtype=jnp.int32)[:, None]
+
+        def one(index: Array, carry: tuple[CollapsedState, Array, Array]) -> tuple[CollapsedState, Array, Array]:
+            state, normaliser, log_proposal = carry
+            row = order[index]
+            drawn: list[Array] = []
+
+            def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
+                of_place = jnp.where(plan.places, seats.log_scores(left.counts), -jnp.inf)
+                score = chain.names.in_all_variants(of_place) + log_variants + joining.of_row
+                other_variant = chain.names.variants(label_of_score) != chain.names.variants(plan.target[row])
+                score = jnp.where(plan.is_jump & other_variant, -jnp.inf, score)
+                cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
+                new = (cumulative < uniforms[row] * cumulative[-1]).sum(0, dtype=jnp.int32)
+                label = jnp.where(plan.kept[row], plan.target[row], new)
+                of_label = jnp.take_along_axis(score - score.max(0), label[None], axis=0)[0]
+                drawn.append(of_label - jnp.log(cumulative[-1]))
+                return label
+
+            state, normaliser = chain.redrawn(state, normaliser, row, choose, prior)
+            return state, normaliser, log_proposal + jnp.where(plan.counted[row], drawn[0], 0.0)
+
+        normaliser = chain.normalisers(begin.natural).sum(-1)
+        start = begin, normaliser, jnp.zeros(plan.labels.shape[1], begin.counts.dtype)
+        ended, _, log_proposal = jax.lax.fori_loop(0, (self._weight() > 0).sum(), one, start)
+        return ended, log_proposal
+
+    def _decided(
+        self,
+        key: Array,
+        state: PartitionState,
+        plan: Plan,
+        passed: CollapsedState,
+        log_proposal: Float[Array, " particle"],
+        seats: Seats,
+    ) -> Int[Array, "row particle"]:
+        """Return the labels after a jump was accepted or refused.
+
+        The pass ended in two parts, of which a merge makes one. A split for which there is no second place is refused.
+        """
+        names, chosen = self.mixture.names, plan.places
+        here = jnp.take_along_axis(chosen, jnp.maximum(names.components(passed.labels), 0), axis=0)
+        first_place = jnp.argmax(chosen, axis=0).astype(passed.labels.dtype)
+        together = names.of(first_place, names.variants(passed.labels))
+        merged = jnp.where(here & (passed.labels >= 0), together, passed.labels)
+        two, one = PartitionState(passed, state.log_hyper), self._state(merged, state.log_hyper)
+        log_two, log_one = (self.log_rows(each) + seats.log_partition(each.counts) for each in (two, one))
+        is_split = (passed.labels != state.labels).any(0)
+        log_split = log_two - log_one - log_proposal
+        log_ratio = jnp.where(is_split, log_split, -log_split)
+        possible = chosen.sum(0) == 2
+        accept = possible & (jnp.log(jax.random.uniform(key, log_ratio.shape, log_ratio.dtype)) < log_ratio)
+        return jnp.where(accept, jnp.where(is_split, passed.labels, merged), state.labels)
+
+    # ── states ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _state(self, labels: Int[Array, "row particle"], log_hyper: LogHyper) -> PartitionState:
+        """Return the state of these labels, its sums taken anew."""
+        return PartitionState(self.mixture.of_labels(labels, self._prior(log_hyper)), log_hyper)
+
+    def _prior(self, log_hyper: LogHyper) -> Any:
+        """Return λ(h), (particle, …) a leaf; (1, …) where no hyper-parameter has a prior."""
+        if self.hyper is not None:
+            return self.hyper.prior(log_hyper)
+        dtype = self._weight().dtype
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype)[None], self.mixture.prior)
+
+    def _hyper_moved(self, key: Array, state: PartitionState) -> PartitionState:
+        """Return the state with its hyper-parameters moved given the labels."""
+        if self.hyper is None:
+            return state
+        return PartitionState(*self.hyper.with_hyper_moved(key, HyperMixtureState(*state), jnp.ones(()), False))
+
+    def _weight(self) -> Float[Array, " row"]:
+        return jnp.asarray(self.mixture.weight, jnp.result_type(float))

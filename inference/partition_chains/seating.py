@@ -1,0 +1,116 @@
+"""The prior of a partition of rows when the number K of components is not known.
+
+With a component's share a_K of the concentration (a, or α/K), t parts that hold n_1 … n_t of N rows, and labels of
+components that are as good as any others (Nobile 2004; Miller & Harrison 2018, Eq. 3.1):
+
+    p(partition | K) = K! / (K − t)! · Γ(K a_K) / Γ(K a_K + N) · Π_j Γ(n_j + a_K) / Γ(a_K),        t ≤ K
+    p(K | partition) ∝ p(K) p(partition | K).
+
+The rows are not in the second line: given the partition they say nothing more about K. Where a_K is the same for
+every K it comes out of the sum over K, and p(partition) = V(t) Π_j Γ(n_j + a) / Γ(a) with V(t) = Σ_K p(K) K!/(K − t)! …
+needs no K at all. Otherwise K is drawn from the second line once a sweep (the telescoping sampler of
+Frühwirth-Schnatter, Malsiner-Walli & Grün 2021) and V is one term of the sum.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float, Int, Key
+from scipy import special
+
+
+class Seats(NamedTuple):
+    """What decides in which part a row sits, of every particle.
+
+    | field | meaning |
+    |---|---|
+    | `concentration` | a, (particle,) |
+    | `log_weight` | log V(t), nats, t = 0 … places + 1, (part count, particle) |
+    """
+
+    concentration: Float[Array, " particle"]
+    log_weight: Float[Array, "number particle"]
+
+    def log_scores(self, counts: Float[Array, "place particle"]) -> Float[Array, "place particle"]:
+        """Return the log prior weight of each place for one more row, nats.
+
+        A part of n rows has n + a. The first place without rows stands for a new part, with a V(t + 1) / V(t); other
+        places without rows have none.
+        """
+        occupied = counts > 0.5
+        parts = occupied.sum(0)
+        first_free = ~occupied & (jnp.cumsum(~occupied, axis=0) == 1)
+        new = jnp.log(self.concentration) + self._log_weight_of(parts + 1) - self._log_weight_of(parts)
+        return jnp.where(occupied, jnp.log(counts + self.concentration), jnp.where(first_free, new, -jnp.inf))
+
+    def log_partition(self, counts: Float[Array, "place particle"]) -> Float[Array, " particle"]:
+        """Return log p(partition) from the rows of each place, nats; given K where K is drawn."""
+        a, occupied = self.concentration, counts > 0.5
+        each = jnp.where(occupied, gammaln(counts + a) - gammaln(a), 0.0)
+        return self._log_weight_of(occupied.sum(0)) + each.sum(0)
+
+    def _log_weight_of(self, parts: Int[Array, " particle"]) -> Float[Array, " particle"]:
+        return jnp.take_along_axis(self.log_weight, parts[None], axis=0)[0]
+
+
+class Seating(eqx.Module):
+    """The prior of K and of partitions of N rows into at most `places` parts.
+
+    | field | meaning |
+    |---|---|
+    | `concentrations` | a_K of K = 1, 2, …, (size,) |
+    | `log_weights` | log [p(K) K!/(K − t)! Γ(K a_K) / Γ(K a_K + N)], t = 0 … places + 1, nats, (part count, size) |
+    | `log_rising` | log Γ(n + a_K) / Γ(a_K), n = 0 … N, nats, (row count, size) |
+    | `is_summed` | whether K is summed out of the partition's prior, because a_K is the same for every K |
+    """
+
+    concentrations: Float[Array | np.ndarray, " size"]
+    log_weights: Float[Array | np.ndarray, "number size"]
+    log_rising: Float[Array | np.ndarray, "rows size"]
+    is_summed: bool = eqx.field(static=True)
+
+    @classmethod
+    def from_prior(
+        cls, log_prior: Float[np.ndarray, " size"], concentrations: Float[np.ndarray, " size"], n_rows: int, places: int
+    ) -> "Seating":
+        """Tabulate the prior.
+
+        log_prior: log p(K) of K = 1, 2, …, nats; −inf for sizes that cannot be. concentrations: a_K of the same K.
+        """
+        size, parts = np.arange(1, len(log_prior) + 1), np.arange(places + 2)[:, None]
+        total = size * concentrations
+        log_falling = special.gammaln(size + 1) - special.gammaln(np.maximum(size - parts, 0) + 1)
+        of_size = log_prior + special.gammaln(total) - special.gammaln(total + n_rows)
+        rows = np.arange(n_rows + 1)[:, None]
+        log_rising = special.gammaln(rows + concentrations) - special.gammaln(concentrations)
+        log_weights = np.where(parts <= size, log_falling + of_size, -np.inf)
+        return cls(concentrations, log_weights, log_rising, bool(np.ptp(concentrations) == 0))
+
+    def log_sizes(self, counts: Float[Array, "place particle"]) -> Float[Array, "size particle"]:
+        """Return log p(K | partition) from the rows of each place, nats."""
+        rows = jnp.round(counts).astype(jnp.int32)
+        of_parts = jnp.asarray(self.log_weights)[(rows > 0).sum(0)].T
+        if not self.is_summed:  # otherwise the same number for every K
+            of_parts = of_parts + jnp.asarray(self.log_rising)[rows].sum(0).T
+        return jax.nn.log_softmax(of_parts, axis=0)
+
+    def draw(self, key: Key[Array, ""], counts: Float[Array, "place particle"]) -> Seats:
+        """Return the seats, of a K drawn given the partition where K is not summed out."""
+        weights, concentrations = jnp.asarray(self.log_weights), jnp.asarray(self.concentrations)
+        n_particles = counts.shape[1]
+        if self.is_summed:
+            log_weight = jax.nn.logsumexp(weights, axis=1)[:, None]
+            shape = (len(weights), n_particles)
+            return Seats(jnp.broadcast_to(concentrations[0], n_particles), jnp.broadcast_to(log_weight, shape))
+        drawn = jax.random.categorical(key, self.log_sizes(counts), axis=0)
+        return Seats(concentrations[drawn], weights[:, drawn])
+
+
+def supported_sizes(log_prior: Any, largest: int) -> Float[np.ndarray, " size"]:
+    """Return log p(K) of K = 1 … `largest`, normalised over these, nats; log_prior: a function of K."""
+    values = np.array([log_prior(size) for size in range(1, largest + 1)], np.float64)
+    return values - special.logsumexp(values)

@@ -1,0 +1,1 @@
+"""How many components, from chains over partitions of rows, for people."""

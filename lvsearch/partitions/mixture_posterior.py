@@ -1,0 +1,205 @@
+"""`lv.mixture_posterior`: how many components a mixture of rows has, and how many of them are occupied, from one chain.
+
+Given which rows are together, the probability of every number K of components is known in closed form. Chains over
+partitions of the rows therefore give the posterior of all K at once, without a fit or an evidence of any
+(`lvsearch.inference.partition_chains`).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64
+
+from lvsearch.data.kinds import data_for
+from lvsearch.inference.compiles import prepare_programs
+from lvsearch.inference.partition_chains import (
+    MOST_RHAT,
+    RowMixture,
+    partition_chain,
+    run_partitions,
+    supported_sizes,
+)
+from lvsearch.seeds import checked_seed
+from lvsearch.sizing.posterior import format_probability
+from lvsearch.sizing.sizes import SizePrior, weak
+from lvsearch.sizing.words import sizes_in_words
+
+LEFT_OUT, MOST_SIZES = 1e-6, 2000
+"""Prior probability of sizes beyond the largest that is tabulated, and the largest number of sizes."""
+FEWEST_SWEEPS = 256
+"""Of each chain, before it is asked for the first time whether the chains agree."""
+HELD = 0.95
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class MixturePosterior:
+    """The posterior of the number of components K of a mixture, and of the number K₊ that some row is in.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `log_prior` | (size,) | log p(K) of K = 1, 2, …, nats, over the sizes that are tabulated |
+    | `probability` | (size,) | p(K \\| rows) |
+    | `monte_carlo_error` | (size,) | its standard error from the sampling alone |
+    | `occupied_probability` | (number,) | p(K₊ \\| rows) of K₊ = 1, 2, … |
+    | `occupied_error` | (number,) | its standard error from the sampling alone |
+    | `rhat` | | R̂ of K₊ and of log p(rows \\| partition) over the chains, the larger |
+    | `effective_sample_size` | | independent draws of K₊ that all chains together are worth |
+    | `chains`, `sweeps` | | independent chains, and sweeps of each; the first half of these is left out |
+    | `precision` | | the Monte Carlo error that was asked for |
+    """
+
+    log_prior: Float64[np.ndarray, " size"]
+    probability: Float64[np.ndarray, " size"]
+    monte_carlo_error: Float64[np.ndarray, " size"]
+    occupied_probability: Float64[np.ndarray, " number"]
+    occupied_error: Float64[np.ndarray, " number"]
+    rhat: float
+    effective_sample_size: float
+    chains: int
+    sweeps: int
+    precision: float
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the chains agree, and every probability of a size has a Monte Carlo error of at most `precision`."""
+        return self.rhat <= MOST_RHAT and self.largest_error <= self.precision
+
+    @property
+    def largest_error(self) -> float:
+        """The largest Monte Carlo error of the probability of a size."""
+        return float(self.monte_carlo_error.max())
+
+    def posterior(self) -> pd.DataFrame:
+        """Return the table of K: `size`, `log_prior` (nats), `probability`, `monte_carlo_error`; a row for each K."""
+        return pd.DataFrame(
+            {
+                "size": np.arange(1, len(self.probability) + 1),
+                "log_prior": self.log_prior,
+                "probability": self.probability,
+                "monte_carlo_error": self.monte_carlo_error,
+            }
+        )
+
+    def occupied(self) -> pd.DataFrame:
+        """Return the table of K₊: `occupied`, `probability`, `monte_carlo_error`; a row for each number visited or
+        smaller."""
+        return pd.DataFrame(
+            {
+                "occupied": np.arange(1, len(self.occupied_probability) + 1),
+                "probability": self.occupied_probability,
+                "monte_carlo_error": self.occupied_error,
+            }
+        )
+
+    def describe(self) -> str:
+        """Return a sentence on K, one on K₊, and first of all, where it is so, that the chains have not settled."""
+        found = (
+            f"{_in_words('components', self.probability)} {_in_words('occupied components', self.occupied_probability)}"
+        )
+        if self.is_settled:
+            return found
+        return (
+            f"Not an answer yet: after {self.sweeps} sweeps of each chain R-hat is {self.rhat:.2f}, expected at most "
+            f"{MOST_RHAT}, and the largest Monte Carlo error {self.largest_error:.3f}, expected at most "
+            f"{self.precision:g}. Ask for more sweeps. So far: {found}"
+        )
+
+    def __repr__(self) -> str:
+        effective = self.effective_sample_size
+        worth = "they never change" if math.isnan(effective) else f"{effective:.0f}"
+        return (
+            f"{self.describe()}\n  {self.chains} chains, {self.sweeps} sweeps of each; R-hat {self.rhat:.3f}; largest "
+            f"Monte Carlo error {self.largest_error:.3f}; effective draws of occupied components: {worth}"
+        )
+
+
+def mixture_posterior(
+    model: RowMixture,
+    data: Any,
+    *,
+    prior: SizePrior | None = None,
+    max_size: int | None = None,
+    precision: float | int = 0.01,
+    sweeps: int = 4096,
+    seed: int = 0,
+) -> MixturePosterior:
+    """Draw partitions of the rows in many chains and return the posterior of the number of components.
+
+    model: `lv.models.FiniteMixture`, `TiedMixture` or `IndependentNormalMixture`, whose parameters are integrated out.
+    data: as for `lv.search`, (row, column).
+    prior: over sizes, from `lv.sizes`; by default the weak one of `lv.search`.
+    max_size: the largest size; the prior is cut there. None: no largest but where the prior leaves 1e-6 beyond.
+    precision: the largest Monte Carlo error of a p(K | rows). Chains are lengthened until it is reached.
+    sweeps: of each chain, at most; where they are used up the result says that it is not settled.
+    seed: of the chains.
+
+    Source: Miller & Harrison (2018); Frühwirth-Schnatter, Malsiner-Walli & Grün (2021) for `dynamic` concentrations.
+
+    Raises ValueError for another model, estimated parameters, a prior over several sizes, bad data and bad numbers.
+    """
+    if not isinstance(model, RowMixture):
+        raise ValueError(
+            f"got {model!r}, expected lv.models.FiniteMixture(…), TiedMixture(…) or IndependentNormalMixture(…): for "
+            "other models lv.search(model, data) says how many"
+        )
+    if not 0 < precision < 1 or sweeps < FEWEST_SWEEPS:
+        raise ValueError(
+            f"got precision={precision!r}, sweeps={sweeps!r}; expected an error between 0 and 1, and at least "
+            f"{FEWEST_SWEEPS} sweeps"
+        )
+    log_prior = _tabulated(weak() if prior is None else prior, max_size)
+    seed = checked_seed(seed)
+    prepare_programs()
+    units = data_for(model, data).dataset()
+    trace = run_partitions(
+        lambda places: partition_chain(model, units, log_prior, places),
+        jax.random.key(seed),
+        precision=float(precision),
+        most_sweeps=sweeps,
+    )
+    occupied, occupied_error = trace.occupied()
+    return MixturePosterior(
+        log_prior,
+        *trace.sizes(),
+        occupied,
+        occupied_error,
+        trace.rhat,
+        trace.effective_sample_size,
+        len(trace.parts),
+        trace.sweeps,
+        float(precision),
+    )
+
+
+def _tabulated(prior: SizePrior, max_size: int | None) -> Float64[np.ndarray, " size"]:
+    """Return log p(K) of K = 1, 2, …, nats: up to `max_size`, or to where the prior leaves `LEFT_OUT` beyond."""
+    if not isinstance(prior, SizePrior) or prior.dimension != 1:
+        raise ValueError(f"got prior={prior!r}, expected one of lv.sizes over one size, such as lv.sizes.Poisson(10)")
+    if max_size is not None and not 1 <= max_size <= MOST_SIZES:
+        raise ValueError(f"got max_size={max_size!r}, expected a size from 1 to {MOST_SIZES}")
+    beyond = math.log(LEFT_OUT)
+    largest = max_size
+    if largest is None:
+        reached = (size for size in range(1, MOST_SIZES) if prior.log_mass((size + 1,)) <= beyond)
+        largest = next(reached, MOST_SIZES)
+    log_prior = supported_sizes(lambda size: prior.log_pmf((size,)), largest)
+    if not np.isfinite(log_prior).any():
+        raise ValueError(
+            f"got max_size={max_size}, which {prior.describe()} gives no probability; expected a larger one"
+        )
+    return log_prior
+
+
+def _in_words(name: str, probability: Float64[np.ndarray, " number"]) -> str:
+    """Return such as "6 components are most probable (0.31); 4–10 hold 95 %."."""
+    order = np.argsort(-probability, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(probability[order]), HELD)) + 1
+    best = int(order[0]) + 1
+    held = sizes_in_words([(int(place) + 1,) for place in order[:enough]])
+    subject = f"{best} {name} are" if best > 1 else f"{best} {name.removesuffix('s')} is"
+    share = format_probability(float(probability[best - 1]))
+    return f"{subject} most probable ({share}); {held} hold{'s' if enough == 1 else ''} 95 %."

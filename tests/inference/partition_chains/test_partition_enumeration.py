@@ -1,0 +1,203 @@
+"""The posterior of K and of occupied components from chains, against enumeration of all partitions of a few rows."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import independent_normal_oracles
+import jax
+import jax.numpy as jnp
+import mixture_cases as cases
+import numpy as np
+import partition_oracles as exact
+import pytest
+import tied_oracles
+from scipy.special import logsumexp
+
+import lvsearch as lv
+from lvsearch.inference.independent_normals import log_marginals
+from lvsearch.inference.partition_chains import (
+    PartitionChain,
+    PartitionTrace,
+    Seats,
+    partition_chain,
+    run_partitions,
+    supported_sizes,
+)
+from lvsearch.models.contract import Model
+
+SIZES = 12
+PRIOR = lv.sizes.Geometric(0.25)
+DATA_SETS = 120
+"""Random data sets, whose errors are taken together."""
+
+
+def log_size_prior() -> np.ndarray:
+    return supported_sizes(lambda size: PRIOR.log_pmf((size,)), SIZES)
+
+
+def enumerated(
+    rows: np.ndarray, log_rows: Callable[[tuple[int, ...]], float], concentration: float, *, dynamic: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """(p(K | rows) of K = 1 … SIZES, p(K₊ | rows) of K₊ = 1 … number of rows). log_rows: of a partition, nats."""
+    joint = np.full((SIZES, len(rows)), -np.inf)
+    prior = log_size_prior()
+    for labels in exact.partitions(len(rows)):
+        likelihood, parts = log_rows(labels), max(labels)
+        for size in range(1, SIZES + 1):
+            share = concentration / size if dynamic else concentration
+            weight = prior[size - 1] + exact.log_finite_prior(labels, size, share) + likelihood
+            joint[size - 1, parts] = np.logaddexp(joint[size - 1, parts], weight)
+    probability = np.exp(joint - logsumexp(joint))
+    return probability.sum(1), probability.sum(0)
+
+
+def by_groups(rows: np.ndarray, log_marginal: exact.LogMarginal) -> Callable[[tuple[int, ...]], float]:
+    """log p(rows | partition) of groups that are independent."""
+
+    @cache
+    def group(members: tuple[int, ...]) -> float:
+        return log_marginal(rows[list(members)])
+
+    def log_rows(labels: tuple[int, ...]) -> float:
+        array = np.array(labels)
+        return sum(group(tuple(np.flatnonzero(array == k).tolist())) for k in range(array.max() + 1))
+
+    return log_rows
+
+
+def run(model: Model, rows: np.ndarray, *, seed: int = 0, sweeps: int = 512) -> PartitionTrace:
+    data = cases.dataset(rows)
+    return run_partitions(
+        lambda places: partition_chain(model, data, log_size_prior(), places),
+        jax.random.key(seed),
+        precision=0.0,  # all sweeps are used
+        most_sweeps=sweeps,
+    )
+
+
+def z_scores(trace: PartitionTrace, sizes: np.ndarray, occupied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Errors in standard errors, of sizes and of occupied ones that hold a hundredth of the probability or more."""
+    of_sizes, of_occupied = trace.sizes(), trace.occupied()
+    found = []
+    for (probability, error), truth in ((of_sizes, sizes), (of_occupied, occupied)):
+        n = min(len(probability), len(truth))
+        shown = truth[:n] > 0.01
+        found.append(((probability[:n] - truth[:n]) / error)[shown])
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name.replace(" ", "-"))
+def test_agrees_with_enumeration(kind: cases.Kind, dynamic: bool) -> None:
+    rows = kind.rows[:6]
+    model = lv.models.FiniteMixture(kind.component, 1.3, dynamic=dynamic)
+    truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=dynamic)
+    trace = run(model, rows)
+    assert max(error.max() for _, error in (trace.sizes(), trace.occupied())) < 0.01
+    assert max(np.abs(z).max() for z in z_scores(trace, *truth)) < 4
+
+
+def test_one_covariance_agrees_with_enumeration() -> None:
+    """The rows of all groups hang together there."""
+    rows, given = cases.VALUES[:6], (cases.LOCATION, cases.SCALE, 0.3, 2.5, 0.7)
+    model = lv.models.TiedMixture(cases.FULL.component, 1.3)
+
+    def log_rows(labels: tuple[int, ...]) -> float:
+        return tied_oracles.log_marginal(rows, np.array(labels), *given)
+
+    truth = enumerated(rows, log_rows, 1.3, dynamic=False)
+    assert max(np.abs(z).max() for z in z_scores(run(model, rows), *truth)) < 4
+
+
+@pytest.mark.parametrize("rows", [cases.HOLED[:5]], ids=["holed"])
+def test_independent_normals_agree_with_enumeration(rows: np.ndarray) -> None:
+    """Means and precisions by quadrature, the rates moved by slices."""
+    model = lv.models.IndependentNormalMixture(cases.LOCATION, cases.SCALE, 0.7, 2.2, 1.3, 1.9, 0.8)
+    prior = independent_normal_oracles.Prior(cases.LOCATION, cases.SCALE, 0.7, 2.2, 1.3, 1.9)
+    joint = np.full((SIZES, len(rows)), -np.inf)
+    for size in range(1, SIZES + 1):
+        for labels, log_joint in independent_normal_oracles.log_joint(rows, size, 0.8, prior).items():
+            weight = log_size_prior()[size - 1] + log_joint
+            joint[size - 1, max(labels)] = np.logaddexp(joint[size - 1, max(labels)], weight)
+    probability = np.exp(joint - logsumexp(joint))
+    trace = run(model, rows, sweeps=1024)
+    assert max(np.abs(z).max() for z in z_scores(trace, probability.sum(1), probability.sum(0))) < 4
+
+
+# ── many data sets ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def rows_of(seed: int) -> np.ndarray:
+    """Six rows of one to six clusters."""
+    rng = np.random.default_rng(seed)
+    centres = 1.5 * rng.standard_normal((rng.integers(1, 7), 2))
+    return centres[rng.integers(0, len(centres), 6)] + rng.gamma(1.0, 0.5) * rng.standard_normal((6, 2))
+
+
+def z_of_data_sets(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Errors in standard errors over many data sets, of sizes and of occupied components."""
+    of_sizes, of_occupied = [], []
+    kind = cases.DIAGONAL
+    for seed in range(n):
+        rows, dynamic = rows_of(seed), bool(seed % 2)
+        model = lv.models.FiniteMixture(kind.component, 1.3, dynamic=dynamic)
+        truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=dynamic)
+        z = z_scores(run(model, rows, seed=seed, sweeps=256), *truth)
+        of_sizes.append(z[0])
+        of_occupied.append(z[1])
+    return np.concatenate(of_sizes), np.concatenate(of_occupied)
+
+
+@pytest.mark.slow
+def test_errors_are_as_large_as_they_say() -> None:
+    """|z| < 2 in 90 to 98 % of the probabilities, over many data sets; a fifth of the sizes is one number each."""
+    for z in z_of_data_sets(DATA_SETS):
+        assert 0.90 <= (np.abs(z) < 2).mean() <= 0.98
+        assert abs(z.mean()) < 0.3
+
+
+# ── planted ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("bug", ["a new part", "the way back"])
+def test_a_wrong_chain_is_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new part that weighs twice as much as it should, and jumps that forget the probability of their proposal."""
+    if bug == "a new part":
+        right = Seats.log_scores
+
+        def log_scores(self: Seats, counts: Any) -> Any:
+            return right(self, counts) + jnp.where(counts > 0.5, 0.0, np.log(2.0))
+
+        monkeypatch.setattr(Seats, "log_scores", log_scores)
+    else:
+        proposing = PartitionChain._redrawn
+
+        def redrawn(self: PartitionChain, *given: Any) -> Any:
+            state, log_proposal = proposing(self, *given)
+            return state, jnp.zeros_like(log_proposal)
+
+        monkeypatch.setattr(PartitionChain, "_redrawn", redrawn)
+    kind, rows = cases.KNOWN, cases.VALUES[:5]  # of a shape that no other test compiles
+    truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=False)
+    trace = run(lv.models.FiniteMixture(kind.component, 1.3), rows)
+    assert max(np.abs(z).max() for z in z_scores(trace, *truth)) > 6
+
+
+# ── quadrature ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("float64")
+def test_quadrature_has_the_integral() -> None:
+    """Against the trapezium rule in log τ on a fine grid, where rows lie within three deviations of the prior."""
+    rng, grid = np.random.default_rng(0), np.linspace(-40, 40, 40_001)
+    for n in (0, 1, 2, 3, 10, 200):
+        y = rng.normal(rng.normal(0, 0.5), 0.1, n)
+        kappa, alpha, beta = rng.uniform(0.5, 2), rng.uniform(2, 5), 10.0 ** rng.uniform(-4, 1)
+        tau, shape = np.exp(grid), alpha + n / 2
+        spread = (y**2).sum() - tau * y.sum() ** 2 / (kappa + n * tau)
+        log_integrand = shape * grid - beta * tau - 0.5 * tau * spread + 0.5 * np.log(2 * np.pi / (kappa + n * tau))
+        expected = logsumexp(log_integrand) + np.log(grid[1] - grid[0])
+        rate = beta + 0.5 * (y**2).sum()
+        given = (jnp.asarray(each) for each in (shape, rate, y.sum(), float(n), kappa))
+        assert float(log_marginals(*given)) == pytest.approx(expected, abs=2e-5)
