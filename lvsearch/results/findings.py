@@ -14,6 +14,8 @@ from lvsearch.fitted.alignment import ComponentMap, component_map
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings
+from lvsearch.recommending.evaluator import PredictiveEvaluator
+from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
 from lvsearch.searching.controller import SearchSettings, SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -183,9 +185,24 @@ class Findings:
 
     # ── models ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    @cached_property
+    def recommended(self) -> Recommendation | None:
+        """The smallest size that predicts new units as well as any: the number to act on (`Recommendation`).
+
+        Of a search by prediction what it found, of another what `recommend` found and `with_recommended` put here; None
+        where nothing was scored on units held out.
+        """
+        if isinstance(self.evaluator, PredictiveEvaluator):
+            scored = any(trial.scores is not None for visit in self.visits for trial in visit.trials)
+            return self.evaluator.recommendation(self.visits, self.settings.max_size) if scored else None
+        return self.scrutiny.recommended
+
     @property
     def best_size(self) -> Size:
-        """The most probable size: largest prior times evidence; averaged over errors where evidence is estimated."""
+        """The most probable size: largest prior times evidence; averaged over errors where evidence is estimated. Of a
+        search by prediction, which gives sizes no probability, the recommended one."""
+        if isinstance(self.evaluator, PredictiveEvaluator):
+            return self.evaluator.recommendation(self.visits, self.settings.max_size).size
         self._require_good()
         if not self.evaluator.nested:
             return self.estimated.best
@@ -309,7 +326,14 @@ class Findings:
         return WitnessSearch.from_records(self.prior, np.inf, False, self.settings.max_size, records)
 
     def estimates(self) -> tuple[list[Size], np.ndarray, np.ndarray, np.ndarray]:
-        """(sizes, log prior, estimated log evidence, its standard error) of sizes that have any, (sizes,), nats."""
+        """(sizes, log prior, estimated log evidence, its standard error) of sizes that have any, (sizes,), nats.
+
+        Raises ValueError for a search by prediction, which has no evidence, and where no fit succeeded."""
+        if isinstance(self.evaluator, PredictiveEvaluator):
+            raise ValueError(
+                'got a search with evidence="predictive", which gives sizes no probability; expected "marginal". What '
+                "it found is result.recommended"
+            )
         self._require_good()
         sizes = [visit.size for visit in self._good]
         log_prior = np.array([self.prior.log_pmf(size) for size in sizes])

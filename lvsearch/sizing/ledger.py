@@ -13,6 +13,7 @@ from scipy.special import ndtri, stdtrit
 
 from lvsearch.sizing.bracket import Bracket, Pooled, Repeats, pooled
 from lvsearch.sizing.evidence import Evidence, Record
+from lvsearch.sizing.fit import HeldOutScores
 from lvsearch.sizing.sizes import Size, SizePrior
 
 SD_OF_BEST = (1.0, 0.826, 0.748, 0.701, 0.669, 0.645)
@@ -33,6 +34,7 @@ class Trial:
     seconds: float
     failure: str | None = None
     brackets: tuple[Bracket, ...] | tuple[Repeats, ...] = ()
+    scores: HeldOutScores | None = None
 
     @property
     def estimate(self) -> float:
