@@ -47,8 +47,7 @@ EVIDENCE = (*FITTED, PREDICTIVE)
 STARTS = 3
 """Plug-in, of 20 seeds on each of three small corpora of three obvious kinds of documents: the first fit of size 3,
 grown from that of size 2, kept two kinds in one topic in 3 of 20, a hundred nats and more below the others; two fits
-never both did, nor 527 of 540 from scratch. The third is for margin. More gain nothing: in one seed of twenty growth
-ends 4 to 15 nats above all the others, which is why nothing is proved of a size (`plug_in_starts.py`, benchmarks)."""
+never both did. The third is for margin; more gain nothing (`plug_in_starts.py`, benchmarks)."""
 CHECKED_SIZE = 3
 """At which a model of one's own is looked at before a search."""
 USUAL_SIZE = 64
@@ -277,6 +276,11 @@ def _evaluator(
         return model_evaluator(model, training, kept_back, settings, mesh=mesh), training, kept_back
     if held_out is not None:
         raise ValueError("a search over a function has no data: nothing can be held out of it")
+    return _brought(model, data, settings, mesh), None, None
+
+
+def _brought(model: NumpyroModel | Evaluator, data: Any, settings: SearchSettings, mesh: Mesh | None) -> Evaluator:
+    """What makes the fits of somebody else's model or function."""
     if mesh is not None:
         raise ValueError(f"got a mesh for {model!r}, expected a model of lv.models or one like it: units are split")
     if isinstance(model, NumpyroModel):
@@ -285,11 +289,7 @@ def _evaluator(
                 f"got evidence={settings.evidence!r}, per_token={settings.per_token} for a NumPyro model, expected "
                 'evidence="marginal": its evidence is annealed, of all the data'
             )
-        return (
-            cast(Evaluator, model.evaluator(data, settings.seed)),
-            None,
-            None,
-        )  # frozen: nobody writes to its attributes
+        return cast(Evaluator, model.evaluator(data, settings.seed))  # frozen: nobody writes to its attributes
     if not isinstance(model, Evaluator):
         raise ValueError(
             f"got {model!r}, expected a model such as lv.models.LDA() (with its parentheses), lv.from_numpyro(f) or "
@@ -300,7 +300,7 @@ def _evaluator(
             'a search over a function takes no data, no per_token and no evidence="predictive": it has its own'
         )
     own = model.with_seed(settings.seed) if isinstance(model, FunctionEvaluator) else GuardedEvaluator.around(model)
-    return cast(Evaluator, own), None, None
+    return cast(Evaluator, own)
 
 
 def _run(

@@ -106,6 +106,15 @@ class Recommendation:
             text += f"; of the {self.size[0]} recommended it finds {here.found_again}"
         return f"{text[:1].upper()}{text[1:]}."
 
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """What else there is to say, by name."""
+        topics = self.describe_topics()
+        return (
+            ("rule", self.rule),
+            *((("topics", topics),) if topics is not None else ()),
+            ("held-out", f"{self.held_out}; {self.estimator}"),
+        )
+
     @property
     def most_coherent(self) -> Size | None:
         """The smallest size whose mean NPMI is within one of its standard errors of the largest; None without any."""

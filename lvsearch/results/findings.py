@@ -185,13 +185,15 @@ class Findings:
 
     # ── models ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def by_prediction(self) -> bool:
+        """Whether sizes were compared by what they predict: then none has a probability."""
+        return isinstance(self.evaluator, PredictiveEvaluator)
+
     @cached_property
     def recommended(self) -> Recommendation | None:
-        """The smallest size that predicts new units as well as any: the number to act on (`Recommendation`).
-
-        Of a search by prediction what it found, of another what `recommend` found and `with_recommended` put here; None
-        where nothing was scored on units held out.
-        """
+        """The smallest size that predicts new units as well as any: the number to act on. Of a search by prediction
+        what it found, of another what `with_recommended` put here; None where nothing was scored on units held out."""
         if isinstance(self.evaluator, PredictiveEvaluator):
             scored = any(trial.scores is not None for visit in self.visits for trial in visit.trials)
             return self.evaluator.recommendation(self.visits, self.settings.max_size) if scored else None
@@ -199,8 +201,8 @@ class Findings:
 
     @property
     def best_size(self) -> Size:
-        """The most probable size: largest prior times evidence; averaged over errors where evidence is estimated. Of a
-        search by prediction, which gives sizes no probability, the recommended one."""
+        """The most probable size: largest prior times evidence, averaged over errors where evidence is estimated; of a
+        search by prediction the recommended one."""
         if isinstance(self.evaluator, PredictiveEvaluator):
             return self.evaluator.recommendation(self.visits, self.settings.max_size).size
         self._require_good()
@@ -329,7 +331,7 @@ class Findings:
         """(sizes, log prior, estimated log evidence, its standard error) of sizes that have any, (sizes,), nats.
 
         Raises ValueError for a search by prediction, which has no evidence, and where no fit succeeded."""
-        if isinstance(self.evaluator, PredictiveEvaluator):
+        if self.by_prediction:
             raise ValueError(
                 'got a search with evidence="predictive", which gives sizes no probability; expected "marginal". What '
                 "it found is result.recommended"

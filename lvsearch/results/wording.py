@@ -69,8 +69,7 @@ def _most_probable(result: Findings) -> str:
     still rising there."""
     found = result.estimated
     best, end = size_in_words(result, found.best), _end_reached(result)
-    unfinished = result.state.stopped not in (None, "finished")
-    start = f"unfinished ({result.state.stopped}): " if unfinished else ""
+    start = _unfinished(result)
     many = len(found.indistinguishable) > 1
     together = f"; {sizes_in_words(found.indistinguishable)} cannot be told apart" if many else ""
     if end is not None:
@@ -80,6 +79,11 @@ def _most_probable(result: Findings) -> str:
     prior, posterior = result.unvisited
     hidden = f"; sizes not tried hold {format_probability(prior)} of the prior" if posterior > HIDDEN else ""
     return f"{start}{best} {verb(result, found.best)} most probable, apart from every other size tried{hidden}"
+
+
+def _unfinished(result: Findings) -> str:
+    """What begins the answer of a search that did not finish; nothing where it did."""
+    return "" if result.state.stopped in (None, "finished") else f"unfinished ({result.state.stopped}): "
 
 
 def _end_reached(result: Findings) -> str | None:
@@ -114,6 +118,8 @@ def short_answer(result: Findings) -> str:
 
 def answer(result: Findings) -> str:
     """The answer in one sentence, whatever the evidence."""
+    if result.by_prediction and result.recommended is not None:
+        return f"{_unfinished(result)}{result.recommended.describe()}"
     if not result.evaluator.nested:
         return f"{best_estimate(result)}."
     best, kind = result.best_size, result.default_kind
@@ -144,7 +150,7 @@ def probability_in_words(result: Findings) -> str:
 def limit_in_words(result: Findings) -> str | None:
     """A warning where the sizes that matter reach the largest size allowed; None otherwise."""
     allowed = result.settings.max_size
-    if allowed is None or result.evaluator.nested:
+    if allowed is None or result.evaluator.nested or result.by_prediction:
         return None
     if any(
         size == most for sizes in result.estimated.indistinguishable for size, most in zip(sizes, allowed, strict=True)
