@@ -263,6 +263,8 @@ def _search_facts(result: Findings) -> tuple[Fact, ...]:
     which = "of each size" if result.evaluator.nested else "of each size near the best"
     each = settings.starts if result.evaluator.repeatable else 1
     starts = f"{each} fit{'s' if each != 1 else ''} {which}"
+    if result.by_prediction:
+        starts = "the better of two starts for each fit"
     return (
         *_model(result),
         *_data(result),

@@ -15,7 +15,7 @@ def test_the_smallest_size_within_one_standard_error_is_recommended():
     """By hand: the differences of 2 to 4 are (−2, 0, −1, −1): sum −4, deviations (−1, 1, 0, 0), s² = 2/3, error
     √(4 · 2/3) = 1.63: too far. Those of 3 are (−1, 1, 0, −1): sum −1, s² = 11/12, error √(11/3) = 1.91: near enough."""
     best = np.array([-5.0, -6.0, -7.0, -8.0])
-    scores = np.array([best + [-2, 0, -1, -1], best, best + [-1, 1, 0, -1]])
+    scores = np.array([[*best, -2, 0, -1, -1], best, [*best, -1, 1, 0, -1]])
     found = compare_sizes([(2,), (4,), (3,)], scores)
     assert (found.sizes, found.best, found.recommended, found.within) == (((2,), (3,), (4,)), (4,), (3,), ((3,), (4,)))
     np.testing.assert_allclose(found.difference, [-4, -1, 0])
@@ -68,7 +68,8 @@ def test_the_recommended_size_never_predicts_significantly_worse_and_order_does_
     found = compare_sizes(sizes, scores)
     place = found.sizes.index(found.recommended)
     assert found.difference[place] >= -found.standard_error[place]
-    assert found.recommended == min(found.within) and found.best in found.within
+    assert found.recommended == min(found.within)
+    assert found.best in found.within
     other = rng.permutation(n_sizes)
     again = compare_sizes([sizes[row] for row in other], scores[other])
     assert (again.sizes, again.best, again.recommended) == (found.sizes, found.best, found.recommended)
@@ -99,7 +100,8 @@ def searched(curve, noise, parts=2, largest=200, units=60, fails=()):
         if wanted is None:
             return asked, found
         size, part = wanted
-        assert part == asked.get(size, 0) and 1 <= size <= largest
+        assert part == asked.get(size, 0)
+        assert 1 <= size <= largest
         asked[size] = part + 1
         scores.setdefault(size, {})
         if size not in fails:
@@ -126,11 +128,14 @@ def test_a_curve_that_flattens_is_left_where_it_is_flat():
 
 def test_the_search_ends_at_the_largest_size_allowed():
     asked, found = searched(lambda s: 0.5 * np.log(s), 0.01, largest=23)
-    assert max(asked) == 23 and found.recommended == (23,)
+    assert max(asked) == 23
+    assert found.recommended == (23,)
 
 
 def test_fits_that_fail_are_passed_over():
     asked, found = searched(lambda s: -abs(s - 6.0), 0.01, fails=(1, 8, 64))
-    assert found.recommended == (6,) and 8 in asked
+    assert found.recommended == (6,)
+    assert 8 in asked
     asked, found = searched(lambda s: 0.0, 0.01, fails=tuple(range(1, 300)))
-    assert found is None and len(asked) == 3
+    assert found is None
+    assert len(asked) == 3
