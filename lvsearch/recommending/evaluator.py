@@ -37,7 +37,7 @@ SAMPLES = 50
 ENOUGH_OBSERVATIONS, ENOUGH_UNITS = 20_000, 200
 """Held-out tokens (cells) and documents (rows) after which no further part is asked, if there were two."""
 LEAST_PARTS = 2
-"""Parts that the sizes which decide are asked about: two fits show how much one of them is luck."""
+"""Parts that the sizes which decide are asked about: with two, one unlucky fit decides nothing by itself."""
 SCORING = 0x5C02E
 """What sets the keys of scores apart from those of fits."""
 

@@ -83,8 +83,8 @@ class Recommendation:
         name, nouns = self.size_names[0], self.nouns
         number = counted(self.size[0], name)
         verb = "predicts" if self.size[0] == 1 else "predict"
-        by_bound = " by a lower bound on log p" if BOUND in self.estimator else ""
-        text = f"{number} {verb} new {nouns.units} as well as any size tried{by_bound} (within one standard error)"
+        by_bound = ", by a lower bound on log p" if BOUND in self.estimator else ""
+        text = f"{number} {verb} new {nouns.units} as well as any size tried (within one standard error{by_bound})"
         alike = [size for (size,) in self.within]
         if len(alike) > 1:
             text += f"; so do sizes up to {alike[-1]}"

@@ -25,7 +25,7 @@ class Comparison:
     | `sizes` | (size,) | those compared, increasing |
     | `score` | (size,) | mean of log p over the units that the size was asked about, nats per unit |
     | `difference` | (size,) | its total score less that of `best`, on the units of both, nats; 0 for the best |
-    | `standard_error` | (size,) | of that difference: over units, and over fits where a size was fitted again |
+    | `standard_error` | (size,) | of that difference, over units |
     | `n_units` | (size,) | units that both were asked about |
     | `best` | | the size that no other beats on the units of both |
     | `within` | | sizes that are at most one standard error below the best |
@@ -42,18 +42,12 @@ class Comparison:
     recommended: Size
 
 
-def compare_sizes(
-    sizes: Sequence[Size],
-    scores: Float[np.ndarray, "size unit"],
-    luck: float = 0.0,
-) -> Comparison:
+def compare_sizes(sizes: Sequence[Size], scores: Float[np.ndarray, "size unit"]) -> Comparison:
     """Compare sizes by their scores of held-out units, and recommend the smallest that is as good as any.
 
     Args:
         sizes: one for each row of `scores`, all different.
         scores: log p of each unit, nats; NaN where a size was not asked about a unit.
-        luck: standard deviation of the total score from one fit of a size to the next, nats per unit. It is common to
-            all units of a fit, so that the spread over units does not show it.
 
     Returns:
         The comparison, its sizes increasing.
@@ -78,13 +72,11 @@ def compare_sizes(
             f"got {n_units.min()} held-out units that a size and the best one were asked about, expected at least two, "
             "so that a difference has an error"
         )
-    # Centred on each row's own mean over common units, so that the error is that of a sum of n paired differences.
+    # The error of a sum of n paired differences is √n times their standard deviation.
     apart = np.where(both, table - table[best], 0.0)
     difference = apart.sum(axis=1)
     centred = np.where(both, apart - (difference / n_units)[:, None], 0.0)
-    over_units = (centred**2).sum(axis=1) * n_units / (n_units - 1)
-    over_fits = np.where(np.arange(len(ordered)) == best, 0.0, 2 * (luck * n_units) ** 2)
-    error = np.sqrt(over_units + over_fits)
+    error = np.sqrt((centred**2).sum(axis=1) * n_units / (n_units - 1))
     close = difference >= -error
     return Comparison(
         sizes=ordered,
