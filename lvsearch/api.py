@@ -48,10 +48,8 @@ STARTS = 3
 """Plug-in, of 20 seeds on each of three small corpora of three obvious kinds of documents: the first fit of size 3,
 grown from that of size 2, kept two kinds in one topic in 3 of 20, a hundred nats and more below the others; two fits
 never both did. The third is for margin; more gain nothing (`plug_in_starts.py`, benchmarks)."""
-CHECKED_SIZE = 3
-"""At which a model of one's own is looked at before a search."""
-USUAL_SIZE = 64
-"""What the memory plan is stated for where no largest size is set."""
+CHECKED_SIZE, USUAL_SIZE = 3, 64
+"""At which a model of one's own is looked at before a search; for which memory is planned without a largest size."""
 
 
 def search(
@@ -295,10 +293,10 @@ def _brought(model: NumpyroModel | Evaluator, data: Any, settings: SearchSetting
             f"got {model!r}, expected a model such as lv.models.LDA() (with its parentheses), lv.from_numpyro(f) or "
             "lv.from_function(f)"
         )
-    if data is not None or settings.per_token or settings.evidence == PREDICTIVE:
-        raise ValueError(
-            'a search over a function takes no data, no per_token and no evidence="predictive": it has its own'
-        )
+    if settings.evidence == PREDICTIVE:
+        raise ValueError('a search over a function has its own evidence: got evidence="predictive"')
+    if data is not None or settings.per_token:
+        raise ValueError("a search over a function takes no data and no per_token: the function has them already")
     own = model.with_seed(settings.seed) if isinstance(model, FunctionEvaluator) else GuardedEvaluator.around(model)
     return cast(Evaluator, own)
 

@@ -26,7 +26,7 @@ SURELY = 2.0
 """Standard errors by which one rung must be worse for the ladder to end there; else two rungs must be worse."""
 
 
-class Plan(NamedTuple):
+class Limits(NamedTuple):
     """How far the search may go.
 
     | field | meaning |
@@ -39,15 +39,15 @@ class Plan(NamedTuple):
     largest: int
 
 
-def next_part(asked: Mapping[int, int], found: Comparison | None, plan: Plan) -> tuple[int, int] | None:
+def next_part(asked: Mapping[int, int], found: Comparison | None, limits: Limits) -> tuple[int, int] | None:
     """Return the size to fit next and the part of the units to leave out, or None when nothing is left to settle.
 
     Args:
         asked: size -> how many parts it was asked about, failed fits included.
         found: the sizes that were scored, compared; None where there is none yet.
-        plan: how far to go.
+        limits: how far to go.
     """
-    rung = _next_rung(asked, found, plan)
+    rung = _next_rung(asked, found, limits)
     if rung is not None:
         return rung, 0
     if found is None:  # every rung failed
@@ -55,17 +55,17 @@ def next_part(asked: Mapping[int, int], found: Comparison | None, plan: Plan) ->
     between = _in_between(asked, found)
     if between is not None:
         return between, 0
-    waiting = [size for size in _deciding(found) if asked[size] < plan.parts]
+    waiting = [size for size in _deciding(found) if asked[size] < limits.parts]
     if not waiting:
         return None
     size = min(waiting, key=lambda each: (asked[each], each))
     return size, asked[size]
 
 
-def _next_rung(asked: Mapping[int, int], found: Comparison | None, plan: Plan) -> int | None:
+def _next_rung(asked: Mapping[int, int], found: Comparison | None, limits: Limits) -> int | None:
     """The smallest size of the ladder that was not tried, while the ladder goes on."""
-    ladder = [STEP**power for power in range(math.ceil(math.log(plan.largest, STEP)) + 1)]
-    ladder[-1] = min(ladder[-1], plan.largest)
+    ladder = [STEP**power for power in range(math.ceil(math.log(limits.largest, STEP)) + 1)]
+    ladder[-1] = min(ladder[-1], limits.largest)
     tried = [size for size in ladder if size in asked]
     if len(tried) == len(ladder):
         return None

@@ -178,7 +178,7 @@ def test_other_searches_are_asked_and_keep_the_answer(tmp_path: Path):
         ({"starts": 1}, "at least two parts"),
         ({"data": rows()[:1]}, "at least two parts"),
         ({"model": lv.models.LatentBlockModel()}, "one size"),
-        ({"model": lv.from_function(lambda size: 0.0), "data": None}, "it has its own"),
+        ({"model": lv.from_function(lambda size: 0.0), "data": None}, "its own evidence"),
     ],
 )
 def test_what_makes_no_sense_is_refused(changed, words):
