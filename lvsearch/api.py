@@ -46,8 +46,7 @@ FITTED = ("marginal", "bound", "plug-in")
 EVIDENCE = (*FITTED, PREDICTIVE)
 STARTS = 3
 """Plug-in, of 20 seeds on each of three small corpora of three obvious kinds of documents: the first fit of size 3,
-grown from that of size 2, kept two kinds in one topic in 3 of 20, a hundred nats and more below the others; two fits
-never both did. The third is for margin; more gain nothing (`plug_in_starts.py`, benchmarks)."""
+grown from that of size 2, kept two kinds in one topic in 3 of 20; two fits never both did (`plug_in_starts.py`)."""
 CHECKED_SIZE, USUAL_SIZE = 3, 64
 """At which a model of one's own is looked at before a search; for which memory is planned without a largest size."""
 
