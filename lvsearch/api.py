@@ -85,8 +85,8 @@ def search(
     A model of a process (`lv.models.DPMixture`, `HDP`, `HDPMixture`, `HLDA`) has no size: ask `lv.occupied`.
     prior: from `lv.sizes`; by default a weak one, by which every further component is 5 % less probable (`sizes.weak`).
     evidence: "marginal" is the evidence p(data | size) itself, parameters integrated out, annealed from both sides: it
-    answers "how many". "predictive" fits a grid of sizes without a part of the data and scores them on it, in about a
-    minute on 100,000 words: `result.recommended` is the smallest size that predicts as well as any. "bound" puts a
+    answers "how many". "predictive" fits a grid of sizes without a part of the data and scores them on it, in a minute
+    or two on 100,000 words: `result.recommended` is the smallest size that predicts as well as any. "bound" puts a
     mean-field lower bound plus log K! for the labellings in the evidence's place: quick, and no answer, since its
     distance from the evidence is unknown and grows with the size. "plug-in" is p(data | size, θ_size) at estimated
     parameters (Chiang & Poole), which grows with size. Its bounds need no assumption, but they are proved of these

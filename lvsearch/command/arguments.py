@@ -126,7 +126,7 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
         choices=("marginal", "predictive", "bound", "plug-in"),
         default="marginal",
         help="marginal: parameters integrated out, annealed, answers how many; predictive: the smallest number that "
-        "predicts documents left out as well as any, in about a minute on 100,000 words, without a prior; bound: a "
+        "predicts documents left out as well as any, in a minute or two on 100,000 words, without a prior; bound: a "
         "mean-field bound in the evidence's place, quick and no answer; plug-in: at estimated parameters, with bounds "
         "proved of these fits, not of a size (default: %(default)s)",
     )

@@ -125,7 +125,7 @@ class SearchResult(Findings):
 
         test: units to judge sizes by, by default those that the search kept (`held_out`); without any, parts of the
         training data are left out one at a time. Sizes up to the search's largest are fitted, none of them annealed:
-        about a minute on 100,000 words. `with_recommended` keeps it as `recommended`. Raises ValueError for searches
+        a minute or two on 100,000 words. `with_recommended` keeps it as `recommended`. Raises ValueError for searches
         over a function, over several size variables and at estimated parameters, and for test data on other axes.
         """
         given = self.held_out if test is None else require_comparable(self._training().like_this(test))
