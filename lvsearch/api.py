@@ -25,6 +25,7 @@ from lvsearch.inference.together import all_are_here, checked_by_first, from_fir
 from lvsearch.interrupts import put_off, watched
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import as_path, check_flags, one_of, shown, whole_number
+from lvsearch.recommending.evaluator import PARTS, PREDICTIVE, checked_prior, model_evaluator
 from lvsearch.reports.page import write_page
 from lvsearch.results.card import has_answer
 from lvsearch.results.checkpoint import encode_search, save_search
@@ -37,22 +38,19 @@ from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.own_models import check_own
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.fit import Evaluator
-from lvsearch.sizing.sizes import Size, SizePrior, as_size, weak
+from lvsearch.sizing.sizes import Size, SizePrior, as_size
 from lvsearch.workers.errands import Executor, Workers, check_executor
 
 REPORT = "report"
 """The folder of a search's report, in that of the search."""
-EVIDENCE = ("marginal", "bound", "plug-in")
+FITTED = ("marginal", "bound", "plug-in")
+EVIDENCE = (*FITTED, PREDICTIVE)
 STARTS = 3
 """Plug-in, of 20 seeds on each of three small corpora of three obvious kinds of documents: the first fit of size 3,
-grown from that of size 2, kept two kinds in one topic in 3 of 20, a hundred nats and more below the others; two fits
-never both did, nor 527 of 540 from scratch. The third is for margin. More gain nothing: in one seed of twenty growth
-ends 4 to 15 nats above all the others, which is why nothing is proved of a size (`plug_in_starts.py`, benchmarks)."""
-CHECKED_SIZE = 3
-"""At which a model of one's own is looked at before a search."""
+grown from that of size 2, kept two kinds in one topic in 3 of 20; two fits never both did (`plug_in_starts.py`)."""
+CHECKED_SIZE, USUAL_SIZE = 3, 64
+"""At which a model of one's own is looked at before a search; for which memory is planned without a largest size."""
 LARGEST_SIZE = 2**31 - 1
-USUAL_SIZE = 64
-"""What the memory plan is stated for where no largest size is set."""
 
 
 def search(
@@ -89,47 +87,47 @@ def search(
     A model of a process (`lv.models.DPMixture`, `HDP`, `HDPMixture`, `HLDA`) has no size: ask `lv.occupied`.
     prior: from `lv.sizes`; by default a weak one, by which every further component is 5 % less probable (`sizes.weak`).
     evidence: "marginal" is the evidence p(data | size) itself, parameters integrated out, annealed from both sides: it
-    answers "how many". "bound" puts a mean-field lower bound plus log K! for the labellings in its place: quick, and no
-    answer, since its distance from the evidence is unknown and grows with the size. "plug-in" is p(data | size, θ_size)
-    at estimated parameters (Chiang & Poole), which grows with size. Its bounds need no assumption, but they are proved
-    of these fits, not of the best parameters of a size, which a fit may miss by any number of nats. A function has its
-    own: it is searched as its `nested` says.
+    answers "how many". "predictive" fits a grid of sizes without a part of the data and scores them on it, in a minute
+    or two on 100,000 words: `result.recommended` is the smallest size that predicts as well as any. "bound" puts a
+    mean-field lower bound plus log K! for the labellings in the evidence's place: quick, and no answer, since its
+    distance from the evidence is unknown and grows with the size. "plug-in" is p(data | size, θ_size) at estimated
+    parameters (Chiang & Poole), which grows with size. Its bounds need no assumption, but they are proved of these
+    fits, not of the best parameters of a size, which a fit may miss by any number of nats. A function has its own: it
+    is searched as its `nested` says.
 
     When it stops: max_size, the largest size to try; seconds, of this call; width, of the proved bounds in nats;
     Ctrl-C, which keeps everything done. Without any, a marginal search stops when the sizes near the mode are settled.
 
     starts: marginal: annealings of a size at most, each three times as long as the last. bound: fits of each size near
-    the mode. plug-in: fits of every size, of which the best counts. Default 3. grow: begin the first fit of a size from
-    a smaller one's. exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh evidence
+    the mode. plug-in: fits of every size, of which the best counts. Default 3. predictive: parts that the data are cut
+    into, each left out in turn until the answer is settled; default 10. grow: begin the first fit of a size from a
+    smaller one's. exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh evidence
     per token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a
-    probability of the data. held_out: data on the axes of `data` that the search never looks at; they stay with the
-    result (`result.held_out`), for its report to compare sizes on. robustness: when the search has finished, ask fewer
-    units too (`SearchResult.robustness`). out: a new folder, written after every step, from which `lv.resume(out)` goes
-    on. report: with `out`, write the page `report/index.html` there at the end. executor: whose workers make fits, many
-    at once: `lv.WorkerPool`, or one as in `concurrent.futures`. mesh: of devices that share the units of each fit, of
-    this process, or of all that `lv.distributed.initialize` brought together: each calls this, process 0 writes, and
-    its clock and its Ctrl-C count.
+    probability of the data. held_out: data on the axes of `data` that no fit looks at; they stay with the result
+    (`result.held_out`), to compare sizes on; "predictive" asks these, and leaves out nothing else. robustness: when the
+    search has finished, ask fewer units too (`SearchResult.robustness`). out: a new folder, written after every step,
+    from which `lv.resume(out)` goes on. report: with `out`, write the page `report/index.html` there at the end.
+    executor: whose workers make fits, many at once: `lv.WorkerPool`, or one as in `concurrent.futures`. mesh: of
+    devices that share the units of each fit, of this process, or of all that `lv.distributed.initialize` brought
+    together: each calls this, process 0 writes, and its clock and its Ctrl-C count.
 
     Raises ValueError for bad arguments and data, FileExistsError where `out` holds something, OSError where it is used.
     """
     one_of("evidence", evidence, EVIDENCE)
     _check_elsewhere(executor, mesh)
     budget, seed, keep = _budget(seconds, width), checked_seed(seed), whole_number("keep", keep, least=1)
-    starts = STARTS if starts is None else whole_number("starts", starts, least=1)
+    starts = whole_number("starts", starts, least=1) if starts else (PARTS if evidence == PREDICTIVE else STARTS)
     check_flags(grow=grow, exhaustive=exhaustive, per_token=per_token, robustness=robustness, report=report)
     if out is not None:
         checked_by_first(mesh, partial(refuse_existing, Path(out)))  # before data are read, which may take long
-    evaluator, training = _evaluator(model, data, evidence, seed, per_token, mesh)
-    prior = weak(len(evaluator.size_names)) if prior is None else prior
-    if not isinstance(prior, SizePrior):
-        raise ValueError(f"got prior={prior!r}, expected one of lv.sizes, such as lv.sizes.Poisson(10)")
-    max_size = _limit(evaluator, prior, budget, max_size, exhaustive)
+    settings = SearchSettings(evidence, per_token, None, seed, starts, grow, exhaustive, keep)
+    evaluator, training, kept_back = _evaluator(model, data, held_out, settings, mesh)
+    prior = checked_prior(evidence, prior, len(evaluator.size_names))
+    settings = replace(settings, max_size=_limit(evaluator, prior, budget, max_size, exhaustive))
     if isinstance(evaluator, ModelEvaluator):
-        largest = (CHECKED_SIZE,) * prior.dimension if max_size is None else max_size
+        largest = (CHECKED_SIZE,) * prior.dimension if settings.max_size is None else settings.max_size
         check_own(evaluator.model, evaluator.data, tuple(min(CHECKED_SIZE, number) for number in largest))
-    settings = SearchSettings(evidence, per_token, max_size, seed, starts, grow, exhaustive, keep)
-    unseen = _held_out(training, held_out)
-    result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0, held_out=unseen)
+    result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0, held_out=kept_back)
     if robustness:
         check_robust(result)
     if out is None:
@@ -218,7 +216,7 @@ def fit(
     data, evidence, mesh: as in `search`, whose fits from scratch are the same for the same seed.
     Raises ValueError for bad arguments and data, and where no fit is a number.
     """
-    one_of("evidence", evidence, EVIDENCE)
+    one_of("evidence", evidence, FITTED)
     require_model(model)
     size, seed = _size(size, len(model.size_names)), checked_seed(seed)
     starts = whole_number("starts", starts, least=1)
@@ -243,14 +241,6 @@ def _check_elsewhere(executor: Executor | None, mesh: Mesh | None) -> None:
         raise ValueError("got an executor and a mesh, expected one of them: workers make fits, a mesh shares each")
 
 
-def _held_out(training: Data | None, held_out: Any) -> Data | None:
-    if held_out is None:
-        return None
-    if training is None:
-        raise ValueError("a search over a function has no data: nothing can be held out of it")
-    return require_comparable(training.like_this(held_out))
-
-
 def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
     for name, value in (("seconds", seconds), ("width", width)):
         if value is not None and not (isinstance(value, Real) and value >= 0):  # also for NaN
@@ -259,8 +249,13 @@ def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
 
 
 def _evaluator(
-    model: Model | NumpyroModel | Evaluator, data: Any, evidence: str, seed: int, per_token: bool, mesh: Mesh | None
-) -> tuple[Evaluator, Data | None]:
+    model: Model | NumpyroModel | Evaluator,
+    data: Any,
+    held_out: Any,
+    settings: SearchSettings,
+    mesh: Mesh | None,
+) -> tuple[Evaluator, Data | None, Data | None]:
+    """What makes the fits, the data that they are made of, and the data held out."""
     if isinstance(model, Model):
         if model.process:
             raise ValueError(
@@ -275,29 +270,37 @@ def _evaluator(
                 "same at size 1 and have larger ones"
             )
         training = data_for(model, data)
-        scale = float(training.n_observations) if per_token else 1.0
-        packed = training.dataset()
-        evaluator = ModelEvaluator(model, packed, evidence=evidence, seed=seed, scale=scale, mesh=mesh)
+        kept_back = None if held_out is None else require_comparable(training.like_this(held_out))
+        evaluator = model_evaluator(model, training, kept_back, settings, mesh=mesh)
         checked_by_first(mesh, evaluator.check_room)
-        return evaluator, training
+        return evaluator, training, kept_back
+    if held_out is not None:
+        raise ValueError("a search over a function has no data: nothing can be held out of it")
+    return _brought(model, data, settings, mesh), None, None
+
+
+def _brought(model: NumpyroModel | Evaluator, data: Any, settings: SearchSettings, mesh: Mesh | None) -> Evaluator:
+    """What makes the fits of somebody else's model or function."""
     if mesh is not None:
         raise ValueError(f"got a mesh for {model!r}, expected a model of lv.models or one like it: units are split")
     if isinstance(model, NumpyroModel):
-        if evidence != "marginal" or per_token:
+        if settings.evidence != "marginal" or settings.per_token:
             raise ValueError(
-                f"got evidence={evidence!r}, per_token={per_token} for a NumPyro model, expected evidence="
-                '"marginal": its evidence is annealed, of all the data'
+                f"got evidence={settings.evidence!r}, per_token={settings.per_token} for a NumPyro model, expected "
+                'evidence="marginal": its evidence is annealed, of all the data'
             )
-        return cast(Evaluator, model.evaluator(data, seed)), None  # frozen: nobody writes to its attributes
+        return cast(Evaluator, model.evaluator(data, settings.seed))  # frozen: nobody writes to its attributes
     if not isinstance(model, Evaluator):
         raise ValueError(
             f"got {model!r}, expected a model such as lv.models.LDA() (with its parentheses), lv.from_numpyro(f) or "
             "lv.from_function(f)"
         )
-    if data is not None or per_token:
+    if settings.evidence == PREDICTIVE:
+        raise ValueError('a search over a function has its own evidence: got evidence="predictive"')
+    if data is not None or settings.per_token:
         raise ValueError("a search over a function takes no data and no per_token: the function has them already")
-    own = model.with_seed(seed) if isinstance(model, FunctionEvaluator) else GuardedEvaluator.around(model)
-    return cast(Evaluator, own), None
+    own = model.with_seed(settings.seed) if isinstance(model, FunctionEvaluator) else GuardedEvaluator.around(model)
+    return cast(Evaluator, own)
 
 
 def _run(

@@ -136,7 +136,7 @@ def _search(options: argparse.Namespace) -> int:
     from lvsearch.models import LDA
     from lvsearch.sizing.sizes import parse
 
-    prior = parse(options.prior)
+    prior = None if options.evidence == "predictive" else parse(options.prior)  # which compares without one
     result = _searched(
         read_corpus(options),
         options,

@@ -158,13 +158,21 @@ class Data(ABC):
             ValueError: n below 2 or above the number of units.
         """
         n, seed = whole_number("n", n), checked_seed(seed)
+        return [self.fold(number, n, seed) for number in range(n)]
+
+    def fold(self: D, number: int, n: int, seed: int = 0) -> tuple[D, D]:
+        """(train, test) of one of `n` folds, the others not made: `folds(n, seed)[number]`.
+
+        Raises:
+            ValueError: n below 2 or above the number of units; a number outside 0 … n − 1.
+        """
         if not 2 <= n <= self.n_units:
             raise ValueError(f"got n={n} folds of {self.n_units:,} {self.nouns.units}; expected 2 to {self.n_units:,}")
+        if not 0 <= number < n:
+            raise ValueError(f"got fold {number} of {n}; expected a number from 0 to {n - 1}")
         shuffled = np.random.default_rng(seed).permutation(self.n_units)
-        return [
-            self._without_and_with(held_out, f"fold {fold} of {n}, seed={seed}")
-            for fold, held_out in enumerate(np.array_split(shuffled, n), start=1)
-        ]
+        held_out = np.array_split(shuffled, n)[number]
+        return self._without_and_with(held_out, f"fold {number + 1} of {n}, seed={seed}")
 
     def _without_and_with(self: D, held_out: Int[np.ndarray, " held_out"], how: str) -> tuple[D, D]:
         is_test = np.zeros(self.n_units, dtype=bool)

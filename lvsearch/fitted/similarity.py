@@ -20,6 +20,8 @@ from lvsearch.models.components.component import Component, log_likelihood
 from lvsearch.models.kernels import full_precision
 from lvsearch.models.units import Row
 
+HALF = 0.5
+"""More than half of the members of both, beyond chance: no second component of the other fit can have them too."""
 LEVELS = 128
 """Shares are told apart to this part of 1 where agreement by chance is reckoned."""
 DRAWS = 256

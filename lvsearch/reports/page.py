@@ -41,7 +41,7 @@ from lvsearch.sizing.sizes import Size
 NAME = "index.html"
 ROW_HEIGHT = 0.32
 """Inches of a component in the picture of which exist."""
-FIRST = ("probability", "fewer units", "not tried")
+FIRST = ("probability", "topics", "fewer units", "not tried")
 """Facts that stand at the top, and held-out data before them where they were looked at."""
 ELSEWHERE = ("limit", "search", "prior", "versions")
 """Facts that have a place of their own."""
@@ -65,7 +65,8 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
     lead = (
         [] if held_out is None else [drawn(partial(draw_held_out, held_out), "heldout", "Held-out score of each size")]
     )
-    lead.append(drawn(partial(draw_posterior, result), "posterior", "Probability of each size"))
+    shown = "What each size predicts" if result.by_prediction else "Probability of each size"
+    lead.append(drawn(partial(draw_posterior, result), "posterior", shown))
     asked = result.scrutiny
     if asked.robustness is not None:
         lead.append(drawn(asked.robustness.draw, "robustness", "What fewer units say"))
@@ -74,8 +75,12 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
     if result.prior.dimension == 2:
         lead.append(drawn(partial(draw_lattice, result), "lattice", "Probability over both numbers", 4.6))
     evidence = (
-        drawn(partial(draw_evidence, result), "evidence", "Evidence of each size"),
-        drawn(partial(draw_progress, result), "progress", "Evidence against the time spent"),
+        ()
+        if result.by_prediction
+        else (
+            drawn(partial(draw_evidence, result), "evidence", "Evidence of each size"),
+            drawn(partial(draw_progress, result), "progress", "Evidence against the time spent"),
+        )
     )
     known = [Entry(fact.name, fact.text) for fact in facts(result, held_out)]
     first = FIRST if held_out is None else ("held-out", *FIRST)

@@ -63,7 +63,8 @@ def write_report(
     for name, table in _tables(result, held_out).items():
         _write_table(folder / f"{name}.csv", table)
     _write_picture(folder / "posterior.png", lambda axes: plot_posterior(result, axes))
-    _write_picture(folder / "bounds.png", lambda axes: plot_bounds(result, axes))
+    if not result.by_prediction:
+        _write_picture(folder / "bounds.png", lambda axes: plot_bounds(result, axes))
     if held_out is not None:
         _write_picture(folder / "held_out.png", lambda axes: plot_held_out(held_out, axes))
     if result.scrutiny.robustness is not None:
@@ -99,7 +100,11 @@ def topics_table(fitted: "FittedModel") -> pd.DataFrame:
 
 
 def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
-    tables = {"posterior": result.posterior(), "bounds": result.bounds(), "starts": result.starts()}
+    tables = {"starts": result.starts()}
+    if result.recommended is not None:
+        tables["recommended"] = result.recommended.table()
+    if not result.by_prediction:
+        tables |= {"posterior": result.posterior(), "bounds": result.bounds()}
     best = _best(result)
     if isinstance(best, FittedTopics):
         tables["topics"] = best.topics(TOP_WORDS).reset_index()
@@ -144,7 +149,10 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
     lines = [f"# {markdown(headline(result))}", ""]
     if held_out is not None:  # what shares neither prior nor evidence with the search comes first
         lines += [f"![Held-out {held_out.attrs['nouns'].units}](held_out.png)", ""]
-    lines += ["![Probability of each size](posterior.png)", ""]
+    lines += [
+        f"![{'What each size predicts' if result.by_prediction else 'Probability of each size'}](posterior.png)",
+        "",
+    ]
     if result.scrutiny.robustness is not None:
         lines += ["![What fewer units say](fewer_units.png)", ""]
     if result.scrutiny.sensitivity is not None and result.prior.dimension == 1:
@@ -154,7 +162,8 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
     topics = pd.DataFrame() if best is None else topics_table(best)
     if best is not None and not topics.empty:
         lines += ["", f"## The topics of {markdown(size_in_words(result, best.size))}", "", *_markdown(topics)]
-    lines += ["", "## Evidence", "", "![Evidence](bounds.png)", "", *_markdown(near_table(result))]
+    evidence = ["## What sizes predict"] if result.by_prediction else ["## Evidence", "", "![Evidence](bounds.png)"]
+    lines += ["", *evidence, "", *_markdown(near_table(result))]
     if held_out is not None:
         names, nouns = held_out.attrs["size_names"], held_out.attrs["nouns"]
         per = nouns.observation

@@ -50,6 +50,9 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
     """Everything worth knowing about a search beside its answer, most important first."""
     if not has_answer(result):
         return (*_failures(result), *_search_facts(result))
+    if result.by_prediction:
+        found = () if result.recommended is None else result.recommended.facts()
+        return (*(Fact(*each) for each in found), *_failures(result), *_search_facts(result))
     found, asked = _probability(result), result.scrutiny
     limit = limit_in_words(result)
     held_out_fact = Fact("held-out", _held_out(result, held_out))
@@ -92,6 +95,8 @@ def near_table(result: Findings) -> pd.DataFrame:
     At most 24 rows: those that cannot be told from the best and two on each side (marginal evidence), or the sizes with
     the largest upper ends and the unvisited ones (plug-in evidence).
     """
+    if result.by_prediction:
+        return pd.DataFrame() if result.recommended is None else result.recommended.table().round(4)
     if not result.evaluator.nested:
         return _near_estimates(result)
     table = posterior(_shown_bounds(result))
@@ -293,6 +298,8 @@ def _search_facts(result: Findings) -> tuple[Fact, ...]:
     which = "of each size" if result.evaluator.nested else "of each size near the best"
     each = settings.starts if result.evaluator.repeatable else 1
     starts = f"{each} fit{'s' if each != 1 else ''} {which}"
+    if result.by_prediction:
+        starts = "the better of two starts for each fit"
     return (
         *_model(result),
         *_data(result),

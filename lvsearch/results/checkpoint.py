@@ -16,6 +16,7 @@ from lvsearch.fitted.stored_fits import decode_estimate, encode_estimate, encode
 from lvsearch.fitted.stored_models import decode_model, encode_module
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.recommending.evaluator import model_evaluator
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import load_held_out
 from lvsearch.scrutiny.scrutiny import Scrutiny
@@ -24,7 +25,7 @@ from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import sizes
 from lvsearch.sizing.bracket import Bracket
 from lvsearch.sizing.evidence import Evidence
-from lvsearch.sizing.fit import Fit, FitInfo, is_by_gains
+from lvsearch.sizing.fit import Fit, FitInfo, HeldOutScores, TopicQuality, is_by_gains
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.ledger import Trial, Visit, with_evidence_from_gains
 
@@ -91,12 +92,9 @@ def load_findings(folder: Path) -> Findings:
         training = decode_data(body["data"], arrays["data"], folder)
         settings = _decode_settings(body["settings"])
         model = decode_model(body["model"])
-        scale = float(training.n_observations) if settings.per_token else 1.0
-        data = training.dataset()
         chunks = as_declared(Chunks(**body["chunks"])) if "chunks" in body else None  # older folders know of none
-        evaluator = ModelEvaluator(
-            model, data, evidence=settings.evidence, seed=settings.seed, scale=scale, chunks=chunks
-        )
+        held_out = _held_out(body, arrays, training, folder)
+        evaluator = model_evaluator(model, training, held_out, settings, chunks=chunks)
         visits = tuple(_decode_visit(entry) for entry in body["visits"])
         kept = {}
         for entry in body["kept"]:
@@ -108,7 +106,6 @@ def load_findings(folder: Path) -> Findings:
             visits = with_evidence_from_gains(visits, prior, most, scale)
         state = as_declared(SearchState(visits, kept, body["stopped"]))
         scrutiny = Scrutiny.from_stored(body, arrays)
-        held_out = _held_out(body, arrays, training, folder)
         limit = set() if settings.max_size is None else {settings.max_size}
         named = limit | {*kept, *(visit.size for visit in visits)}
         if any(len(size) != len(model.size_names) or min(size) < 1 for size in named):
@@ -162,6 +159,7 @@ def _encode_visit(visit: Visit) -> dict[str, Any]:
                 "failure": trial.failure,
                 "brackets": [asdict(bracket) for bracket in trial.brackets],
                 "gains": [asdict(gain) for gain in trial.gains],
+                "scores": None if trial.scores is None else asdict(trial.scores),
             }
             for trial in visit.trials
         ],
@@ -182,6 +180,7 @@ def _decode_visit(entry: Mapping[str, Any]) -> Visit:
             t["failure"],
             _decode_brackets(t["brackets"]),
             _decode_gains(t.get("gains", [])),  # older folders have none
+            _decode_scores(t.get("scores")),  # older folders know of none
         )
         for t in entry["trials"]
     )
@@ -204,6 +203,13 @@ def _decode_gains(entries: Sequence[Mapping[str, Any]]) -> tuple[SizeGain, ...]:
     )
 
 
+def _decode_scores(entry: Mapping[str, Any] | None) -> HeldOutScores | None:
+    if entry is None:
+        return None
+    topics = None if entry["topics"] is None else TopicQuality(**entry["topics"])
+    return as_declared(HeldOutScores(**{**entry, "per_unit": tuple(entry["per_unit"]), "topics": topics}))
+
+
 def _encode_fit(fit: Fit) -> dict[str, Any]:
     state: Estimate | None = fit.state
     return {
@@ -213,6 +219,7 @@ def _encode_fit(fit: Fit) -> dict[str, Any]:
         "info": asdict(fit.info),
         "brackets": [asdict(bracket) for bracket in fit.brackets],
         "gains": [asdict(gain) for gain in fit.gains],
+        "scores": None if fit.scores is None else asdict(fit.scores),
         "state": None if state is None else encode_estimate(state),
     }
 
@@ -226,9 +233,9 @@ def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | Non
             )
         state = decode_estimate(entry["state"], arrays)
     evidence = Evidence(*entry["evidence"])
-    brackets = _decode_brackets(entry["brackets"])
-    gains = _decode_gains(entry.get("gains", []))
-    return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, FitInfo(**entry["info"]), brackets, gains)
+    brackets, scores = _decode_brackets(entry["brackets"]), _decode_scores(entry.get("scores"))
+    info, gains = FitInfo(**entry["info"]), _decode_gains(entry.get("gains", []))
+    return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, info, brackets, gains, scores)
 
 
 # ── settings ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,6 +14,8 @@ from lvsearch.fitted.alignment import ComponentMap, component_map
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings
+from lvsearch.recommending.evaluator import PredictiveEvaluator
+from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
 from lvsearch.searching.controller import SearchSettings, SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -219,8 +221,25 @@ class Findings:
     # ── models ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
+    def by_prediction(self) -> bool:
+        """Whether sizes were compared by what they predict: then none has a probability."""
+        return isinstance(self.evaluator, PredictiveEvaluator)
+
+    @cached_property
+    def recommended(self) -> Recommendation | None:
+        """The smallest size that predicts new units as well as any: the number to act on. Of a search by prediction
+        what it found, of another what `with_recommended` put here; None where nothing was scored on units held out."""
+        if isinstance(self.evaluator, PredictiveEvaluator):
+            scored = any(trial.scores is not None for visit in self.visits for trial in visit.trials)
+            return self.evaluator.recommendation(self.visits, self.settings.max_size) if scored else None
+        return self.scrutiny.recommended
+
+    @property
     def best_size(self) -> Size:
-        """The most probable size: largest prior times evidence; averaged over errors where evidence is estimated."""
+        """The most probable size: largest prior times evidence, averaged over errors where evidence is estimated; of a
+        search by prediction the recommended one."""
+        if isinstance(self.evaluator, PredictiveEvaluator):
+            return self.evaluator.recommendation(self.visits, self.settings.max_size).size
         self._require_good()
         if not self.evaluator.nested:
             return self.estimated.best
@@ -363,8 +382,14 @@ class Findings:
         """(sizes, log prior, estimated log evidence, its standard error) of sizes that have any, (sizes,), nats.
 
         Where gains were measured: of every size up to the end of the curve, with the standard errors of the differences
-        to the most probable one.
+        to the most probable one. Raises ValueError for a search by prediction, which has no evidence, and where no fit
+        succeeded.
         """
+        if self.by_prediction:
+            raise ValueError(
+                'got a search with evidence="predictive", which gives sizes no probability; expected "marginal". What '
+                "it found is result.recommended"
+            )
         self._require_good()
         if self.curve is not None:
             relative, errors = self.curve.relative_to(self.estimated.best[0])

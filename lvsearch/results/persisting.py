@@ -136,8 +136,8 @@ def fitted_from_scratch(
 
 def _probable_sizes(result: Findings) -> tuple[list[Size], Float[np.ndarray, " size"]]:
     """The sizes tried that hold more than a hundredth of the posterior, and their shares; of plug-in evidence, which
-    gives bounds alone, the best one."""
-    if result.evaluator.nested:
+    gives bounds alone, and of a search by prediction, which has no posterior, the best one."""
+    if result.evaluator.nested or result.by_prediction:
         return [result.best_size], np.ones(1)
     found = result.estimated
     probability = np.asarray(found.probability, np.float64)

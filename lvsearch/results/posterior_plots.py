@@ -9,6 +9,7 @@ from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption
 from lvsearch.pictures.size_axis import SizeAxis, short
 from lvsearch.pictures.style import palette_of
+from lvsearch.recommending.differences_plot import draw_recommendation
 from lvsearch.results.findings import Findings
 from lvsearch.results.wording import (
     best_estimate,
@@ -33,7 +34,10 @@ NEIGHBOURS = 2
 
 
 def draw_posterior(result: Findings, axes: "Axes", kind: str | None = None) -> Caption:
-    """What `plots.plot_posterior` draws, and its caption, which is not written."""
+    """What `plots.plot_posterior` draws, and its caption, which is not written; of a search by prediction, which has no
+    posterior, what each size predicts."""
+    if result.by_prediction and result.recommended is not None:
+        return draw_recommendation(result.recommended, axes)
     kind = kind_of(result, kind)
     if kind == "estimate":
         return _estimated(result, axes)

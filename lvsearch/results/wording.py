@@ -66,7 +66,7 @@ def best_estimate(result: Findings) -> str:
     finish says that first.
     """
     by_bound = " (by the mean-field bound, which is not the evidence)" if result.settings.evidence == "bound" else ""
-    start = "" if result.is_finished else f"Unfinished ({result.why_unfinished}): "
+    start = _unfinished(result)
     found = f"{_most_probable(result)}{by_bound}"
     return f"{start}{found}" if start else f"{found[:1].upper()}{found[1:]}"
 
@@ -114,6 +114,11 @@ def _candidates_in_words(result: Findings) -> str:
     return f"size {first} and size {last}" if names == ("size",) else f"{first} and {size_in_words(result, (last,))}"
 
 
+def _unfinished(result: Findings) -> str:
+    """Return what begins the answer of a search that did not finish; nothing where it did."""
+    return "" if result.is_finished else f"Unfinished ({result.why_unfinished}): "
+
+
 def _end_reached(result: Findings) -> str | None:
     """Where the most probable size is the largest allowed, or of an unfinished search the largest tried, in any of its
     numbers: "largest allowed", "most column clusters tried". None where it is not."""
@@ -145,6 +150,8 @@ def short_answer(result: Findings) -> str:
 
 def answer(result: Findings) -> str:
     """The answer in one sentence, whatever the evidence."""
+    if result.by_prediction and result.recommended is not None:
+        return f"{_unfinished(result)}{result.recommended.describe()}"
     if not result.evaluator.nested:
         return f"{best_estimate(result)}."
     best, kind = result.best_size, result.default_kind
@@ -180,7 +187,7 @@ def probability_in_words(result: Findings) -> str:
 def limit_in_words(result: Findings) -> str | None:
     """A warning where the sizes that matter reach the largest size allowed; None otherwise."""
     allowed = result.settings.max_size
-    if allowed is None or result.evaluator.nested:
+    if allowed is None or result.evaluator.nested or result.by_prediction:
         return None
     if any(
         size == most for sizes in result.estimated.indistinguishable for size, most in zip(sizes, allowed, strict=True)

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
+from lvsearch.fitted.similarity import HALF
 from lvsearch.pictures.captions import Caption
 from lvsearch.scrutiny.persistence_plot import Similarities, draw_persistence, plot_persistence
 from lvsearch.sizing.sizes import Size
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Source = Literal["sizes", "starts", "samples"]
-HALF = 0.5
-"""More than half of the members of both, beyond chance: no second component of the other fit can have them too."""
 PROBABILITY = 0.9
 LEVEL = 0.9
 """Of the interval beside a probability."""

@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from lvsearch.interrupts import pressed
 from lvsearch.progress import progress_bar
+from lvsearch.searching.guided import SelfGuided
 from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
 from lvsearch.sizing.gains import next_measured
 from lvsearch.sizing.ledger import (
@@ -47,11 +48,11 @@ class SearchSettings:
 
     | field | meaning |
     |---|---|
-    | `evidence` | "marginal" (annealed), "bound" (mean field) or "plug-in" (parameters estimated) |
+    | `evidence` | "marginal" (annealed), "bound" (mean field), "plug-in" (parameters estimated) or "predictive" |
     | `per_token` | weigh evidence per token against the prior (for reproducing the paper's figures) |
     | `max_size` | largest size to try, one per size variable; None for no limit |
     | `seed` | every random number follows from it |
-    | `starts` | annealings of a size at most, fits of a size near the mode (bound) or of every size (plug-in) |
+    | `starts` | annealings of a size at most, fits near the mode (bound), of every size (plug-in); parts (predictive) |
     | `grow` | start a size from a smaller one's fit; otherwise always from documents |
     | `exhaustive` | not plug-in: visit every size up to `max_size`, not just those near the mode |
     | `keep` | fitted models to keep beside the witnesses: the most probable ones |
@@ -163,6 +164,9 @@ def next_task(
     evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState, search: WitnessSearch
 ) -> Task | None:
     """What to do next; None when the search is finished."""
+    if isinstance(evaluator, SelfGuided):
+        wanted = evaluator.next_trial(state.visits, settings.max_size)
+        return None if wanted is None else Task(*wanted, trials=1, warm=False)
     starts = settings.starts if evaluator.repeatable else 1
     if evaluator.nested:
         size = search.next_size()
@@ -369,8 +373,9 @@ def _worth_keeping(
 
 
 def _trial(fit: Fit) -> Trial:
+    info = fit.info
     return Trial(
-        fit.info.start, fit.evidence, fit.log_symmetry, fit.info.seconds, fit.info.failure, fit.brackets, fit.gains
+        info.start, fit.evidence, fit.log_symmetry, info.seconds, info.failure, fit.brackets, fit.gains, fit.scores
     )
 
 

@@ -20,6 +20,42 @@ class FitInfo:
 
 
 @dataclass(frozen=True)
+class TopicQuality:
+    """How readable the topics of a fit are, and how many of them another start finds too.
+
+    | field | meaning |
+    |---|---|
+    | `coherence` | NPMI of the most probable words of each topic, from −1 to 1: mean over topics |
+    | `coherence_error` | standard error of that mean over topics |
+    | `found_again` | topics that a fit of the same documents from another seed has too |
+    """
+
+    coherence: float
+    coherence_error: float
+    found_again: int
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """What a fit makes of units that it was not fitted to.
+
+    | field | meaning |
+    |---|---|
+    | `part` | number of the part of the units that was left out |
+    | `per_unit` | log p(unit | what was fitted), nats, in the order of the part |
+    | `n_observations` | tokens or cells of the part: what a score per observation divides by |
+    | `method` | how the scores were computed, for people |
+    | `topics` | of a fit of topics, how good these are; None of other models, and where it was not asked |
+    """
+
+    part: int
+    per_unit: tuple[float, ...]
+    n_observations: int
+    method: str
+    topics: TopicQuality | None = None
+
+
+@dataclass(frozen=True)
 class Fit:
     """A model fitted at one size.
 
@@ -32,6 +68,7 @@ class Fit:
     | `info` | for people |
     | `brackets` | estimates with errors, where sizes are compared by these: annealed paths, a noisy function's calls |
     | `gains` | what this size has over the next smaller one, where sizes are compared by that |
+    | `scores` | of units left out, where sizes are compared by these; None elsewhere |
     """
 
     size: Size
@@ -41,6 +78,7 @@ class Fit:
     info: FitInfo
     brackets: tuple[Bracket, ...] | tuple[Repeats, ...] = ()
     gains: tuple[SizeGain, ...] = ()
+    scores: HeldOutScores | None = None
 
     @property
     def estimate(self) -> float:

@@ -13,6 +13,7 @@ from scipy.special import ndtri, stdtrit
 
 from lvsearch.sizing.bracket import Bracket, Pooled, Repeats, contradicts, pooled, raised_to_bound
 from lvsearch.sizing.evidence import Evidence, Record
+from lvsearch.sizing.fit import HeldOutScores
 from lvsearch.sizing.gains import PooledGain, SizeGain, evidence_curve, pool_gains
 from lvsearch.sizing.sizes import Size, SizePrior
 
@@ -35,6 +36,7 @@ class Trial:
     failure: str | None = None
     brackets: tuple[Bracket, ...] | tuple[Repeats, ...] = ()
     gains: tuple[SizeGain, ...] = ()
+    scores: HeldOutScores | None = None
 
     @property
     def estimate(self) -> float:

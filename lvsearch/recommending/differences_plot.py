@@ -1,0 +1,77 @@
+"""The picture of held-out scores: by how much each size predicts better or worse than another."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from lvsearch.pictures.captions import Caption
+from lvsearch.pictures.size_axis import SizeAxis, short
+from lvsearch.pictures.style import palette_of
+from lvsearch.recommending.recommendation import Recommendation
+from lvsearch.sizing.sizes import Size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def draw_differences(
+    sizes: Sequence[Size],
+    difference: Float[np.ndarray, " size"],
+    error: Float[np.ndarray, " size"],
+    axes: "Axes",
+    *,
+    marked: Size,
+    within: float,
+    label: str,
+    scale: str,
+) -> None:
+    """Draw the difference of each size with a line of one standard error to both sides.
+
+    Args:
+        sizes: those compared, increasing.
+        difference: of their scores to that of one of them, which is at 0.
+        error: its standard errors.
+        axes: what to draw on.
+        marked: the size in orange.
+        within: sizes whose difference is smaller than this are as good: a band; 0 for none.
+        label: of the horizontal axis.
+        scale: of the vertical axis.
+    """
+    palette, where = palette_of(axes), SizeAxis.of(sizes)
+    at = where.at(sizes)
+    axes.axhspan(-within, within, color=palette.band, linewidth=0, zorder=0)
+    axes.axhline(0.0, color=palette.faint, linewidth=0.8, zorder=1)
+    axes.vlines(at, difference - error, difference + error, color=palette.main, linewidth=2.4, zorder=3)
+    axes.plot(at, difference, "o-", color=palette.main, markersize=5, linewidth=1, zorder=3)
+    chosen = sizes.index(marked)
+    axes.plot(at[chosen], difference[chosen], "o", color=palette.accent, markersize=8, zorder=4)
+    low, high = float((difference - error).min()), float((difference + error).max())
+    if max(-low, high, within) > 0:
+        axes.set_ylim(min(1.1 * low, -1.6 * within), max(1.1 * high, 1.6 * within, -0.1 * low))
+    where.ticks(axes, marked)
+    axes.set_xlabel(label, parse_math=False)
+    axes.set_ylabel(scale)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}".replace("-", "−"))
+
+
+def draw_recommendation(found: Recommendation, axes: "Axes") -> Caption:
+    """Draw how far each size is below the one that predicts best, the recommended one in orange, and return the
+    caption, which is not written."""
+    nouns = found.nouns
+    draw_differences(
+        [outcome.size for outcome in found.outcomes],
+        np.array([outcome.difference for outcome in found.outcomes]),
+        np.array([outcome.standard_error for outcome in found.outcomes]),
+        axes,
+        marked=found.size,
+        within=0.0,
+        label=found.size_names[0].replace("_", " "),
+        scale=f"nats per {nouns.observation}, above {short(found.best)}",
+    )
+    return Caption(
+        f"{short(found.size)} {found.size_names[0]} are recommended",
+        f"Held-out {nouns.units}: paired differences ± 1 standard error to {short(found.best)}, which predicts best; "
+        f"orange: {found.rule}; {found.estimator}",
+    )

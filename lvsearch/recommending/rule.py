@@ -1,0 +1,121 @@
+"""The rule of the recommended size: the smallest that predicts as well as any. Plain NumPy, no model in sight.
+
+Every size has a score of every held-out unit, log p(unit | what was fitted without it), nats. Two sizes are compared on
+the units that both were asked about, unit by unit: what makes a unit hard for every size cancels in the difference.
+
+The one-standard-error rule is that of Breiman, Friedman, Olshen & Stone (1984, *Classification and Regression Trees*,
+§3.4.3), with the error of the paired difference in place of that of the score.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from lvsearch.sizing.sizes import Size
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Sizes compared with the one that predicts best, on held-out units. Arrays follow `sizes`.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `sizes` | (size,) | those compared, increasing |
+    | `score` | (size,) | mean of log p over the units that the size was asked about, nats per unit |
+    | `difference` | (size,) | its total score less that of `best`, on the units of both, nats; 0 for the best |
+    | `standard_error` | (size,) | of that difference, over units |
+    | `n_units` | (size,) | units that both were asked about |
+    | `best` | | the size that no other beats on the units of both |
+    | `within` | | sizes that are at most one standard error below the best |
+    | `recommended` | | the smallest of these |
+    """
+
+    sizes: tuple[Size, ...]
+    score: Float[np.ndarray, " size"]
+    difference: Float[np.ndarray, " size"]
+    standard_error: Float[np.ndarray, " size"]
+    n_units: Int[np.ndarray, " size"]
+    best: Size
+    within: tuple[Size, ...]
+    recommended: Size
+
+
+def compare_sizes(sizes: Sequence[Size], scores: Float[np.ndarray, "size unit"]) -> Comparison:
+    """Compare sizes by their scores of held-out units, and recommend the smallest that is as good as any.
+
+    Args:
+        sizes: one for each row of `scores`, all different.
+        scores: log p of each unit, nats; NaN where a size was not asked about a unit.
+
+    Returns:
+        The comparison, its sizes increasing.
+
+    Raises:
+        ValueError: no size; a size without a unit in common with the best; fewer than two units; a score that is
+            infinite (leave that size out).
+    """
+    order = sorted(range(len(sizes)), key=lambda place: (sum(sizes[place]), sizes[place]))
+    ordered, table = tuple(sizes[place] for place in order), scores[order]
+    if not ordered or np.isinf(table).any():
+        raise ValueError(
+            f"got {len(ordered)} sizes and {int(np.isinf(table).sum())} infinite scores; expected at least one size "
+            "and finite scores: leave out sizes for which a held-out unit is impossible"
+        )
+    known = ~np.isnan(table)
+    best = _best(table, known)
+    both = known & known[best]
+    n_units = both.sum(axis=1)
+    if n_units.min() < 2:
+        raise ValueError(
+            f"got {n_units.min()} held-out units that a size and the best one were asked about, expected at least two, "
+            "so that a difference has an error"
+        )
+    # The error of a sum of n paired differences is √n times their standard deviation.
+    apart = np.where(both, table - table[best], 0.0)
+    difference = apart.sum(axis=1)
+    centred = np.where(both, apart - (difference / n_units)[:, None], 0.0)
+    error = np.sqrt((centred**2).sum(axis=1) * n_units / (n_units - 1))
+    close = difference >= -error
+    return Comparison(
+        sizes=ordered,
+        score=np.where(known, table, 0.0).sum(axis=1) / known.sum(axis=1),
+        difference=difference,
+        standard_error=error,
+        n_units=n_units,
+        best=ordered[best],
+        within=tuple(size for size, one in zip(ordered, close.tolist(), strict=True) if one),
+        recommended=ordered[int(np.argmax(close))],
+    )
+
+
+def _best(table: Float[np.ndarray, "size unit"], known: Bool[np.ndarray, "size unit"]) -> int:
+    """The place of the size that no other beats on the units that both were asked about.
+
+    The champion is first the best on the units of all, and gives way to whoever beats it by most per unit. A former
+    champion does not come back, so that sizes which beat each other in a circle come to an end.
+    """
+    common = known.all(axis=0)
+    best = int(np.argmax(np.where(common, table, 0.0).sum(axis=1)))
+    former: set[int] = set()
+    while True:
+        both = known & known[best]
+        ahead = np.where(both, table - table[best], 0.0).sum(axis=1) / np.maximum(both.sum(axis=1), 1)
+        ahead[[*former, best]] = 0.0
+        challenger = int(np.argmax(ahead))
+        if not ahead[challenger] > 0:
+            return best
+        former.add(best)
+        best = challenger
+
+
+def smallest_within_error(values: Float[np.ndarray, " size"], errors: Float[np.ndarray, " size"]) -> int:
+    """Return the first place whose value is at most one of its own standard errors below the largest value.
+
+    The same rule for what has no paired error, such as the coherence of topics. Values follow increasing sizes.
+    Raises ValueError where no value is a number.
+    """
+    if not np.isfinite(values).any():
+        raise ValueError("got no value that is a number, expected at least one to choose by")
+    return int(np.argmax(values + errors >= np.nanmax(values)))

@@ -1,0 +1,28 @@
+"""How readable the topics of a fit are, and how many of them another start finds too."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from lvsearch.data.base import Data
+from lvsearch.fitted.similarity import HALF, member_similarity, partners
+from lvsearch.fitted.topics import FittedTopics
+from lvsearch.sizing.fit import TopicQuality
+
+
+def topic_quality(first: FittedTopics, second: FittedTopics, new: Data) -> TopicQuality:
+    """Measure the topics of a fit.
+
+    Args:
+        first: the fit. Its most probable words are looked up in its training documents.
+        second: a fit of the same documents at the same size from another seed.
+        new: documents that neither was fitted to. A topic is found again where more than half of the tokens of both
+            are the same ones, beyond chance, as `SearchResult.persistence` has it.
+    """
+    coherence = first.coherence().to_numpy()
+    members, others = (replace(fit, training=new).members() for fit in (first, second))
+    return TopicQuality(
+        coherence=float(coherence.mean()),
+        coherence_error=float(coherence.std(ddof=1) / np.sqrt(len(coherence))) if len(coherence) > 1 else 0.0,
+        found_again=int((partners(member_similarity(members, others)) > HALF).sum()),
+    )

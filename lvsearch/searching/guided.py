@@ -1,0 +1,19 @@
+"""Evaluators that say themselves what they want to fit next."""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from lvsearch.sizing.ledger import Visit
+from lvsearch.sizing.sizes import Size
+
+
+@runtime_checkable
+class SelfGuided(Protocol):
+    """An evaluator whose fits answer another question than the evidence, and which knows what that takes."""
+
+    def next_trial(self, visits: Sequence[Visit], max_size: Size | None) -> tuple[Size, int] | None:
+        """Return the size to fit next and the number of its trial; None when nothing is left to settle.
+
+        visits: everything found so far, in order. max_size: the largest size to try, None for no limit.
+        """
+        ...
