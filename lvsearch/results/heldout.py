@@ -32,7 +32,7 @@ def held_out_comparison(result: Findings, test: Any, *, samples: int = SAMPLES, 
     of rows. Columns: one per size variable (`size` if one); log_p_per_token (log_p_per_cell) and its
     monte_carlo_error; difference_per_token (difference_per_cell), above the most probable size; standard_error, of that
     difference over units (paired, so what makes a unit hard for every size cancels); estimator, how log p was computed:
-    by importance sampling with a mean-field proposal for topic models, else the variational lower bound.
+    by annealed importance sampling for topic models, else the variational lower bound.
 
     `.attrs` holds reference (the most probable size), size_names, unit (what sizes count), nouns (what the test data
     are called), n_units, n_observations, estimator. Raises ValueError for data on other axes, fewer than two units, and
