@@ -18,7 +18,7 @@ All tokens are updated together, in ten cycles (tokens of one word share one q).
   the sibling of each, where the topic dropped stays and the next smallest goes. The shares π go with e^{ELBO/2} (the
   bound is loose by nats), of which DEFENSIVE is spread evenly. A mode of yet other topics is missed, and no error
   shows that: at α = .01, 50 topics and 30 tokens two errors hold in 67 to 84 % of documents, and single ones are low
-  by a nat. `annealed.py` has the estimator whose errors hold.
+  by a nat. `annealed.py` searches further, and says so in its error.
   Each n^c is also taken WIDER times, and n = 0, the prior, is a component: q is at least PRIOR times the prior.
   Draws are stratified over components. C ≥ 0, so in mfi2 the expectation is held at log α_k, where the expansion, for
   rare topics, runs off towards −∞.
