@@ -9,8 +9,8 @@ with (a)_n the rising factorial. Particles start as independent draws of q(k) = 
   π_s(k) ∝ q(k)^{1−s} p(j, k)^s,   s from 0 to 1 in equal steps                                                (2)
 
 Before each step a particle's weight is multiplied by (p(j, k)/q(k))^{Δs}. After it come two moves that leave π_s as it
-is. The mean weight estimates p(j | α, β) without bias, for any moves and any number of steps (Neal 2001), and still
-does when particles are resampled by their weights on the way (Del Moral, Doucet & Jasra 2006).
+is. The mean weight estimates p(j | α, β) without bias, for any number of steps and however slowly the moves mix (Neal
+2001), and still does when particles are resampled by their weights on the way (Del Moral, Doucet & Jasra 2006).
 
   sweep     every token's topic is drawn given the others':  ∝ q_l(t)^{1−s} β_{t,j_l}^s (C_t + α_t)^s          (3)
   relabel   a token is chosen at random, and all tokens of its topic move together to a topic that has none, or stay:
@@ -53,7 +53,7 @@ LANES = 1024  # documents × particles per call: enough to hide the loop's overh
 IMPOSSIBLE = -1e4  # log of a probability of 0, as sums of it must stay finite
 
 
-class Particles(NamedTuple):
+class TokenParticles(NamedTuple):
     """Topics of all tokens. Lanes are (document, particle); the particles of one island are neighbours."""
 
     topic: Int[Array, "position document particle"]
@@ -103,7 +103,7 @@ def log_of(probability: Float[Array, "..."]) -> Float[Array, "..."]:
     return jnp.where(possible, jnp.log(jnp.where(possible, probability, 1.0)), IMPOSSIBLE)
 
 
-def log_tilt(particles: Particles, document: Document) -> Float[Array, "document particle"]:
+def log_tilt(particles: TokenParticles, document: Document) -> Float[Array, "document particle"]:
     """Return log p(j, k) − log q(k) of each particle."""
     alpha, real = document.alpha, document.real
     per_token = jnp.take_along_axis((document.log_beta - document.log_q)[..., None], particles.topic[:, None], axis=1)
@@ -112,7 +112,7 @@ def log_tilt(particles: Particles, document: Document) -> Float[Array, "document
     return jnp.sum(per_token[:, 0] * real[..., None], axis=0) + rising - total
 
 
-def start(keys: Key[Array, "document particle"], document: Document, islands: int) -> Particles:
+def start(keys: Key[Array, "document particle"], document: Document, islands: int) -> TokenParticles:
     """Draw every token's topic from q_l."""
     n_positions, n_topics, n_documents = document.log_q.shape
     uniforms = block_uniforms(sweep_keys(keys, 0), 0, n_positions)
@@ -126,10 +126,10 @@ def start(keys: Key[Array, "document particle"], document: Document, islands: in
     none = jnp.zeros((n_topics, *keys.shape), document.log_q.dtype)
     counts = lax.fori_loop(0, n_positions, add, none)
     of_island = jnp.zeros((n_documents, islands), none.dtype)
-    return Particles(topic, counts, jnp.zeros_like(none[0]), of_island, of_island)
+    return TokenParticles(topic, counts, jnp.zeros_like(none[0]), of_island, of_island)
 
 
-def resample(particles: Particles, uniform: Float[Array, "document island"]) -> Particles:
+def resample(particles: TokenParticles, uniform: Float[Array, "document island"]) -> TokenParticles:
     """Resample, systematically, the islands whose weights are worth fewer than half of their particles."""
     n_documents, islands = uniform.shape
     size = particles.log_weight.shape[1] // islands
@@ -145,7 +145,7 @@ def resample(particles: Particles, uniform: Float[Array, "document island"]) -> 
     kept = jnp.where(uneven[..., None], 0.0, log_weight).reshape(n_documents, -1)
     take = lambda values: jnp.take_along_axis(values, parent[None], axis=2)  # noqa: E731
     variance = particles.variance + jnp.where(uneven, error_of_mean(effective, size), 0.0)
-    return Particles(take(particles.topic), take(particles.counts), kept, log_mean, variance)
+    return TokenParticles(take(particles.topic), take(particles.counts), kept, log_mean, variance)
 
 
 def sum_of_weights(log_weight: Float[Array, "document island particle"]):
@@ -162,10 +162,10 @@ def error_of_mean(effective: Float[Array, "document island"], size: int) -> Floa
 def relabel(
     keys: Key[Array, "document particle"],
     s: Float[Array, ""],
-    particles: Particles,
+    particles: TokenParticles,
     log_table: Float[Array, "position topic document"],
     document: Document,
-) -> Particles:
+) -> TokenParticles:
     """Move all tokens of one topic to a topic without tokens, or leave them: a draw from π_s."""
     n_topics = len(document.alpha)
     which, where = block_uniforms(keys, 0, 2)
@@ -188,10 +188,10 @@ def relabel(
 def sweep(
     keys: Key[Array, "document particle"],
     s: Float[Array, ""],
-    particles: Particles,
+    particles: TokenParticles,
     table: Float[Array, "position topic document"],
     document: Document,
-) -> Particles:
+) -> TokenParticles:
     """Redraw the topic of every token by (3). table: q_l(t)^{1−s} β_{t,j_l}^s, up to a factor per position."""
     alpha, real = document.alpha, document.real
     topics = jnp.arange(len(alpha))[:, None, None]
@@ -244,7 +244,7 @@ def _log_islands(
     document = Document(alpha, log_of(beta), log_mean_field(warm, beta, real), real, longest)
     keys = lane_keys(key, rows, islands * particles)
 
-    def step(i, state: Particles) -> Particles:
+    def step(i, state: TokenParticles) -> TokenParticles:
         s = (i + 1).astype(beta.dtype) / steps
         move_keys = sweep_keys(keys, i + 1)
         moved = state._replace(log_weight=state.log_weight + log_tilt(state, document) / steps)

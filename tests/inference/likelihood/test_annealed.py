@@ -22,7 +22,7 @@ from scipy.special import logsumexp
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.inference.likelihood.annealed import (
     Document,
-    Particles,
+    TokenParticles,
     _log_islands,
     log_mean_field,
     log_of,
@@ -122,7 +122,7 @@ def test_moves_keep_counts_and_topics_together():
         assert_consistent(state, document)
 
 
-def assert_consistent(state: Particles, document: Document) -> None:
+def assert_consistent(state: TokenParticles, document: Document) -> None:
     hot = np.asarray(state.topic)[:, None] == np.arange(len(document.alpha))[:, None, None]
     expected = (hot * np.asarray(document.real)[:, None, :, None]).sum(axis=0)
     np.testing.assert_array_equal(np.asarray(state.counts), expected)
