@@ -19,7 +19,10 @@ is. The mean weight estimates p(j | α, β) without bias, for any number of step
 
 q is the mean field at a concentration of at least WARM. There a document's mean field still gives a token all topics
 that explain its word. At a smaller α it is one set of topics of the many that explain the document, and the particles
-would never learn of the others.
+would never learn of the others. No move merges two topics of many tokens: far below α = 10⁻⁴, where a document may
+have to do without one, all islands may be low together. The probability of a single topic for all tokens is known,
+and an estimate below it has an error that says so (`reach_up_to`). One that misses two topics where it has three does
+not say so, and there errors are not known to be true.
 
 Particles run in independent islands, and resampling stays inside an island. The estimate is the mean of the islands'
 estimates, and the spread of the islands is what the stated error is made of (`average_of_islands`).
@@ -32,8 +35,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Float64, Int, Key
 from scipy import sparse
+from scipy.special import gammaln
+from scipy.special import logsumexp as logsumexp_of_floats
 
 from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet
 from lvsearch.inference.likelihood.gibbs_sweep import BLOCK, block_uniforms, choose, lane_keys, sweep_keys, token_tile
@@ -261,6 +266,26 @@ def _log_islands(
     return end.log_mean + log_sum - jnp.log(particles), end.variance + error_of_mean(effective, particles)
 
 
+def log_of_single_topics(tile: DocumentTile, word_topic, alpha) -> Float64[np.ndarray, " document"]:
+    """Return log Σ_t p(j, k = (t, …, t) | α, β): all tokens of one topic, a part of p(j | α, β), nats."""
+    prior = np.asarray(alpha, np.float64)
+    with np.errstate(divide="ignore"):
+        log_beta = np.log(np.asarray(word_topic, np.float64)[tile.words])  # (document, position, topic)
+    log_words = np.where(tile.counts[..., None] > 0, log_beta, 0.0).sum(axis=1)
+    lengths = tile.counts.sum(axis=1)[:, None].astype(np.float64)
+    rising = gammaln(prior + lengths) - gammaln(prior) - gammaln(prior.sum() + lengths) + gammaln(prior.sum())
+    return np.asarray(logsumexp_of_floats(log_words + rising, axis=1))
+
+
+def reach_up_to(least: Float64[np.ndarray, " document"], estimate: LikelihoodEstimate) -> LikelihoodEstimate:
+    """Return the estimate with an error that reaches, at 2, the part of p that is known to be there.
+
+    Far below α = 10⁻⁴ no move takes a particle from two topics to one, and all islands may be low together.
+    """
+    missing = np.maximum(least - estimate.log_likelihood, 0.0)
+    return estimate._replace(standard_error=np.maximum(estimate.standard_error, missing / 2))
+
+
 @dataclass(frozen=True)
 class AnnealedImportance:
     """Annealed importance sampling with resampling: `samples` particles in `islands` islands, `steps` steps of s."""
@@ -291,7 +316,8 @@ class AnnealedImportance:
                 islands,
                 particles,
             )
-            return average_of_islands(np.asarray(log_islands, np.float64), np.asarray(variance, np.float64))
+            estimate = average_of_islands(np.asarray(log_islands, np.float64), np.asarray(variance, np.float64))
+            return reach_up_to(log_of_single_topics(tile, word_topic, alpha), estimate)
 
         height_of = lambda _: max(1, LANES // (islands * particles))  # noqa: E731
         return estimate_tiles(topics, counts, one_tile, tokens=True, height_of=height_of)

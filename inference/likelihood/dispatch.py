@@ -72,7 +72,8 @@ def document_likelihood(
     much again per 2 sweeps of lrs.
     Errors of mfi, mfi2, lr and lrs are not known to be true: a set of topics that explains the document and that no
     sample came upon adds nothing to their spread, and two of their errors hold in half to nine tenths of documents.
-    Those of ais come from islands that search on their own (`tests/benchmarks/document_likelihood_coverage.py`).
+    Those of ais come from islands that search on their own (`tests/benchmarks/document_likelihood_coverage.py`); below
+    α = 10⁻⁴ they are not known to be true either.
     samples: 200 for mfi, mfi2, hm, 128 for ais (rounded down to a multiple of 8), 100 for lr, lrs unless given.
     key: `jax.random.key(seed)`, required by the sampling methods; a document's draws depend on the key, its row and its
     words, not on the documents around it.

@@ -26,10 +26,12 @@ from lvsearch.inference.likelihood.annealed import (
     _log_islands,
     log_mean_field,
     log_of,
+    log_of_single_topics,
     relabel,
     start,
     sweep,
 )
+from lvsearch.inference.likelihood.documents import DocumentTile
 from lvsearch.inference.likelihood.gibbs_sweep import lane_keys, token_tile
 from lvsearch.inference.likelihood.weights import average_of_islands
 
@@ -159,6 +161,29 @@ def test_stated_errors_hold_on_the_campaign_s_documents():
     n = table.loc["ais", "documents"]
     assert table.loc["ais", "within_2"] > 0.95 - 3 * np.sqrt(0.95 * 0.05 / n)
     assert table.loc["ais", "within_4"] > 0.98
+
+
+def test_islands_that_cannot_lose_a_topic_say_so(ambiguous):
+    """At α = 10⁻³⁰ all tokens have one topic, which no particle of two topics becomes: the error reaches the truth."""
+    topics, _ = ambiguous
+    random = np.random.default_rng(0)
+    documents = np.array([random.multinomial(13, random.dirichlet(np.ones(4)) @ topics) for _ in range(12)])
+    alpha = np.full(4, 1e-30)
+    exact = document_likelihood(topics, alpha, documents, method="exact").log_likelihood
+    found = document_likelihood(topics, alpha, documents, key=jax.random.key(0), certify=False)
+    low = exact - found.log_likelihood > 3
+    assert low.any()
+    assert np.all((exact - found.log_likelihood)[low] <= 2 * found.standard_error[low] + 1e-3)
+
+
+def test_the_part_of_a_single_topic_is_the_enumerated_one(ambiguous):
+    topics, words = ambiguous
+    prior = np.array([0.1, 0.2, 0.05, 0.3])
+    expected = logsumexp([v for s, v in sum_over_topic_sets(topics, prior, words).items() if len(s) == 1])
+    padded = np.pad(words, (0, 9)).astype(np.int32)[None]
+    tile = DocumentTile(np.array([0]), padded, (np.arange(16) < len(words)).astype(np.int32)[None])
+    found = log_of_single_topics(tile, jnp.asarray(topics.T, jnp.float32), jnp.asarray(prior, jnp.float32))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_the_campaign_s_judge_counts_right():
