@@ -44,7 +44,7 @@ def exact_log_likelihood(topics: TopicSet, counts: sparse.csr_array) -> Float64[
         raise ValueError(
             f"got {len(lengths)} documents of up to {lengths.max()} tokens with {n_topics} topics: the exact sum needs "
             f"{float(total):.2g} updates; expected at most {float(MOST_CELLS):.0g}: score fewer or shorter documents, "
-            f'or use method="mfi" (unbiased, fast), "lrs" (unbiased, for hard documents) or "bounds" (certified)'
+            f'or use method="ais" (unbiased, with an error) or "bounds" (certified)'
         )
     result = np.where(impossible, -np.inf, 0.0)
     rows = np.flatnonzero(lengths > 0)

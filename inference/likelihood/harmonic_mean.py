@@ -61,7 +61,7 @@ class HarmonicMean:
     ) -> LikelihoodEstimate:
         warnings.warn(
             "the harmonic mean is badly biased upwards and its standard error is not to be trusted; it is kept for "
-            'comparison with the literature only: use method="lrs" or "mfi"',
+            'comparison with the literature only: use method="ais"',
             UserWarning,
             stacklevel=4,
         )

@@ -22,7 +22,8 @@ own spread: at small α that is most documents. Hence, after the last word, a se
 the claim holding by the same induction. At α ≥ 1 sweeps mix; modes part, and lose topics, slowly on the way down. A
 topic of many tokens is not lost one token at a time: far below α = 10⁻⁴, where a document may have to do without one,
 estimates are low in nearly every run, their errors say so (`doubted`), and mfi, whose proposal has the smaller
-supports, is to be preferred.
+supports, is to be preferred. Few chains that all missed a mode show it by no error: `annealed.py` resamples and moves
+whole topics, which these chains do not.
 
   lr   `samples` chains, one sweep each per position
   lrs  2√samples chains, √samples/2 sweeps each per position (rounded up): less spread per chain, and (A) in steps that

@@ -29,8 +29,9 @@ class DocumentLikelihood:
     standard_error is on the log scale, 0 for deterministic methods: the spread of the samples, more than that where few
     of them share the weight (`average_of_weights`), and no more than the certified interval leaves room for. Where the
     estimate lies outside that interval it stays as it is, with an error that reaches the far end at 2, and a warning.
-    effective_sample_size is the number of independent samples or chains worth the same, NaN for deterministic methods:
-    below ten or so an error is a guess. `lower` and `upper`: certified ends, of method "bounds" only.
+    effective_sample_size is the number of independent samples, chains or islands worth the same, NaN for deterministic
+    methods: below ten or so an error is a guess, but for "ais", whose eight islands have a Student's error.
+    `lower` and `upper`: certified ends, of method "bounds" only.
     """
 
     method: str

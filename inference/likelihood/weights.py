@@ -2,6 +2,7 @@
 
 import numpy as np
 from jaxtyping import Float64
+from scipy import stats
 from scipy.special import logsumexp
 
 from lvsearch.inference.likelihood.result import LikelihoodEstimate
@@ -34,3 +35,29 @@ def average_of_weights(log_weights: Float64[np.ndarray, "document sample"]) -> L
     missing = np.maximum(middle + upper / 2 - log_mean, 0.0)
     square = (variance + missing**2 * np.exp(-effective / TAIL)) * (1 + FEW / effective)
     return LikelihoodEstimate(log_mean, np.sqrt(square), effective)
+
+
+def average_of_islands(
+    log_estimates: Float64[np.ndarray, "document island"], variance: Float64[np.ndarray, "document island"]
+) -> LikelihoodEstimate:
+    """Return the log of the mean of independent unbiased estimates, and its error from the spread of their logs.
+
+    log_estimates: log of each island's estimate of p, nats. variance: what its own particles say of its variance.
+
+    An estimate that is a product of many factors has a nearly normal log, of variance v. With I islands the log of
+    their mean then has the squared error v/I for the mean of the logs, and v²/(2(I − 1)) for what v itself does not
+    know of the distance v/2 between the mean of a log and the log of a mean. I − 1 degrees of freedom make it
+    Student's: the factor is such that 2 errors cover 95.4 %. Simulated normal logs of standard deviation .2, .5, .8,
+    1.2, 2 in 8 islands are covered in 95.1, 94.8, 94.1, 92.7 and 90.0 %.
+    Where some islands miss a mode the logs are skewed, and eight islands that all found it agree better than they
+    should. So the error is at least that of `variance`, which such luck does not make small.
+    Returns the log mean, its standard error and Kish's effective number of islands.
+    """
+    islands = log_estimates.shape[1]
+    log_sum = np.asarray(logsumexp(log_estimates, axis=1))
+    effective = np.exp(2 * log_sum - np.asarray(logsumexp(2 * log_estimates, axis=1)))
+    spread = np.var(log_estimates, axis=1, ddof=1)
+    student = stats.t.isf(stats.norm.sf(2.0), islands - 1) / 2
+    square = student**2 * (spread / islands + spread**2 / (2 * (islands - 1)))
+    error = np.sqrt(np.maximum(square, variance.mean(axis=1) / islands))
+    return LikelihoodEstimate(log_sum - np.log(islands), error, effective)

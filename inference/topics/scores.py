@@ -1,4 +1,4 @@
-"""How topic models score documents: by importance sampling, since their lower bound grows worse with more topics."""
+"""How topic models score documents: by annealed importance sampling, as lower bounds grow worse with more topics."""
 
 import numpy as np
 from jaxtyping import Array
@@ -9,6 +9,7 @@ from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.describing import unit_ceilings
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.unit_scores import UnitScores, described_scores, score_units, site_value
+from lvsearch.inference.likelihood.annealed import AnnealedImportance
 from lvsearch.inference.likelihood.bounds import saturated_ceiling
 from lvsearch.inference.likelihood.dispatch import document_likelihood
 from lvsearch.models.topic_model import TopicModel
@@ -17,12 +18,16 @@ PADDING = 1e-20
 """α of the topics that pad every size to one capacity, so that all compile once. They emit only a word that no document
 holds, and change p(document) by a factor of 1 − N · 1e-20 / Σα at most, far below float64's resolution."""
 
+SAMPLES_PER_PARTICLE = 4
+"""A particle goes 50 steps where a sample is one draw. Sums over documents are compared, and with a quarter as many
+particles the sum still has an error far below the spread over documents."""
+
 
 @score_units.register
 def _(
     model: TopicModel, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
-    """Importance sampling with a mean-field proposal; a document's draws depend on the key and the document only."""
+    """Annealed importance sampling (`ais`); a document's draws depend on the key and the document only."""
     prior = model.proportions_prior(estimate.size, estimate.natural)
     if prior is None:
         return described_scores(model, estimate, data)
@@ -36,9 +41,15 @@ def _(
     counts = counts_of(data)
     with_padding_word = csr_array((counts.data, counts.indices, counts.indptr), (counts.shape[0], n_words + 1))
     # The sums are compared, and the spread over documents is most of their error: no need of certified intervals.
-    found = document_likelihood(padded, alpha, with_padding_word, method="mfi", samples=samples, key=key, certify=False)
+    islands = AnnealedImportance().islands
+    particles = islands * max(1, samples // (SAMPLES_PER_PARTICLE * islands))
+    found = document_likelihood(
+        padded, alpha, with_padding_word, method="ais", samples=particles, key=key, certify=False
+    )
     return UnitScores(
-        found.log_likelihood, found.total_standard_error, f"importance sampling (mfi, {found.samples} samples)"
+        found.log_likelihood,
+        found.total_standard_error,
+        f"annealed importance sampling (ais, {found.samples} particles)",
     )
 
 

@@ -32,9 +32,9 @@ def held_out_comparison(result: Findings, test: Any, *, samples: int = SAMPLES, 
     of rows. Columns: one per size variable (`size` if one); log_p_per_token (log_p_per_cell) and its
     monte_carlo_error; difference_per_token (difference_per_cell), above the most probable size; standard_error, of that
     difference over units (paired, so what makes a unit hard for every size cancels; how far another fit of the same
-    size would have scored otherwise is not in it); estimator, how log p was computed: by importance sampling with a
-    mean-field proposal for topic models, in closed form for mixtures of rows, exactly where a unit has one latent site.
-    Else it is a variational lower bound and says so: more components may make a bound worse, not the prediction.
+    size would have scored otherwise is not in it); estimator, how log p was computed: by annealed importance sampling
+    for topic models, in closed form for mixtures of rows, exactly where a unit has one latent site. Else it is a
+    variational lower bound and says so: more components may make a bound worse, not the prediction.
 
     `.attrs` holds reference (the most probable size), size_names, unit (what sizes count), nouns (what the test data
     are called), n_units, n_observations, estimator. Raises ValueError for data on other axes, fewer than two units, and

@@ -5,7 +5,7 @@
 
 For each seed: split off 10 % of the documents, search the rest under marginal evidence (topic concentration η = 0.05,
 total document concentration 5 spread evenly, both fixed in advance and equal to the defaults), score every size visited
-on the held-out documents by mean-field importance sampling at its posterior-mean topics, and print the mode's shortfall
+on the held-out documents by annealed importance sampling at its posterior-mean topics, and print the mode's shortfall
 to the best size visited. The bar: 0.02 nats per token. Nothing is asserted; the table is the result.
 """
 

@@ -318,7 +318,8 @@ def statistics_of_a_batch() -> None:
 
 
 QUICK: dict[str, Callable[[], object]] = {
-    "left to right": partial(lv.inference.document_likelihood, TOPICS, ALPHA, COUNTS, samples=4, key=KEY),
+    "left to right": partial(lv.inference.document_likelihood, TOPICS, ALPHA, COUNTS, method="lrs", samples=4, key=KEY),
+    "annealed": partial(lv.inference.document_likelihood, TOPICS, ALPHA, COUNTS, method="ais", samples=16, key=KEY),
     "importance": partial(lv.inference.document_likelihood, TOPICS, ALPHA, COUNTS, method="mfi", samples=4, key=KEY),
     "harmonic mean": partial(lv.inference.document_likelihood, TOPICS, ALPHA, COUNTS, method="hm", samples=4, key=KEY),
     "completion": lambda: document_completion(TOPICS, ALPHA, COUNTS, COUNTS),

@@ -128,6 +128,7 @@ def biased(log_ratios) -> bool:
     [
         ("mfi", 200),
         pytest.param("mfi2", 200, marks=pytest.mark.slow),
+        ("ais", 16),
         ("lr", 40),
         pytest.param("lrs", 40, marks=pytest.mark.slow),
     ],
@@ -198,7 +199,7 @@ def test_every_chain_is_unbiased_without_annealing(small, sweeps):
     assert abs(ratios.mean() - 1) < stats.norm.isf(FALSE_ALARM / 2) * error
 
 
-@pytest.mark.parametrize("method", ["mfi", "mfi2", "lr", "lrs"])
+@pytest.mark.parametrize("method", ["ais", "mfi", "mfi2", "lr", "lrs"])
 def test_standard_errors_cover(small, method):
     """The error that is stated is the error that is made: |z| has the median of a normal, over documents and keys."""
     topics, counts, exact = small
@@ -215,7 +216,8 @@ PEAKED, FLAT = (0.05, 1e-4), (1.0, 1e-4)  # Dirichlet parameter of the topics, �
 
 
 @pytest.mark.parametrize(
-    "method", ["mfi", pytest.param("mfi2", marks=pytest.mark.slow), "lr", pytest.param("lrs", marks=pytest.mark.slow)]
+    "method",
+    ["ais", "mfi", pytest.param("mfi2", marks=pytest.mark.slow), "lr", pytest.param("lrs", marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize(
     ("sharpness", "alpha"), [*(pytest.param(*case, marks=pytest.mark.slow) for case in (PEAKED, FLAT)), (1.0, 0.02)]
@@ -236,7 +238,7 @@ def test_errors_cover_at_small_alpha(method, sharpness, alpha):
 
 @pytest.mark.filterwarnings("ignore:.*outside their certified intervals:RuntimeWarning")  # one run in thousands
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["mfi", "mfi2", "lr", "lrs"])
+@pytest.mark.parametrize("method", ["ais", "mfi", "mfi2", "lr", "lrs"])
 @pytest.mark.parametrize("alpha", [1e-4, 1e-3, 0.01, 0.02, 0.1, 0.5, 1.0, 10.0, 1e4], ids=str)
 def test_errors_cover_at_every_alpha(method, alpha):
     """24 documents, 3 to 8 topics, peaked and flat, of the model and not, 100 runs each: coverage, bias, E p̂/p."""
@@ -286,7 +288,9 @@ def test_chains_that_cannot_lose_a_topic_say_so(alpha):
     assert np.all(single.standard_error < 0.5)  # of one topic: nothing was to be lost
 
 
-@pytest.mark.parametrize(("method", "alpha"), [("mfi", 1e4), ("mfi2", 1e6), ("lrs", 1e4), ("bounds", 1e6)])
+@pytest.mark.parametrize(
+    ("method", "alpha"), [("ais", 1e4), ("mfi", 1e4), ("mfi2", 1e6), ("lrs", 1e4), ("bounds", 1e6)]
+)
 def test_large_alpha_is_the_multinomial_of_the_mean(small, method, alpha):
     """Nothing is left to chance but α's own spread, and no float32 difference of gammalns remains."""
     topics, counts, _ = small
@@ -360,7 +364,7 @@ def test_harmonic_mean_is_too_high_and_says_so(small):
     assert np.mean(result.log_likelihood - exact) > 0.3
 
 
-@pytest.mark.parametrize("method", ["mfi", "mfi2", "lr", "lrs"])
+@pytest.mark.parametrize("method", ["ais", "mfi", "mfi2", "lr", "lrs"])
 def test_one_topic_is_exact(method):
     """With one topic every estimator returns the multinomial, without error."""
     topics, counts = simulate(1, 5, 13, alpha=np.array([0.7]))
@@ -373,7 +377,7 @@ def test_one_topic_is_exact(method):
 # --- promises to callers ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["mfi", "lrs", "lr"])
+@pytest.mark.parametrize("method", ["ais", "mfi", "lrs", "lr"])
 def test_draws_do_not_depend_on_the_batch(small, method):
     """A document scored among others or with its neighbours emptied: the same draws, floats equal within 1e-5."""
     topics, counts, _ = small
@@ -428,7 +432,7 @@ def test_impossible_words_give_minus_infinity_and_a_warning(small, method):
         np.testing.assert_allclose(np.delete(result.log_likelihood, 4), np.delete(exact, 4), rtol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["mfi", "mfi2", "lrs", "exact", "bounds"])
+@pytest.mark.parametrize("method", ["ais", "mfi", "mfi2", "lrs", "exact", "bounds"])
 def test_words_that_only_one_topic_has(method):
     """Zeros inside the topics and a tiny α: finite, and equal to enumeration."""
     topics = np.array([[0.5, 0.5, 0, 0], [0, 0, 0.9, 0.1], [1e-30, 0.2, 0.3, 0.5]])

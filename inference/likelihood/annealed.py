@@ -1,0 +1,323 @@
+"""Annealed importance sampling with resampling (ais): from a mean-field guess to the posterior of the topics.
+
+A document's tokens l have words j_l and topics k_l, the proportions are integrated out, and
+
+  p(j, k | α, β) = p(k | α) Π_l β_{k_l, j_l},   p(k | α) = Π_t (α_t)_{C_t} / (Σα)_L,   C_t = tokens of topic t   (1)
+
+with (a)_n the rising factorial. Particles start as independent draws of q(k) = Π_l q_l(k_l) and follow the path
+
+  π_s(k) ∝ q(k)^{1−s} p(j, k)^s,   s from 0 to 1 in equal steps                                                (2)
+
+Before each step a particle's weight is multiplied by (p(j, k)/q(k))^{Δs}. After it come two moves that leave π_s as it
+is. The mean weight estimates p(j | α, β) without bias, for any number of steps and however slowly the moves mix (Neal
+2001), and still does when particles are resampled by their weights on the way (Del Moral, Doucet & Jasra 2006).
+
+  sweep     every token's topic is drawn given the others':  ∝ q_l(t)^{1−s} β_{t,j_l}^s (C_t + α_t)^s          (3)
+  relabel   a token is chosen at random, and all tokens of its topic move together to a topic that has none, or stay:
+            drawn in proportion to π_s. It is a Gibbs step: the chosen group of tokens is the same before and after.
+            Sweeps move a topic of twenty tokens only by way of states that hold both topics, which a small α forbids.
+
+q is the mean field at a concentration of at least WARM. There a document's mean field still gives a token all topics
+that explain its word. At a smaller α it is one set of topics of the many that explain the document, and the particles
+would never learn of the others. No move merges two topics of many tokens: far below α = 10⁻⁴, where a document may
+have to do without one, all islands may be low together. The probability of a single topic for all tokens is known,
+and an estimate below it has an error that says so (`reach_up_to`). One that misses two topics where it has three does
+not say so, and there errors are not known to be true.
+
+Particles run in independent islands, and resampling stays inside an island. The estimate is the mean of the islands'
+estimates, and the spread of the islands is what the stated error is made of (`average_of_islands`).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Bool, Float, Float64, Int, Key
+from scipy import sparse
+from scipy.special import gammaln
+from scipy.special import logsumexp as logsumexp_of_floats
+
+from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet
+from lvsearch.inference.likelihood.gibbs_sweep import BLOCK, block_uniforms, choose, lane_keys, sweep_keys, token_tile
+from lvsearch.inference.likelihood.per_tile import estimate_tiles
+from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
+from lvsearch.inference.likelihood.rising import log_rising
+from lvsearch.inference.likelihood.weights import average_of_islands
+from lvsearch.models.kernels import kernel
+
+WARM = 0.3
+"""Least concentration of the mean field that particles start from. At .01 and .1 some documents' islands disagree by
+four times as much as others' (α = .01, 30 tokens); at 1 every island's spread is one and a half times that at .3."""
+
+CYCLES = 20  # of the mean field
+FLOOR = 0.02  # share of q_l that goes to topics in proportion to β alone: no possible topic is out of reach
+LANES = 1024  # documents × particles per call: enough to hide the loop's overhead, few enough to stay in cache
+IMPOSSIBLE = -1e4  # log of a probability of 0, as sums of it must stay finite
+
+
+class TokenParticles(NamedTuple):
+    """Topics of all tokens. Lanes are (document, particle); the particles of one island are neighbours."""
+
+    topic: Int[Array, "position document particle"]
+    counts: Float[Array, "topic document particle"]
+    log_weight: Float[Array, "document particle"]  # since the particle's island was last resampled
+    log_mean: Float[Array, "document island"]  # sum of the logs of the mean weights at which it was
+    variance: Float[Array, "document island"]  # sum of the squared relative errors of those means
+
+
+class Document(NamedTuple):
+    """What does not change along the path."""
+
+    alpha: Float[Array, " topic"]
+    log_beta: Float[Array, "position topic document"]
+    log_q: Float[Array, "position topic document"]
+    real: Float[Array, "position document"]  # 1 for a token, 0 for padding
+    longest: Int[Array, ""]  # tokens of the longest document
+
+
+def log_mean_field(
+    alpha: Float[Array, " topic"],
+    beta: Float[Array, "position topic document"],
+    real: Float[Array, "position document"],
+) -> Float[Array, "position topic document"]:
+    """Return log q_l(k): CYCLES of q_l(k) ∝ β_{k,j_l} (Σ_{m≠l} q_m(k) + α_k), then FLOOR of it spread by β alone."""
+    tiny = jnp.finfo(beta.dtype).tiny
+    normalised = lambda u: u / jnp.maximum(jnp.sum(u, axis=1, keepdims=True), tiny)  # noqa: E731
+
+    def cycle(_, q):
+        rest = jnp.sum(q * real[:, None], axis=0) - q
+        return normalised(beta * (jnp.maximum(rest, 0.0) + alpha[None, :, None]))
+
+    q = lax.fori_loop(0, CYCLES, cycle, normalised(beta))
+    # in logs: FLOOR times a small β may be no float32, and a q of 0 under a p above 0 would never be put right
+    floor = jnp.log(FLOOR) + log_of(beta) - jnp.log(jnp.sum(beta, axis=1, keepdims=True))
+    return jnp.where(is_possible(beta), jnp.logaddexp(jnp.log(1 - FLOOR) + log_of(q), floor), IMPOSSIBLE)
+
+
+def is_possible(probability: Float[Array, "..."]) -> Bool[Array, "..."]:
+    """True where a probability is a float32 that arithmetic keeps: smaller ones are flushed to 0 by some operations."""
+    return probability >= jnp.finfo(probability.dtype).tiny
+
+
+def log_of(probability: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return the log, IMPOSSIBLE in the place of −∞."""
+    possible = is_possible(probability)
+    return jnp.where(possible, jnp.log(jnp.where(possible, probability, 1.0)), IMPOSSIBLE)
+
+
+def log_tilt(particles: TokenParticles, document: Document) -> Float[Array, "document particle"]:
+    """Return log p(j, k) − log q(k) of each particle."""
+    alpha, real = document.alpha, document.real
+    per_token = jnp.take_along_axis((document.log_beta - document.log_q)[..., None], particles.topic[:, None], axis=1)
+    rising = jnp.sum(log_rising(alpha[:, None, None], particles.counts), axis=0)
+    total = log_rising(jnp.sum(alpha), jnp.sum(real, axis=0))[:, None]
+    return jnp.sum(per_token[:, 0] * real[..., None], axis=0) + rising - total
+
+
+def start(keys: Key[Array, "document particle"], document: Document, islands: int) -> TokenParticles:
+    """Draw every token's topic from q_l."""
+    n_positions, n_topics, n_documents = document.log_q.shape
+    uniforms = block_uniforms(sweep_keys(keys, 0), 0, n_positions)
+    draw = lambda log_q, u: choose(jnp.broadcast_to(jnp.exp(log_q)[..., None], (*log_q.shape, keys.shape[1])), u)  # noqa: E731
+    topic = lax.map(lambda pair: draw(*pair), (document.log_q, uniforms))
+
+    def add(position, counts):
+        hot = jnp.arange(n_topics)[:, None, None] == topic[position]
+        return counts + jnp.where(hot, document.real[position][None, :, None], 0.0)
+
+    none = jnp.zeros((n_topics, *keys.shape), document.log_q.dtype)
+    counts = lax.fori_loop(0, n_positions, add, none)
+    of_island = jnp.zeros((n_documents, islands), none.dtype)
+    return TokenParticles(topic, counts, jnp.zeros_like(none[0]), of_island, of_island)
+
+
+def resample(particles: TokenParticles, uniform: Float[Array, "document island"]) -> TokenParticles:
+    """Resample, systematically, the islands whose weights are worth fewer than half of their particles."""
+    n_documents, islands = uniform.shape
+    size = particles.log_weight.shape[1] // islands
+    log_weight = particles.log_weight.reshape(n_documents, islands, size)
+    log_sum, effective = sum_of_weights(log_weight)
+    uneven = effective < size / 2
+    running = jnp.cumsum(jnp.exp(log_weight - log_sum[..., None]), axis=2)
+    points = (jnp.arange(size) + uniform[..., None]) / size * running[..., -1:]
+    parent = jnp.sum(points[..., :, None] >= running[..., None, :-1], axis=3, dtype=jnp.int32)
+    parent = jnp.where(uneven[..., None], parent, jnp.arange(size, dtype=jnp.int32))
+    parent = (parent + size * jnp.arange(islands, dtype=jnp.int32)[:, None]).reshape(n_documents, -1)
+    log_mean = particles.log_mean + jnp.where(uneven, log_sum - jnp.log(size), 0.0)
+    kept = jnp.where(uneven[..., None], 0.0, log_weight).reshape(n_documents, -1)
+    take = lambda values: jnp.take_along_axis(values, parent[None], axis=2)  # noqa: E731
+    variance = particles.variance + jnp.where(uneven, error_of_mean(effective, size), 0.0)
+    return TokenParticles(take(particles.topic), take(particles.counts), kept, log_mean, variance)
+
+
+def sum_of_weights(log_weight: Float[Array, "document island particle"]):
+    """Return the log of the sum of an island's weights, and Kish's effective number (Σw)²/Σw²."""
+    log_sum = logsumexp(log_weight, axis=2)
+    return log_sum, jnp.exp(2 * log_sum - logsumexp(2 * log_weight, axis=2))
+
+
+def error_of_mean(effective: Float[Array, "document island"], size: int) -> Float[Array, "document island"]:
+    """Return the squared relative error of the mean of `size` weights, by the delta method."""
+    return jnp.maximum(1 / effective - 1 / size, 0.0) * size / max(size - 1, 1)
+
+
+def relabel(
+    keys: Key[Array, "document particle"],
+    s: Float[Array, ""],
+    particles: TokenParticles,
+    log_table: Float[Array, "position topic document"],
+    document: Document,
+) -> TokenParticles:
+    """Move all tokens of one topic to a topic without tokens, or leave them: a draw from π_s."""
+    n_topics = len(document.alpha)
+    which, where = block_uniforms(keys, 0, 2)
+    # a random token's topic: topics in proportion to their tokens, which the move does not change
+    old = choose(particles.counts, which)
+    moving = (particles.topic == old) * document.real[..., None]
+    size = jnp.sum(moving, axis=0)
+    per_token = jnp.einsum("ldp,lkd->kdp", moving, log_table, precision=lax.Precision.HIGHEST)
+    log_weight = per_token + s * log_rising(document.alpha[:, None, None], size[None])
+    is_old = jnp.arange(n_topics)[:, None, None] == old
+    allowed = is_old | (particles.counts == 0)
+    log_weight = jnp.where(allowed, log_weight, -jnp.inf)
+    new = choose(jnp.exp(log_weight - jnp.max(log_weight, axis=0)), where)
+    topic = jnp.where(moving > 0, new, particles.topic)
+    is_new = jnp.arange(n_topics)[:, None, None] == new
+    counts = jnp.where(is_new, size, jnp.where(is_old, 0.0, particles.counts))
+    return particles._replace(topic=topic, counts=counts)
+
+
+def sweep(
+    keys: Key[Array, "document particle"],
+    s: Float[Array, ""],
+    particles: TokenParticles,
+    table: Float[Array, "position topic document"],
+    document: Document,
+) -> TokenParticles:
+    """Redraw the topic of every token by (3). table: q_l(t)^{1−s} β_{t,j_l}^s, up to a factor per position."""
+    alpha, real = document.alpha, document.real
+    topics = jnp.arange(len(alpha))[:, None, None]
+    size = min(BLOCK, len(table))
+    count_of = lambda counts, topic: jnp.take_along_axis(counts, topic[None], axis=0)[0]  # noqa: E731
+
+    def one_token(position, uniform, state):
+        topic, counts, urn = state  # urn: (C_t + α_t)^s, whose powers are taken for the two topics that change only
+        here, old = real[position][:, None], topic[position]
+        less = count_of(counts, old) - here
+        hot = topics == old
+        counts = jnp.where(hot, less, counts)
+        urn = jnp.where(hot, (less + alpha[old]) ** s, urn)
+        new = choose(urn * table[position][:, :, None], uniform)
+        more = count_of(counts, new) + here
+        hot = topics == new
+        return (
+            topic.at[position].set(new),
+            jnp.where(hot, more, counts),
+            jnp.where(hot, (more + alpha[new]) ** s, urn),
+        )
+
+    def block(b, state):
+        uniforms = block_uniforms(keys, b + 1, size)
+        end = jnp.minimum(size, document.longest - b * size)
+        return lax.fori_loop(0, end, lambda i, held: one_token(b * size + i, uniforms[i], held), state)
+
+    urn = (particles.counts + alpha[:, None, None]) ** s
+    blocks = (document.longest + size - 1) // size
+    topic, counts, _ = lax.fori_loop(0, blocks, block, (particles.topic, particles.counts, urn))
+    return particles._replace(topic=topic, counts=counts)
+
+
+@kernel(static_argnames=("islands", "particles"))
+def _log_islands(
+    word_topic: Float[Array, "word topic"],
+    alpha: Float[Array, " topic"],
+    warm: Float[Array, " topic"],
+    steps: Int[Array, ""],
+    words: Int[Array, "document position"],
+    counts: Int[Array, "document position"],
+    rows: Int[Array, " document"],
+    key: Key[Array, ""],
+    islands: int,
+    particles: int,
+) -> tuple[Float[Array, "document island"], Float[Array, "document island"]]:
+    """Return the log of every island's estimate of p(j | α, β), and its variance as its own particles have it."""
+    beta, real = token_tile(word_topic, words, counts)
+    longest = jnp.max(jnp.sum(counts, axis=1))
+    document = Document(alpha, log_of(beta), log_mean_field(warm, beta, real), real, longest)
+    keys = lane_keys(key, rows, islands * particles)
+
+    def step(i, state: TokenParticles) -> TokenParticles:
+        s = (i + 1).astype(beta.dtype) / steps
+        move_keys = sweep_keys(keys, i + 1)
+        moved = state._replace(log_weight=state.log_weight + log_tilt(state, document) / steps)
+        # one uniform for each island, that of its first particle
+        first = block_uniforms(sweep_keys(move_keys, 1), 0, 1)[0][:, ::particles]
+        moved = resample(moved, first)
+        log_table = (1 - s) * document.log_q + s * document.log_beta
+        moved = relabel(sweep_keys(move_keys, 2), s, moved, log_table, document)
+        table = jnp.exp(log_table - jnp.max(log_table, axis=1, keepdims=True))
+        return sweep(move_keys, s, moved, table, document)
+
+    end = lax.fori_loop(0, steps, step, start(keys, document, islands))
+    log_sum, effective = sum_of_weights(end.log_weight.reshape(len(words), islands, particles))
+    return end.log_mean + log_sum - jnp.log(particles), end.variance + error_of_mean(effective, particles)
+
+
+def log_of_single_topics(tile: DocumentTile, word_topic, alpha) -> Float64[np.ndarray, " document"]:
+    """Return log Σ_t p(j, k = (t, …, t) | α, β): all tokens of one topic, a part of p(j | α, β), nats."""
+    prior = np.asarray(alpha, np.float64)
+    with np.errstate(divide="ignore"):
+        log_beta = np.log(np.asarray(word_topic, np.float64)[tile.words])  # (document, position, topic)
+    log_words = np.where(tile.counts[..., None] > 0, log_beta, 0.0).sum(axis=1)
+    lengths = tile.counts.sum(axis=1)[:, None].astype(np.float64)
+    rising = gammaln(prior + lengths) - gammaln(prior) - gammaln(prior.sum() + lengths) + gammaln(prior.sum())
+    return np.asarray(logsumexp_of_floats(log_words + rising, axis=1))
+
+
+def reach_up_to(least: Float64[np.ndarray, " document"], estimate: LikelihoodEstimate) -> LikelihoodEstimate:
+    """Return the estimate with an error that reaches, at 2, the part of p that is known to be there.
+
+    Far below α = 10⁻⁴ no move takes a particle from two topics to one, and all islands may be low together.
+    """
+    missing = np.maximum(least - estimate.log_likelihood, 0.0)
+    return estimate._replace(standard_error=np.maximum(estimate.standard_error, missing / 2))
+
+
+@dataclass(frozen=True)
+class AnnealedImportance:
+    """Annealed importance sampling with resampling: `samples` particles in `islands` islands, `steps` steps of s."""
+
+    bias: Bias = "unbiased"
+    samples: int = 128
+    islands: int = 8
+    steps: int = 50
+    """The variance of an island's log falls as one over the steps."""
+
+    def estimate(
+        self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
+    ) -> LikelihoodEstimate:
+        islands = min(self.islands, samples)
+        particles = samples // islands
+        warm = np.maximum(topics.active().alpha, WARM)
+
+        def one_tile(tile: DocumentTile, word_topic, alpha) -> LikelihoodEstimate:
+            log_islands, variance = _log_islands(
+                word_topic,
+                alpha,
+                jnp.asarray(warm, alpha.dtype),
+                self.steps,
+                tile.words,
+                tile.counts,
+                tile.padded_rows,
+                key,
+                islands,
+                particles,
+            )
+            estimate = average_of_islands(np.asarray(log_islands, np.float64), np.asarray(variance, np.float64))
+            return reach_up_to(log_of_single_topics(tile, word_topic, alpha), estimate)
+
+        height_of = lambda _: max(1, LANES // (islands * particles))  # noqa: E731
+        return estimate_tiles(topics, counts, one_tile, tokens=True, height_of=height_of)

@@ -1,0 +1,199 @@
+"""Annealed importance sampling of documents: against enumeration, another annealing, and documents of several modes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from document_likelihood_coverage import (
+    TRUTH,
+    Case,
+    draw_document,
+    draw_topics,
+    judge,
+    measure,
+    pooled,
+    truths,
+)
+from document_oracles import anneal_concentration, sum_over_topic_sets
+from scipy import stats
+from scipy.special import logsumexp
+
+from lvsearch.inference.likelihood import document_likelihood
+from lvsearch.inference.likelihood.annealed import (
+    Document,
+    TokenParticles,
+    _log_islands,
+    log_mean_field,
+    log_of,
+    log_of_single_topics,
+    relabel,
+    start,
+    sweep,
+)
+from lvsearch.inference.likelihood.documents import DocumentTile
+from lvsearch.inference.likelihood.gibbs_sweep import lane_keys, token_tile
+from lvsearch.inference.likelihood.weights import average_of_islands
+
+
+@pytest.fixture(scope="module")
+def ambiguous():
+    """Four topics that overlap, and words that two pairs of them explain: two modes at a small α."""
+    topics = np.random.default_rng(3).dirichlet(np.full(9, 0.4), 4) + 1e-3
+    topics /= topics.sum(axis=1, keepdims=True)
+    return topics, np.array([0, 0, 1, 3, 3, 5, 8])
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.3])
+def test_the_oracle_is_the_sum_over_topic_sets(ambiguous, alpha):
+    """The concentration's annealing gives the enumerated log p."""
+    topics, words = ambiguous
+    prior = alpha * np.array([1.0, 0.7, 1.3, 0.4])
+    sets = sum_over_topic_sets(topics, prior, words)
+    exact = logsumexp(list(sets.values()))
+    assert len([value for value in sets.values() if value > exact - 4]) > 3  # sets of topics that share the probability
+    found, error = anneal_concentration(topics, prior, words, particles=1024, steps=60, seed=0)
+    assert error < 0.1
+    assert abs(found - exact) < 4 * error + 0.01
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.3])
+def test_islands_are_unbiased(ambiguous, alpha):
+    """The mean of p̂/p over 400 islands of few steps is 1: weights, resampling and both moves are right."""
+    topics, words = ambiguous
+    prior = alpha * np.array([1.0, 0.7, 1.3, 0.4])
+    exact = logsumexp(list(sum_over_topic_sets(topics, prior, words).values()))
+    tokens = np.zeros((5, 16), np.int32)
+    tokens[:, : len(words)] = words
+    real = np.zeros_like(tokens)
+    real[:, : len(words)] = 1
+    log_islands, variance = _log_islands(
+        jnp.asarray(topics.T, jnp.float32),
+        jnp.asarray(prior, jnp.float32),
+        jnp.asarray(np.maximum(prior, 0.3), jnp.float32),
+        6,
+        tokens,
+        real,
+        np.arange(5, dtype=np.int32),
+        jax.random.key(0),
+        80,
+        4,
+    )
+    ratio = np.exp(np.asarray(log_islands, np.float64).ravel() - exact)
+    error = ratio.std(ddof=1) / np.sqrt(len(ratio))
+    assert error < 0.1
+    # what particles say of an island's variance is a part of it, and no more than a third above
+    assert 0.0 < np.mean(variance) < 1.33 * ratio.var(ddof=1)
+    assert abs(ratio.mean() - 1) < stats.norm.isf(5e-5) * error
+
+
+def test_a_document_of_several_modes_has_its_right_value():
+    """Long annealing, checked by enumeration, has −142.09 ± .05; mean fields on one chain of supports say −142.7."""
+    topics = draw_topics(0.1)
+    document = draw_document(topics, 0.01, 30, [61, 1])
+    copies = np.repeat(document[None], 4, axis=0)  # four rows are four keys
+    found = document_likelihood(topics, np.full(50, 0.01), copies, key=jax.random.key(0))
+    assert found.method == "ais"
+    assert np.all(found.standard_error < 0.6)
+    assert np.all(np.abs(found.log_likelihood + 142.09) < 4 * np.hypot(found.standard_error, 0.05))
+    together = logsumexp(found.log_likelihood) - np.log(4)
+    assert abs(together + 142.09) < 0.4
+
+
+def test_moves_keep_counts_and_topics_together():
+    """After both moves the counts are those of the topics, and no token is where its word is impossible."""
+    random = np.random.default_rng(0)
+    topics = random.dirichlet(np.full(12, 0.2), 5)
+    topics[:, 0] = [0.5, 0, 0, 1e-38, 0]  # a word of one topic, and of another in float32's last range
+    topics[:, 1] = [0, 0.5, 0.5, 0, 0]
+    words = np.array([[0, 0, 1, 1, 1, *random.integers(2, 12, 11)], [1, 1, 0, *random.integers(2, 12, 13)]])
+    real = np.ones_like(words)
+    real[1, 9:] = 0
+    beta, mask = token_tile(jnp.asarray(topics.T, jnp.float32), words, real)
+    alpha = jnp.asarray([0.1, 1e-20, 0.02, 0.3, 1.0], jnp.float32)
+    mask = jnp.asarray(mask)
+    log_q = log_mean_field(jnp.maximum(alpha, 0.3), beta, mask)
+    assert np.all(np.isfinite(log_q))
+    document = Document(alpha, log_of(beta), log_q, mask, jnp.asarray(16))
+    keys = lane_keys(jax.random.key(0), jnp.arange(2), 6)
+    state = start(keys, document, islands=2)
+    for s in (0.2, 0.9):
+        log_table = (1 - s) * document.log_q + s * document.log_beta
+        state = relabel(keys, jnp.asarray(s), state, log_table, document)
+        state = sweep(keys, jnp.asarray(s), state, jnp.exp(log_table), document)
+        assert_consistent(state, document)
+
+
+def assert_consistent(state: TokenParticles, document: Document) -> None:
+    hot = np.asarray(state.topic)[:, None] == np.arange(len(document.alpha))[:, None, None]
+    expected = (hot * np.asarray(document.real)[:, None, :, None]).sum(axis=0)
+    np.testing.assert_array_equal(np.asarray(state.counts), expected)
+    chosen = np.take_along_axis(np.asarray(document.log_beta)[..., None], np.asarray(state.topic)[:, None], axis=1)
+    assert np.all((chosen[:, 0] > -1e3) | (np.asarray(document.real)[..., None] == 0))
+
+
+@pytest.mark.parametrize(("spread", "least"), [(0.1, 0.94), (0.8, 0.93), (1.2, 0.915)])
+def test_the_error_of_islands_is_student_s(spread, least):
+    """Normal logs of mean −spread²/2 are the logs of estimates of 1: 2 errors hold as often as the docstring says."""
+    logs = np.random.default_rng(0).normal(-(spread**2) / 2, spread, (4000, 8))
+    found = average_of_islands(logs, np.zeros_like(logs))
+    covered = np.mean(np.abs(found.log_likelihood) <= 2 * found.standard_error)
+    assert least < covered < 0.965
+
+
+@pytest.mark.slow
+def test_two_annealings_agree_where_nothing_can_be_enumerated():
+    """The path over concentrations, in NumPy, and the long run that judges the campaign, on six documents."""
+    topics = draw_topics(0.5)
+    documents = np.array([draw_document(topics, 0.01, 30, [61, i]) for i in range(6)])
+    prior = np.full(50, 0.01)
+    truth = truths(Case(0.01, 0.5, topics, documents))
+    for row, document in enumerate(documents):
+        words = np.repeat(np.arange(200), document)
+        found, error = anneal_concentration(topics, prior, words, particles=1024, steps=300, seed=row)
+        assert abs(found - truth["truth"][row]) < 4 * np.hypot(error, truth["truth_error"][row])
+
+
+@pytest.mark.slow
+def test_stated_errors_hold_on_the_campaign_s_documents():
+    """The campaign's table of every cell, on fewer documents: the pooled share within 2 errors is near 95 %."""
+    table = pooled(measure(["ais"], 12, None))
+    n = table.loc["ais", "documents"]
+    assert table.loc["ais", "within_2"] > 0.95 - 3 * np.sqrt(0.95 * 0.05 / n)
+    assert table.loc["ais", "within_4"] > 0.98
+
+
+def test_islands_that_cannot_lose_a_topic_say_so(ambiguous):
+    """At α = 10⁻³⁰ all tokens have one topic, which no particle of two topics becomes: the error reaches the truth."""
+    topics, _ = ambiguous
+    random = np.random.default_rng(0)
+    documents = np.array([random.multinomial(13, random.dirichlet(np.ones(4)) @ topics) for _ in range(12)])
+    alpha = np.full(4, 1e-30)
+    exact = document_likelihood(topics, alpha, documents, method="exact").log_likelihood
+    found = document_likelihood(topics, alpha, documents, key=jax.random.key(0), certify=False)
+    low = exact - found.log_likelihood > 3
+    assert low.any()
+    assert np.all((exact - found.log_likelihood)[low] <= 2 * found.standard_error[low] + 1e-3)
+
+
+def test_the_part_of_a_single_topic_is_the_enumerated_one(ambiguous):
+    topics, words = ambiguous
+    prior = np.array([0.1, 0.2, 0.05, 0.3])
+    expected = logsumexp([v for s, v in sum_over_topic_sets(topics, prior, words).items() if len(s) == 1])
+    padded = np.pad(words, (0, 9)).astype(np.int32)[None]
+    tile = DocumentTile(np.array([0]), padded, (np.arange(16) < len(words)).astype(np.int32)[None])
+    found = log_of_single_topics(tile, jnp.asarray(topics.T, jnp.float32), jnp.asarray(prior, jnp.float32))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_the_campaign_s_judge_counts_right():
+    """Estimates that are one and three errors off, with a truth that is certain: one of two is covered."""
+    topics = draw_topics(0.5)
+    case = Case(0.1, 0.5, topics, np.array([draw_document(topics, 0.1, 30, [1, i]) for i in range(2)]))
+    truth = pd.DataFrame({"truth": [-10.0, -20.0], "truth_error": [0.0, 0.0]})
+    found = pd.DataFrame({"value": [-10.5, -18.5], "error": [0.5, 0.5], "seconds": [1.0, 1.0]})
+    row = judge(case, "any", truth, found)
+    assert (row["within_2"], row["within_4"]) == (0.5, 1.0)
+    assert row["mean_difference"] == pytest.approx(0.5)
+    assert row["nats_per_token"] == pytest.approx(1.0 / 60)
+    assert TRUTH.samples >= 4 * 128
