@@ -10,8 +10,8 @@ import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
+from lvsearch.reading.delimited import UnnamedValuesError, check_header, every_value_named
 from lvsearch.reading.readers import canonical_counts, refuse_masked
-from lvsearch.reading.tables import UnnamedValuesError, check_header, every_value_named
 from lvsearch.reading.vocabulary import checked_vocabulary
 
 MOST_REGIONS = 100_000_000

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -90,13 +91,17 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         return self.result_.best
 
     def transform(self, X: Any) -> np.ndarray:
-        """What the best model says of each row of X: (rows, parts) float64."""
-        return np.asarray(self.best_.transform(self._new(X)), np.float64)
+        """What the best model says of each row of X: (rows, parts) float64; a data frame after `set_output`."""
+        return self._parts(X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names for the columns of `transform`: "topic0", "topic1"…; input_features is ignored."""
         n_parts = self.best_.estimate.size[0]  # a witness has fewer than the best size
         return np.asarray([f"{self.part}{number}" for number in range(n_parts)], dtype=object)
+
+    def _parts(self, X: Any) -> np.ndarray:
+        """As `transform`, an array whatever `set_output` says."""
+        return np.asarray(self.best_.transform(self._new(X)), np.float64)
 
     def _new(self, X: Any) -> Data:
         check_is_fitted(self)
@@ -106,6 +111,13 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         """X as (rows, columns) float64, finite; of at least two rows to fit."""
         checked = validate_data(self, X, reset=fitting, dtype=np.float64, ensure_min_samples=2 if fitting else 1)
         return np.asarray(checked)
+
+    @staticmethod
+    def _index(X: Any) -> list[Any] | None:
+        """The index of a data frame, unless the default one; None for other things."""
+        if not isinstance(X, pd.DataFrame) or X.index.equals(pd.RangeIndex(len(X))):
+            return None
+        return list(X.index)
 
     def _names(self) -> list[str] | None:
         """The names of the columns of X, where they have names."""
