@@ -21,7 +21,7 @@ from lvsearch.reading.delimited import (
 )
 from lvsearch.reading.packed_files import read_text, unpacked_name
 
-DECIMAL_COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)?(?:,\d+)?(?:[eE][+-]?\d+)?")
+DECIMAL_COMMA = re.compile(r"(?=.*\d)[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)?(?:,\d+)?(?:[eE][+-]?\d+)?")
 """A number whose decimal sign is a comma, perhaps with points between thousands."""
 THOUSANDS_COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 """A number with commas between thousands, whose decimal sign is a point."""
@@ -67,7 +67,7 @@ def read_numbers(
         if assumed != style:
             frame = _parsed(content, path, dialect, header, row_names, assumed)
             notes += _style_notes(assumed)
-    _check_numbers(frame, path, header)
+    _check_numbers(frame, path, header, assumed)
     if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
         raise ValueError(
             f"{path}: got only numbers on the first line, expected the names of the columns: say header=False "
@@ -142,12 +142,12 @@ def _style_notes(style: NumberStyle) -> tuple[str, ...]:
     return (" and ".join(part for part in (decimal, thousands) if part),)
 
 
-def _check_numbers(frame: pd.DataFrame, path: Any, header: bool) -> None:
+def _check_numbers(frame: pd.DataFrame, path: Any, header: bool, style: NumberStyle) -> None:
     """ValueError for the first column with a cell that is no number, with its row and what to do."""
     texts = _text_columns(frame)
     if not texts:
         return
-    found = first_text(frame[texts[0]])
+    found = first_text(frame[texts[0]], style.decimal or ".")
     if found is None:
         return
     row, cell = found
@@ -158,10 +158,14 @@ def _check_numbers(frame: pd.DataFrame, path: Any, header: bool) -> None:
     )
 
 
-def first_text(column: pd.Series) -> tuple[int, Any] | None:
-    """The row, from 0, and the value of the first cell that is known and no number; None where there is none."""
+def first_text(column: pd.Series, decimal: str = ".") -> tuple[int, Any] | None:
+    """The row, from 0, and the value of the first cell that is known and no number; None where there is none.
+
+    decimal: the decimal sign; a point in place of another one makes a cell that is no number.
+    """
     for row, cell in enumerate(column):
-        if not pd.isna(cell) and not _is_number(str(cell)):
+        text = str(cell) if decimal == "." else str(cell).replace(".", "?").replace(decimal, ".")
+        if not pd.isna(cell) and not _is_number(text):
             return row, cell
     return None
 
@@ -178,6 +182,8 @@ def advice(cell: Any) -> str:
             "write dates as numbers, for instance as days since the first one, (day - day.min()).dt.days of "
             "pandas.to_datetime(frame[…]), or leave the column out"
         )
+    if _is_number(text):
+        return "write all numbers of a file with one decimal sign: others here have a comma"
     if THOUSANDS_COMMA.fullmatch(text) or DECIMAL_COMMA.fullmatch(text):
         return "say what the comma is, decimal=',' or thousands=',' of lv.Points.from_csv or pandas.read_csv"
     if NO_LETTERS.fullmatch(text):
