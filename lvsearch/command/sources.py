@@ -61,6 +61,11 @@ def _read_counts(options: argparse.Namespace) -> "Corpus":
             layer=options.layer,
         )
     else:
+        if options.documents != "rows" or options.first_id is not None or options.layer is not None:
+            raise ValueError(
+                f"got --documents, --first-id or --layer for {options.corpus}, which is read as LDA-C; expected a "
+                "matrix, SVMlight or .h5ad, by the ending of its name"
+            )
         words = None if options.vocabulary is None else read_vocabulary(options.vocabulary, options.encoding)
         corpus = Corpus.from_ldac(options.corpus, vocabulary=words)
     limits = (options.minimum_document_frequency, options.maximum_document_fraction)
@@ -86,7 +91,7 @@ def _read_texts(options: argparse.Namespace) -> "Corpus":
         raise ValueError("got --texts with --documents, --first-id or --layer: they are of --corpus")
     path, columns = options.texts, (options.text_column, options.id_column, options.label_column, None)
     is_folder = path != STDIN and holds_text_files(path)
-    if path != STDIN and not is_folder and is_counts(path):
+    if path != STDIN and is_counts(path):
         raise ValueError(f"got --texts {path}, a file of counts by its name; expected texts: say --corpus {path}")
     if is_folder and options.format is not None:
         raise ValueError(f"got --format {options.format} for a folder; expected a file")

@@ -339,7 +339,7 @@ class Corpus(CountedDocuments):
                 f"got documents over {corpus.n_terms} words, expected the {self.n_terms} of the training corpus: "
                 "use training.encode(texts), or split one corpus"
             )
-        if isinstance(data, Corpus | pd.DataFrame) and corpus.vocabulary != self.vocabulary:
+        if (isinstance(data, Corpus) or is_table(data)) and corpus.vocabulary != self.vocabulary:
             raise ValueError(
                 "got documents over another vocabulary of the same length: use training.encode(texts), or split one "
                 "corpus"

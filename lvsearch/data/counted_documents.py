@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 from scipy.sparse import csr_array
 
 from lvsearch.data.document_counts import DocumentCounts
 from lvsearch.reading.document_table import DocumentTable
 from lvsearch.reading.other_libraries import anndata_counts, bag_counts
 from lvsearch.reading.readers import canonical_counts, kept_in_place, read_ldac
-from lvsearch.reading.tables import Documents, as_frame, columns_in_words, frame_counts
+from lvsearch.reading.tables import Documents, as_frame, columns_in_words, frame_counts, is_table
 from lvsearch.reading.vocabulary import as_strings, checked_vocabulary, read_vocabulary
 from lvsearch.texts.analyzer import Analyzer
 from lvsearch.texts.choosing import pruned_terms
@@ -49,7 +48,8 @@ class CountedDocuments(DocumentCounts):
         Raises:
             ValueError: see `Corpus`; also counts without a single token, and a vocabulary given beside a table.
         """
-        if isinstance(matrix, pd.DataFrame):
+        if is_table(matrix):
+            matrix = as_frame(matrix)
             if vocabulary is not None:
                 raise ValueError("got a table and a vocabulary; expected one: a table's columns are its terms")
             matrix, vocabulary, index = frame_counts(matrix)

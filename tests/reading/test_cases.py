@@ -570,6 +570,9 @@ def test_frames_of_polars():
         assert points.values.tolist() == [[1, 3], [2, 4]]
     texts = WithoutArrow({"body": ["apple pear", "plum"], "year": [1, 2]})
     assert lv.Corpus.from_frame(texts, text="body").metadata["year"].tolist() == [1, 2]
+    counts = WithoutArrow({"gene": [1, 0], "worm": [2, 3]})
+    assert lv.Corpus.from_matrix(counts).vocabulary == lv.Corpus.of(counts).vocabulary == ("gene", "worm")
+    assert lv.Groups.from_frame(WithoutArrow({"g": ["u", "v"], "a": [1.0, 2.0]}), group="g").n_units == 2
     assert lv.Points.from_categories(WithoutArrow({"q": ["a", "b"]})).columns == ("q=a", "q=b")
 
 
