@@ -81,9 +81,9 @@ def _read_counts(options: argparse.Namespace) -> "Corpus":
 def _read_texts(options: argparse.Namespace) -> "Corpus":
     """Texts in a form that the file's name or --format says; files of another ending have a document per line."""
     from lvsearch.data.corpus import Corpus
+    from lvsearch.files.packed_files import decoded, read_text
     from lvsearch.reading.folders import holds_text_files
     from lvsearch.reading.opening import TEXTS, ending_of, is_counts, texts_in, texts_of
-    from lvsearch.reading.packed_files import decoded, read_text
     from lvsearch.texts.analyzer import Analyzer
     from lvsearch.texts.stop_words import chosen_stop_words
 

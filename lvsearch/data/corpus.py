@@ -20,7 +20,8 @@ from lvsearch.reading.document_table import DocumentTable
 from lvsearch.reading.opening import counts_in, is_counts, refuse_text_options, texts_in
 from lvsearch.reading.other_libraries import is_anndata, is_bags
 from lvsearch.reading.stored_corpus import open_stored
-from lvsearch.reading.tables import (
+from lvsearch.reading.vocabulary import as_strings
+from lvsearch.tables.frames import (
     Documents,
     as_frame,
     columns_in_words,
@@ -30,7 +31,6 @@ from lvsearch.reading.tables import (
     is_table,
     text_columns,
 )
-from lvsearch.reading.vocabulary import as_strings
 from lvsearch.texts.analyzer import Analyzer
 from lvsearch.texts.counting import (
     checked_documents,
@@ -235,25 +235,21 @@ class Corpus(CountedDocuments):
         """
         limits = (minimum_document_frequency, maximum_document_fraction)
         columns, of_counts = (text, id, label, keep), (documents != ROWS, first_id is not None, layer is not None)
+        is_cut = (stop_words != ENGLISH, token_pattern, tokenizer, ngram_range != (1, 1))
         if is_array_folder(Path(path)):
-            if any(option is not None for option in (*columns, vocabulary)) or any(of_counts):
-                raise ValueError(f"{path} holds a corpus; expected no text=, id=, label=, keep= or vocabulary=")
+            if any(option is not None for option in (*columns, vocabulary)) or any((*of_counts, *is_cut)):
+                raise ValueError(
+                    f"{path} holds a corpus; expected no text=, id=, label=, keep= or vocabulary=, and nothing that "
+                    "says how files are read: they were when it was written"
+                )
             corpus = cls.of_stored(open_stored(Path(path), verify))
-            return (
-                corpus
-                if limits == (None, None)
-                else corpus.pruned(minimum_document_frequency=limits[0], maximum_document_fraction=limits[1])
-            )
+            return corpus._within(limits)
         if is_counts(path):
-            refuse_text_options(path, columns, (stop_words != ENGLISH, token_pattern, tokenizer, ngram_range != (1, 1)))
+            refuse_text_options(path, columns, is_cut)
             found = counts_in(path, CountOptions(vocabulary, encoding, documents, first_id, layer))
             corpus = cls._reported(found.counts, found.vocabulary, found.names, found.labels, found.notes, None)
             corpus = corpus._with_metadata(Documents([], metadata=found.metadata))
-            return (
-                corpus
-                if limits == (None, None)
-                else corpus.pruned(minimum_document_frequency=limits[0], maximum_document_fraction=limits[1])
-            )
+            return corpus._within(limits)
         if vocabulary is not None or any(of_counts):
             raise ValueError(
                 f"{path} holds texts, which bring their own words; expected no vocabulary=, documents=, first_id= or "

@@ -12,8 +12,8 @@ from lvsearch.data.document_counts import DocumentCounts
 from lvsearch.reading.document_table import DocumentTable
 from lvsearch.reading.other_libraries import anndata_counts, bag_counts
 from lvsearch.reading.readers import canonical_counts, kept_in_place, read_ldac
-from lvsearch.reading.tables import Documents, as_frame, columns_in_words, frame_counts, is_table
 from lvsearch.reading.vocabulary import as_strings, checked_vocabulary, read_vocabulary
+from lvsearch.tables.frames import Documents, as_frame, columns_in_words, frame_counts, is_table
 from lvsearch.texts.analyzer import Analyzer
 from lvsearch.texts.choosing import pruned_terms
 from lvsearch.texts.losses import DroppedWords
@@ -153,6 +153,12 @@ class CountedDocuments(DocumentCounts):
         if not emptied:
             return corpus
         return replace(corpus, notes=(*corpus.notes, f"{emptied:,} documents lost all their terms; kept in place"))
+
+    def _within(self: D, limits: tuple[int | None, float | int | None]) -> D:
+        """The same with the terms within limits (least, most); as it is where both are None."""
+        if limits == (None, None):
+            return self
+        return self.pruned(minimum_document_frequency=limits[0], maximum_document_fraction=limits[1])
 
     @classmethod
     def _reported(

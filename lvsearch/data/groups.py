@@ -22,8 +22,7 @@ from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import groups_of_rows
 from lvsearch.models.units import GroupOfRows
-from lvsearch.reading.tables import as_frame, is_table
-from lvsearch.reading.vocabulary import first_repeated
+from lvsearch.tables.frames import as_frame, first_repeated, is_table
 
 
 @dataclass(frozen=True, eq=False, repr=False)

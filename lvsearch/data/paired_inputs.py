@@ -10,9 +10,9 @@ import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
-from lvsearch.reading.delimited import UnnamedValuesError, check_header, every_value_named
 from lvsearch.reading.readers import canonical_counts, refuse_masked
 from lvsearch.reading.vocabulary import checked_vocabulary
+from lvsearch.tables.delimited import UnnamedValuesError, check_header, every_value_named
 
 MOST_REGIONS = 100_000_000
 """Counts of tokens are written out one by one."""

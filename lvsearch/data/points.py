@@ -27,9 +27,8 @@ from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
 from lvsearch.models.units import Row
-from lvsearch.reading.number_tables import NumberStyle, advice, first_text, read_numbers
-from lvsearch.reading.tables import as_frame, is_table
-from lvsearch.reading.vocabulary import first_repeated
+from lvsearch.tables.frames import as_frame, first_repeated, is_table
+from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)

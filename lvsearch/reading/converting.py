@@ -20,9 +20,9 @@ from lvsearch.reading.opening import H5AD, NPZ, counts_in, ending_of, is_counts,
 from lvsearch.reading.readers import canonical_counts, kept_in_place
 from lvsearch.reading.single_cells import is_tenx
 from lvsearch.reading.stored_corpus import CorpusWriter, StoredParts, write_stored
-from lvsearch.reading.tables import columns_in_words
 from lvsearch.reading.text_blocks import TextSource
 from lvsearch.reading.vocabulary import checked_vocabulary
+from lvsearch.tables.frames import columns_in_words
 from lvsearch.texts.analyzer import Analyzer, Rule
 from lvsearch.texts.choosing import chosen_terms, pruned_terms
 from lvsearch.texts.counting import checked_texts, count_terms, encode_texts, frequencies_of, term_columns

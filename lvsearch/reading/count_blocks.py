@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
+from lvsearch.files.packed_files import opened
 from lvsearch.inference.data.scratch import ScratchArray
 from lvsearch.reading.count_files import COLUMNS, ROWS, svmlight_first_id
 from lvsearch.reading.opening import MATRIX_MARKET, SVMLIGHT, ending_of
-from lvsearch.reading.packed_files import opened
 from lvsearch.reading.readers import canonical_counts, ldac_counts, ldac_row
 
 LINES_AT_ONCE, ENTRIES_AT_ONCE = 1 << 12, 1 << 19

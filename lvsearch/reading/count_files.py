@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, load_npz
 
-from lvsearch.reading.packed_files import read_text, unpacked
+from lvsearch.files.packed_files import read_text, unpacked
 from lvsearch.reading.vocabulary import ordered_terms, read_vocabulary
 
 ROWS, COLUMNS = "rows", "columns"

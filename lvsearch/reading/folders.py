@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from lvsearch.reading.packed_files import ZIP, decoded, is_hidden, read_text, zip_members
+from lvsearch.files.packed_files import ZIP, decoded, is_hidden, read_text, zip_members
 
 LINES = ".txt"
 SHOWN = 5

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from lvsearch.files.packed_files import read_text, unpacked_name
 from lvsearch.reading.count_files import CountOptions, FileCounts, read_matrix_market, read_npz, read_svmlight, read_uci
 from lvsearch.reading.folders import LINES, holds_text_files, text_files
-from lvsearch.reading.packed_files import read_text, unpacked_name
 from lvsearch.reading.readers import documents_in, read_ldac
 from lvsearch.reading.single_cells import is_tenx, read_h5ad, read_tenx, tenx_folder
-from lvsearch.reading.table_files import ARROW, EXCEL, JSON, TABLES, json_strings, read_table, table_in
-from lvsearch.reading.tables import Documents, frame_documents
+from lvsearch.tables.frames import Documents, frame_documents
+from lvsearch.tables.table_files import ARROW, EXCEL, JSON, TABLES, json_strings, read_table, table_in
 
 TEXTS = (LINES, *TABLES, *EXCEL, *ARROW)
 SVMLIGHT = (".svmlight", ".libsvm", ".svm")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from lvsearch.files.packed_files import read_text
 from lvsearch.inference.data.mapped import MappedCounts
-from lvsearch.reading.packed_files import read_text
 from lvsearch.reading.vocabulary import read_lines
 
 _LARGEST = int(np.iinfo(np.int32).max)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from scipy.io import mmread
 from scipy.sparse import csr_array
 
+from lvsearch.files.packed_files import unpacked
 from lvsearch.reading.count_files import FileCounts
 from lvsearch.reading.other_libraries import anndata_counts
-from lvsearch.reading.packed_files import unpacked
 from lvsearch.reading.vocabulary import read_lines
 
 MATRIX = "matrix.mtx"

@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lvsearch.reading.delimited import (
+from lvsearch.files.packed_files import opened
+from lvsearch.reading.folders import LINES, holds_text_files, text_files
+from lvsearch.reading.opening import TEXTS, ending_of, refuse_columns, texts_in, unknown_ending
+from lvsearch.tables.delimited import (
     check_header,
     dialect_of,
     every_value_named,
@@ -17,10 +20,8 @@ from lvsearch.reading.delimited import (
     read_options,
     tidied,
 )
-from lvsearch.reading.folders import LINES, holds_text_files, text_files
-from lvsearch.reading.opening import TEXTS, ending_of, refuse_columns, texts_in, unknown_ending
-from lvsearch.reading.packed_files import opened
-from lvsearch.reading.table_files import (
+from lvsearch.tables.frames import Documents, frame_documents
+from lvsearch.tables.table_files import (
     ARROW,
     DELIMITED,
     JSON_LINES,
@@ -29,7 +30,6 @@ from lvsearch.reading.table_files import (
     not_delimited,
     require_columns,
 )
-from lvsearch.reading.tables import Documents, frame_documents
 
 DOCUMENTS = 1024
 """In a block."""

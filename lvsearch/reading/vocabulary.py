@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
+from lvsearch.files.packed_files import read_text
 from lvsearch.files.string_arrays import StoredStrings
-from lvsearch.reading.packed_files import read_text
 
 MOST_UNNAMED = 10_000_000
 """Terms that are given names of ours: more are no vocabulary, and their names alone would fill the memory."""
@@ -13,16 +13,6 @@ MOST_UNNAMED = 10_000_000
 
 UNNAMED = "term{}"
 """What an id without a word is called."""
-
-
-def first_repeated(names: Iterable[str]) -> str | None:
-    """The first name that stood there before; None where all are distinct."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
 
 
 def ordered_terms(vocabulary: Iterable[Any]) -> tuple[str, ...]:

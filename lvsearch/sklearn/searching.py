@@ -141,7 +141,7 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     def _rows(self, X: Any, *, fitting: bool) -> np.ndarray:
         """X as (rows, columns) float64, finite; of at least two rows to fit."""
         least = 2 if fitting else 1
-        allowed = {"dtype": np.float64, "ensure_min_samples": least, "ensure_all_finite": "allow-nan"}
+        allowed: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": least, "ensure_all_finite": "allow-nan"}
         checked = np.asarray(validate_data(self, X, reset=fitting, **allowed))
         missing = np.isnan(checked)
         if missing.any():
@@ -155,11 +155,11 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         return checked
 
     @staticmethod
-    def _index(X: Any) -> list[Any] | None:
-        """The index of a data frame, unless the default one; None for other things."""
+    def _index(X: Any) -> tuple[str, ...] | None:
+        """The index of a data frame as names, unless the default one; None for other things."""
         if not isinstance(X, pd.DataFrame) or X.index.equals(pd.RangeIndex(len(X))):
             return None
-        return list(X.index)
+        return tuple(str(name) for name in X.index)
 
     def _names(self) -> list[str] | None:
         """The names of the columns of X, where they have names."""

@@ -123,7 +123,7 @@ class Analyzer:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Analyzer":
         """From what `to_json` gives, where tuples have become lists. What version 0.1 wrote cuts texts as it did."""
-        known = {"ngram_range": (1, 1), "normalize": False, "tokenizer": None, **fields}
+        known: dict[str, Any] = {"ngram_range": (1, 1), "normalize": False, "tokenizer": None, **fields}
         stop_words, tokenizer = known["stop_words"], known["tokenizer"]
         known["stop_words"] = tuple(stop_words) if isinstance(stop_words, list) else stop_words
         known["ngram_range"] = tuple(known["ngram_range"])

@@ -56,7 +56,7 @@ def chosen_terms(
     for rule, words in dropped.items():
         for word, _, n_tokens in words:
             tallies[Rule(rule)].add(word, n_tokens)
-    losses = [(rule, tally) for rule, tally in tallies.items() if tally.n_words]
+    losses: list[tuple[str, Tally]] = [(rule, tally) for rule, tally in tallies.items() if tally.n_words]
     rare, common = Tally(NAMED, most_listed), Tally(NAMED_COMMON, most_listed)
     kept: list[str] = []
     n_tokens_kept, n_terms, tokens_of_spelled, uncut = 0, 0, dict[str, int](), UncutWords()

@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 
+from lvsearch.files.plain_text import JOINERS
+
 LEAST_LETTERS = 3
 """Shorter words of an alphabet are mostly grammar ("of"); in other scripts words of one character have meaning."""
 ALPHABETS = frozenset({"LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "GEORGIAN", "COPTIC", "FULLWIDTH"})
@@ -19,8 +21,6 @@ UNSPACED = frozenset({"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MY
 """The same, of scripts that put no blanks between words."""
 LONGEST_UNSPACED = 10
 """Characters of a word of such a script; longer ones are mostly phrases that nobody has cut."""
-JOINERS = "\u200c\u200d"
-"""Zero-width (non-)joiners, which stand inside words of Persian and of Indian languages."""
 
 
 @cache

@@ -101,7 +101,7 @@ def test_two_looks_at_a_file_say_what_one_look_says(tmp_path):
         assert found.notes == whole.notes
 
 
-def test_counts_are_pruned_and_what_goes_is_named():
+def test_counts_are_pruned_and_what_goes_is_named(tmp_path):
     counts = np.array([[3, 1, 0, 2, 0], [1, 0, 0, 2, 0], [2, 0, 4, 2, 0]])
     corpus = lv.Corpus.from_matrix(counts, ["The", "gene", "worm", "cell", "unused"])
     assert corpus.pruned().counts.toarray().tolist() == counts.tolist()
@@ -116,6 +116,11 @@ def test_counts_are_pruned_and_what_goes_is_named():
     ):
         assert note in pruned.notes
     assert pruned.dropped.table()["word"].tolist() == ["The", "unused", "cell"]
+    corpus.save(tmp_path / "corpus")
+    stored = lv.Corpus.open(tmp_path / "corpus", minimum_document_frequency=2)
+    assert stored == corpus.pruned(minimum_document_frequency=2)
+    with pytest.raises(ValueError, match=r"holds a corpus; expected .* nothing that says how files are read"):
+        lv.Corpus.open(tmp_path / "corpus", stop_words=None)
     with pytest.raises(ValueError, match="no word in at least 4"):
         corpus.pruned(minimum_document_frequency=4)
     with pytest.raises(ValueError, match="minimum_document_frequency=0"):

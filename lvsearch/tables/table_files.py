@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lvsearch.reading.delimited import (
+from lvsearch.files.packed_files import read_text, unpacked
+from lvsearch.tables.delimited import (
     check_header,
     dialect_of,
     every_value_named,
@@ -20,8 +21,7 @@ from lvsearch.reading.delimited import (
     read_options,
     tidied,
 )
-from lvsearch.reading.packed_files import read_text, unpacked
-from lvsearch.reading.tables import columns_in_words
+from lvsearch.tables.frames import columns_in_words
 
 ARROW = (".parquet", ".feather", ".arrow")
 """Endings of tables that pyarrow reads."""

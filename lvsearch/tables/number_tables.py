@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lvsearch.reading.delimited import (
+from lvsearch.files.packed_files import read_text, unpacked_name
+from lvsearch.tables.delimited import (
     MISSING,
     Dialect,
     UnnamedValuesError,
@@ -19,7 +20,6 @@ from lvsearch.reading.delimited import (
     marks_notes,
     opened_text,
 )
-from lvsearch.reading.packed_files import read_text, unpacked_name
 
 DECIMAL_COMMA = re.compile(r"(?=.*\d)[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)?(?:,\d+)?(?:[eE][+-]?\d+)?")
 """A number whose decimal sign is a comma, perhaps with points between thousands."""

@@ -31,6 +31,16 @@ def columns_in_words(columns: Iterable[Any]) -> str:
     return ", ".join(names[:SHOWN]) + (f", … ({len(names)} in all)" if len(names) > SHOWN else "")
 
 
+def first_repeated(names: Iterable[str]) -> str | None:
+    """The first name that stood there before; None where all are distinct."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
 def is_table(data: Any) -> bool:
     """Whether this is a data frame of pandas, or a table of another library (Polars, Arrow, Hugging Face)."""
     return isinstance(data, pd.DataFrame) or (

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TextIO
 
 import pandas as pd
 
-from lvsearch.reading.vocabulary import first_repeated
+from lvsearch.tables.frames import first_repeated
 
 MISSING = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL", "None")
 """Cells that hold nothing, as an empty one does, in columns that are not texts, names or classes."""
