@@ -7,6 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
+from lvsearch.command.reading_arguments import add_columns, add_counts, add_cutting
+
 KEEP, AUDIT_KEEP = 8, 64
 """Fits that a search keeps: those that other scores are made of are not to be made twice."""
 Run = Callable[[argparse.Namespace], int]
@@ -209,20 +211,22 @@ def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> No
         "--texts",
         type=Path,
         metavar="FILE",
-        help="a table (.csv, .tsv, .jsonl, .parquet) with a text in every row; a folder of .txt files; any other file: "
-        "one document per line; - for standard input",
+        help="a table (.csv, .tsv, .jsonl, .json, .xlsx, .parquet) with a text in every row; a folder or .zip of .txt "
+        "files; any other file: one document per line; - for standard input; packed files are unpacked",
     )
     source.add_argument(
         "--corpus",
         type=Path,
         metavar="FILE",
-        help="word counts: Matrix Market (.mtx), SVMlight (.svmlight), UCI (docword…), else LDA-C, ids from 0; or a "
-        "folder that lvsearch convert wrote",
+        help="word counts: Matrix Market (.mtx, .mm), SciPy (.npz), SVMlight (.svmlight), UCI (docword…), AnnData "
+        "(.h5ad), a folder of 10x Genomics, else LDA-C, ids from 0; or a folder that lvsearch convert wrote",
     )
-    _add_columns(data)
+    add_columns(data)
+    add_cutting(data)
+    add_counts(data)
     data.add_argument(
         "--format",
-        choices=("lines", "csv", "tsv", "jsonl"),
+        choices=("lines", "csv", "tsv", "jsonl", "json"),
         help="of the texts, where the name of the file does not say it (standard input: lines)",
     )
     data.add_argument(
@@ -235,15 +239,6 @@ def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> No
         metavar="FRACTION",
         help="keep this part of the documents out of the search and compare the sizes on it; 0 for none "
         "(default: %(default)s)",
-    )
-
-
-def _add_columns(data: argparse._ActionsContainer) -> None:
-    data.add_argument("--text-column", metavar="NAME", help="of a table: the column with the texts")
-    data.add_argument("--id-column", metavar="NAME", help="of a table: the column that names the documents")
-    data.add_argument("--label-column", metavar="NAME", help="of a table: a class to show beside topics, never fitted")
-    data.add_argument(
-        "--encoding", default="utf-8", help="of texts and vocabulary, such as latin-1 (default: %(default)s)"
     )
 
 
@@ -271,10 +266,12 @@ def _add_convert(commands: "argparse._SubParsersAction", run: Run) -> None:
         "source",
         type=Path,
         metavar="SOURCE",
-        help="a table (.csv, .tsv, .jsonl, .parquet, .feather, .arrow); .txt, a document per line; a folder of .txt "
-        "files; word counts (.mtx, .ldac, .svmlight, docword…)",
+        help="a table (.csv, .tsv, .jsonl, .json, .xlsx, .parquet, .feather, .arrow); .txt, a document per line; a "
+        "folder of .txt files; word counts (.mtx, .mm, .npz, .ldac, .svmlight, docword…, .h5ad, a folder of 10x)",
     )
-    _add_columns(convert)
+    add_columns(convert)
+    add_cutting(convert)
+    add_counts(convert)
     convert.add_argument("--vocabulary", type=Path, metavar="FILE", help="of word counts: the words, one per line")
     convert.add_argument("--out", type=Path, required=True, help="a new folder for the corpus")
     convert.set_defaults(run=run)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lvsearch.command.arguments import KEEP, Runs, parser
-from lvsearch.command.sources import check_sources, read_corpus
+from lvsearch.command.sources import check_sources, read_corpus, stop_words_of
 from lvsearch.files.plain_output import print_any_text
 from lvsearch.files.plain_text import visible
 from lvsearch.interrupts import pressed, watched
@@ -227,8 +227,19 @@ def _convert(options: argparse.Namespace) -> int:
         label=options.label_column,
         vocabulary=options.vocabulary,
         encoding=options.encoding,
+        documents=options.documents,
+        first_id=options.first_id,
+        layer=options.layer,
+        stop_words=stop_words_of(options),
+        minimum_document_frequency=options.minimum_document_frequency,
+        maximum_document_fraction=options.maximum_document_fraction,
+        token_pattern=options.token_pattern,
+        ngram_range=options.ngram_range,
     )
-    print(visible(f"{Corpus.open(folder).describe()}, in {folder}"))
+    corpus = Corpus.open(folder)
+    print(visible(f"{corpus.describe()}, in {folder}"))
+    for note in corpus.notes:
+        print(visible(f"  {note}"))
     return 0
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from lvsearch.data.corpus import Corpus
 
 STDIN = Path("-")
-ENDINGS = {"lines": ".txt", "csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl"}
+ENDINGS = {"lines": ".txt", "csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl", "json": ".json"}
 """What `--format` calls the forms that file names say."""
 
 
@@ -34,30 +34,89 @@ def check_sources(options: argparse.Namespace) -> None:
 
 def read_corpus(options: argparse.Namespace) -> "Corpus":
     """The corpus that the options name. Raises ValueError for what is wrong with it, as `Corpus.open` does."""
+    return _read_texts(options) if options.corpus is None else _read_counts(options)
+
+
+def _read_counts(options: argparse.Namespace) -> "Corpus":
+    """Counts, or a corpus in a folder. Files of another ending are taken for LDA-C."""
     from lvsearch.data.corpus import Corpus
     from lvsearch.files.array_folders import is_array_folder
-    from lvsearch.reading.opening import TEXTS, ending_of, is_counts, texts_of
-    from lvsearch.reading.vocabulary import decoded, read_text, read_vocabulary
+    from lvsearch.reading.opening import is_counts
+    from lvsearch.reading.vocabulary import read_vocabulary
 
-    text, id, label = options.text_column, options.id_column, options.label_column
-    if options.corpus is not None:
-        if is_counts(options.corpus) or options.corpus.is_dir():
-            if options.corpus.is_dir() and not is_array_folder(options.corpus):
-                raise ValueError(f"got --corpus {options.corpus}, a folder; expected one that lvsearch convert wrote")
-            return Corpus.open(options.corpus, vocabulary=options.vocabulary, encoding=options.encoding)
+    if options.token_pattern is not None or options.ngram_range != (1, 1):
+        raise ValueError("got --corpus with --token-pattern or --ngram-range: they cut --texts into words")
+    is_known = is_counts(options.corpus)
+    if options.corpus.is_dir() and not is_known and not is_array_folder(options.corpus):
+        raise ValueError(
+            f"got --corpus {options.corpus}, a folder; expected one that lvsearch convert wrote, or of 10x Genomics"
+        )
+    if is_known or options.corpus.is_dir():
+        corpus = Corpus.open(
+            options.corpus,
+            vocabulary=options.vocabulary,
+            encoding=options.encoding,
+            documents=options.documents,
+            first_id=options.first_id,
+            layer=options.layer,
+        )
+    else:
+        if options.documents != "rows" or options.first_id is not None or options.layer is not None:
+            raise ValueError(
+                f"got --documents, --first-id or --layer for {options.corpus}, which is read as LDA-C; expected a "
+                "matrix, SVMlight or .h5ad, by the ending of its name"
+            )
         words = None if options.vocabulary is None else read_vocabulary(options.vocabulary, options.encoding)
-        return Corpus.from_ldac(options.corpus, vocabulary=words)
-    path = options.texts
-    known = path != STDIN and (path.is_dir() or ending_of(path) in TEXTS)
-    if known and options.format is None:
-        return Corpus.open(path, text=text, id=id, label=label, encoding=options.encoding)
+        corpus = Corpus.from_ldac(options.corpus, vocabulary=words)
+    limits = (options.minimum_document_frequency, options.maximum_document_fraction)
+    if limits == (None, None) and options.stop_words is None:
+        return corpus
+    return corpus.pruned(
+        stop_words=None if options.stop_words is None else stop_words_of(options),
+        minimum_document_frequency=limits[0],
+        maximum_document_fraction=limits[1],
+    )
+
+
+def _read_texts(options: argparse.Namespace) -> "Corpus":
+    """Texts in a form that the file's name or --format says; files of another ending have a document per line."""
+    from lvsearch.data.corpus import Corpus
+    from lvsearch.files.packed_files import decoded, read_text
+    from lvsearch.reading.folders import holds_text_files
+    from lvsearch.reading.opening import TEXTS, ending_of, is_counts, texts_in, texts_of
+    from lvsearch.texts.analyzer import Analyzer
+    from lvsearch.texts.stop_words import chosen_stop_words
+
+    if options.documents != "rows" or options.first_id is not None or options.layer is not None:
+        raise ValueError("got --texts with --documents, --first-id or --layer: they are of --corpus")
+    path, columns = options.texts, (options.text_column, options.id_column, options.label_column, None)
+    is_folder = path != STDIN and holds_text_files(path)
     if path != STDIN and is_counts(path):
         raise ValueError(f"got --texts {path}, a file of counts by its name; expected texts: say --corpus {path}")
-    if path != STDIN and path.is_dir():
+    if is_folder and options.format is not None:
         raise ValueError(f"got --format {options.format} for a folder; expected a file")
     if path == STDIN:
         name, content = "standard input", decoded(sys.stdin.buffer.read(), "standard input", options.encoding)
+        documents = texts_of(content, name, ENDINGS[options.format or "lines"], *columns)
+    elif options.format is None and (is_folder or ending_of(path) in TEXTS):
+        documents = texts_in(path, *columns, options.encoding)
     else:
-        name, content = str(path), read_text(path, options.encoding)
-    ending = ENDINGS[options.format or "lines"]
-    return Corpus.of_documents(texts_of(content, name, ending, text, id, label, None))
+        content = read_text(path, options.encoding)
+        documents = texts_of(content, str(path), ENDINGS[options.format or "lines"], *columns)
+    analyzer = Analyzer(
+        chosen_stop_words(stop_words_of(options)), options.token_pattern, ngram_range=options.ngram_range
+    )
+    limits = (options.minimum_document_frequency, options.maximum_document_fraction)
+    return Corpus.of_documents(documents, analyzer, *limits)
+
+
+def stop_words_of(options: argparse.Namespace) -> "str | tuple[str, ...] | None":
+    """What --stop-words says: a language, the words of a file, or None for none; English where it says nothing."""
+    from lvsearch.reading.vocabulary import read_lines
+
+    if options.stop_words is None:
+        return "english"
+    if options.stop_words == "none":
+        return None
+    path = Path(options.stop_words)
+    return tuple(word for word in map(str.strip, read_lines(path)) if word) if path.is_file() else options.stop_words

@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.files.plain_text import visible
+from lvsearch.models.components.indicator_names import indicator_name, number_name
 
 
 def indicators(
     frame: pd.DataFrame, missing: str | None, numbers: Sequence[str] = ()
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """(values, observed, names): (rows, categories) of 0 and 1, which are known, and "column=category" for each; the
-    columns `numbers` as they are.
+    """(values, observed, names): (rows, categories) of 0 and 1, which are known, and "column=category" for each, as
+    `lvsearch.models.components.indicator_names` writes it; the columns `numbers` as they are.
 
     Categories are those of a pandas Categorical, in its order, else the values that occur, sorted. missing: "nan" where
     an empty cell is an answer that is not known. Raises ValueError for empty cells without it, for columns of fewer
@@ -30,7 +31,7 @@ def indicators(
             cells = _numbers(pd.Series(column), missing)
             values.append(cells)
             observed.append(~np.isnan(cells))
-            names.append(str(name))
+            names.append(number_name(name))
             continue
         coded = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
         levels, codes = list(coded.cat.categories), coded.cat.codes.to_numpy()
@@ -47,7 +48,7 @@ def indicators(
             )
         values.append((codes[:, None] == np.arange(len(levels))).astype(np.float64))
         observed.append(np.repeat(~unknown[:, None], len(levels), axis=1))
-        names += [f"{name}={level}" for level in levels]
+        names += [indicator_name(name, level) for level in levels]
     return np.concatenate(values, axis=1), np.concatenate(observed, axis=1), names
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from lvsearch.data.corpus import Corpus
-from lvsearch.reading.vocabulary import english_stop_words, read_lines
+from lvsearch.reading.vocabulary import read_lines
+from lvsearch.texts.stop_words import english_stop_words
 
 # -- docstrings -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ document 17, and `notes` tells what was done to the texts on the way in.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -27,7 +27,10 @@ from lvsearch.reading.document_table import DocumentTable
 from lvsearch.reading.fingerprints import corpus_fingerprint
 from lvsearch.reading.readers import canonical_counts
 from lvsearch.reading.stored_corpus import StoredParts, open_stored, write_stored, written_fingerprint
-from lvsearch.reading.vocabulary import Analyzer, UnknownWords, as_strings, checked_vocabulary, one_per_document
+from lvsearch.reading.vocabulary import as_strings, checked_vocabulary, one_per_document
+from lvsearch.texts.analyzer import Analyzer
+from lvsearch.texts.counting import UnknownWords
+from lvsearch.texts.losses import DroppedWords
 
 C = TypeVar("C", bound="DocumentCounts")
 
@@ -48,6 +51,7 @@ class DocumentCounts(Data):
         analyzer: how the texts were cut into words; None for counts that came without texts.
         unknown: for encoded texts, the words the vocabulary does not hold; None otherwise.
         document_table: what else is known of each document, which `metadata` shows as a data frame; or None.
+        dropped: for texts read here, every word that was left out, with its occurrences and the rule; None otherwise.
 
     Raises:
         ValueError: no documents or no terms; negative, fractional, NaN, infinite or too large counts; a vocabulary,
@@ -66,6 +70,7 @@ class DocumentCounts(Data):
     analyzer: Analyzer | None = None
     unknown: UnknownWords | None = None
     document_table: DocumentTable | None = None
+    dropped: DroppedWords | None = None
 
     def __post_init__(self) -> None:
         counts = canonical_counts(self.counts, self.vocabulary)
@@ -137,8 +142,8 @@ class DocumentCounts(Data):
     def save(self, folder: str | Path) -> None:
         """Write them to a new folder, from which `Corpus.open` maps them into memory.
 
-        Atomically and with checksums; see `lvsearch.reading.stored_corpus` for what is in it. `unknown` is not kept.
-        Raises FileExistsError where something is there already.
+        Atomically and with checksums; see `lvsearch.reading.stored_corpus` for what is in it. Of `unknown` and
+        `dropped` only the notes are kept. Raises FileExistsError where something is there already.
         """
         with new_array_folder(Path(folder)) as writer:
             write_stored(
@@ -235,6 +240,7 @@ class DocumentCounts(Data):
             document_labels=chosen(self.document_labels),
             notes=(*self.notes, note),
             unknown=None,
+            dropped=None,
             document_table=None if self.document_table is None else self.document_table.part(rows),
         )
 
@@ -279,7 +285,7 @@ class DocumentCounts(Data):
         texts = {"vocabulary": self.vocabulary, "notes": self.notes, **{n: v for n, v in some.items() if v is not None}}
         for name, values in texts.items():
             numbers |= packed(name, values)
-        settings: dict[str, Any] = {"analyzer": None if self.analyzer is None else asdict(self.analyzer)}
+        settings: dict[str, Any] = {"analyzer": None if self.analyzer is None else self.analyzer.to_json()}
         if self.document_table is not None:
             settings["metadata"], arrays = self.document_table.to_storage()
             numbers |= arrays

@@ -23,7 +23,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import groups_of_rows
 from lvsearch.models.plain_arguments import listed
 from lvsearch.models.units import GroupOfRows
-from lvsearch.reading.vocabulary import first_repeated
+from lvsearch.tables.frames import as_frame, first_repeated, is_table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,13 +113,14 @@ class Groups(Data):
         return cls(rows, sizes, _strings(names))._reported()
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, group: str, *, missing: str | None = None) -> "Groups":
-        """A data frame with a row per row, and a column that names the group of each.
+    def from_frame(cls, frame: Any, group: str, *, missing: str | None = None) -> "Groups":
+        """A data frame, of pandas, Polars or Arrow, with a row per row, and a column that names the group of each.
 
         Groups are in the order in which they first occur. group: the name of that column; all others hold numbers.
         missing: as for `from_arrays`. Raises ValueError for no such column, a row without a group, columns that hold no
         numbers, and as `Points.from_frame`.
         """
+        frame = as_frame(frame)
         if not isinstance(group, Hashable) or group not in frame.columns:
             raise ValueError(f"got columns {', '.join(map(str, frame.columns))}; expected one named {group!r}")
         owner = frame[group]
@@ -136,7 +137,7 @@ class Groups(Data):
         """As it is, or made of a list of matrices as `from_arrays` takes it. ValueError for anything else."""
         if isinstance(data, Groups):
             return data
-        if isinstance(data, pd.DataFrame):
+        if is_table(data):
             raise ValueError("got a data frame; say which column names the group: lv.Groups.from_frame(frame, group=…)")
         if isinstance(data, Data | str) or not isinstance(data, Iterable):
             raise ValueError(f"got {type(data).__name__}, expected {cls.accepted}")

@@ -25,7 +25,8 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.images import annotated_images
 from lvsearch.models.units import AnnotatedImage
 from lvsearch.reading.readers import read_ldac
-from lvsearch.reading.vocabulary import as_strings, first_repeated
+from lvsearch.reading.vocabulary import as_strings
+from lvsearch.tables.frames import first_repeated
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,8 +13,8 @@ from lvsearch.data.corpus import Corpus
 from lvsearch.files.ordinary import require_ordinary
 from lvsearch.models.plain_arguments import listed, numbers
 from lvsearch.reading.readers import canonical_counts, refuse_masked
-from lvsearch.reading.tables import UnnamedValuesError, check_header, every_value_named
 from lvsearch.reading.vocabulary import checked_vocabulary
+from lvsearch.tables.delimited import UnnamedValuesError, check_header, every_value_named
 
 MOST_REGIONS = 100_000_000
 """Counts of tokens are written out one by one."""

@@ -20,15 +20,15 @@ from jaxtyping import Bool, Float, Int
 from lvsearch.data.base import Data, Nouns
 from lvsearch.data.categories import indicators
 from lvsearch.data.magnitudes import refuse_magnitudes
+from lvsearch.data.point_inputs import cell_mask, name_strings, real_matrix, refuse_nan
 from lvsearch.files.archives import UNREADABLE, reason
 from lvsearch.files.ordinary import read_ordinary
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
-from lvsearch.models.plain_arguments import listed
 from lvsearch.models.units import Row
-from lvsearch.reading.tables import read_numbers
-from lvsearch.reading.vocabulary import first_repeated
+from lvsearch.tables.frames import as_frame, first_repeated, is_table
+from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,13 +69,13 @@ class Points(Data):
                 f"got observed of shape {np.shape(self.observed)} for values of shape {np.shape(self.values)}; "
                 "expected one True or False for each cell"
             )
-        columns = _strings("columns", self.columns, n_columns) or ()
+        columns = name_strings("columns", self.columns, n_columns) or ()
         twice = first_repeated(columns)
         if twice is not None:
             raise ValueError(f"got the column name {twice!r} twice; expected distinct names")
         observed = np.array(self.observed, dtype=bool)
         values = np.where(observed, np.asarray(self.values, dtype=np.float64), 0.0) + 0.0  # no −0: it prints as 0
-        _refuse_nan(values, columns)
+        refuse_nan(values, columns)
         refuse_magnitudes(values, columns)
         values[~observed] = np.nan  # a 0 would be taken for a value by whoever reads them: means, scales, pictures
         for array in (values, observed):
@@ -84,7 +84,7 @@ class Points(Data):
             ("values", values),
             ("observed", observed),
             ("columns", columns),
-            ("row_names", _strings("row_names", self.row_names, n_rows)),
+            ("row_names", name_strings("row_names", self.row_names, n_rows)),
             ("notes", tuple(self.notes)),
         ):
             object.__setattr__(self, field, value)
@@ -114,14 +114,14 @@ class Points(Data):
         Raises:
             ValueError: see `Points`; also text, complex numbers, a sparse matrix, a data frame; nothing observed.
         """
-        if isinstance(X, pd.DataFrame):
+        if is_table(X):
             raise ValueError("got a data frame; use lv.Points.from_frame, which keeps the names of its columns")
         if isinstance(X, np.ma.MaskedArray):
             known = ~np.ma.getmaskarray(X)
-            observed = known if observed is None else _mask(observed, known.shape) & known
+            observed = known if observed is None else cell_mask(observed, known.shape) & known
             X = X.data
-        values = _matrix(X)
-        known = np.ones(values.shape, dtype=bool) if observed is None else _mask(observed, values.shape)
+        values = real_matrix(X)
+        known = np.ones(values.shape, dtype=bool) if observed is None else cell_mask(observed, values.shape)
         if missing is not None and not (isinstance(missing, str) and missing == "nan"):
             raise ValueError(
                 f'got missing={missing!r}; expected "nan" or None; where another value marks missing cells, pass '
@@ -130,28 +130,33 @@ class Points(Data):
         if missing == "nan":
             known = known & ~np.isnan(values)
         names = [f"column{number}" for number in range(values.shape[1])] if columns is None else columns
-        names = _strings("columns", names, values.shape[1]) or ()
-        _refuse_nan(np.where(known, values, 0.0), names)
-        points = cls(np.where(known, values, 0.0), known, names, _strings("row_names", row_names, values.shape[0]))
+        names = name_strings("columns", names, values.shape[1]) or ()
+        refuse_nan(np.where(known, values, 0.0), names)
+        points = cls(np.where(known, values, 0.0), known, names, name_strings("row_names", row_names, values.shape[0]))
         if not points.n_observations:
             raise ValueError(f"got {len(points):,} rows without a single observed cell; expected some that are known")
         return replace(points, notes=points._remarks())
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, observed: Any = None, *, missing: str | None = None) -> "Points":
-        """A data frame of numbers: its columns name the columns, and its index, unless the default one, the rows.
+    def from_frame(cls, frame: Any, observed: Any = None, *, missing: str | None = None) -> "Points":
+        """A data frame of numbers, of pandas, Polars or Arrow.
+
+        Its columns name the columns, and its index, unless the default one, the rows.
 
         observed, missing: as for `from_array`; pandas' NA counts as NaN. Raises ValueError for columns that hold no
         numbers, and as `from_array`.
         """
-        if not isinstance(frame, pd.DataFrame):
+        if not is_table(frame):
             raise ValueError(f"got {type(frame).__name__}; expected a data frame: lv.Points.from_array takes matrices")
+        frame = as_frame(frame)
         kinds = pd.api.types
         text = [str(n) for n, k in frame.dtypes.items() if not kinds.is_numeric_dtype(k) or kinds.is_complex_dtype(k)]
         if text:
+            found = first_text(frame.loc[:, [str(name) == text[0] for name in frame.columns]].iloc[:, 0])
+            where = "" if found is None else f" (row {found[0]}: {str(found[1])!r})"
             raise ValueError(
-                f"got {len(text)} column(s) without numbers, the first {text[0]!r}; expected numbers throughout: leave "
-                'them out (frame.select_dtypes("number")), make a column of names the index, or use from_categories'
+                f"got {len(text)} column(s) without numbers, the first {text[0]!r}{where}; expected numbers "
+                f"throughout: {advice('' if found is None else found[1])}"
             )
         if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
             raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
@@ -160,9 +165,7 @@ class Points(Data):
         return cls.from_array(values, observed, missing=missing, columns=frame.columns, row_names=names)
 
     @classmethod
-    def from_categories(
-        cls, frame: pd.DataFrame, *, numbers: Sequence[str] = (), missing: str | None = None
-    ) -> "Points":
+    def from_categories(cls, frame: Any, *, numbers: Sequence[str] = (), missing: str | None = None) -> "Points":
         """A data frame of answers, one column a question: every category becomes a column of 0 and 1, "name=category".
 
         For `lv.models.CategoricalComponents.of_columns(points.columns)`: latent classes. Categories are those of a
@@ -171,8 +174,9 @@ class Points(Data):
         the default one, names the rows. missing: "nan" where an empty cell is not known. Raises ValueError for what is
         no data frame, empty cells without `missing`, columns of one category, and as `from_array`.
         """
-        if not isinstance(frame, pd.DataFrame) or not len(frame.columns):
+        if not is_table(frame) or not len(as_frame(frame).columns):
             raise ValueError(f"got {type(frame).__name__}; expected a data frame with a column for each question")
+        frame = as_frame(frame)
         values, observed, names = indicators(frame, missing, numbers)
         rows = None if _is_default(frame.index) else frame.index
         return cls.from_array(values, observed, columns=names, row_names=rows)
@@ -186,8 +190,12 @@ class Points(Data):
         row_names: str | int | None = None,
         missing: str | None = None,
         encoding: str = "utf-8",
+        separator: str | None = None,
+        decimal: str | None = None,
+        thousands: str | None = None,
+        missing_marks: Iterable[str] = (),
     ) -> "Points":
-        """A comma-separated file of numbers.
+        """A file of numbers with commas, semicolons or tabs between; `notes` say what was assumed of how it is written.
 
         Args:
             path: the file.
@@ -195,12 +203,19 @@ class Points(Data):
             row_names: the column that names the rows: its name, or without a header its number from 0.
             missing: "nan" where empty cells, NA and NaN are missing. Default: they are an error.
             encoding: of the file.
+            separator, decimal, thousands: what stands between values, for the decimal point and between thousands, such
+                as ";", "," and ".". Default: what the file itself leaves no doubt about.
+            missing_marks: what else stands for a missing cell, such as "?".
 
         Raises:
-            ValueError: bytes of another encoding; a column of text; a header of numbers; lines of different lengths;
-                see also `from_array`.
+            ValueError: bytes of another encoding; a column of text, with the first row that is no number; commas that
+                may be decimal signs or stand between thousands; a header of numbers; lines of different lengths; see
+                also `from_array`.
         """
-        return cls.from_frame(read_numbers(path, header, row_names, encoding), missing=missing)
+        style = NumberStyle(separator, decimal, thousands, tuple(missing_marks))
+        table = read_numbers(path, header, row_names, encoding, style)
+        points = cls.from_frame(table.frame, missing=missing)
+        return replace(points, notes=(*table.notes, *points.notes))
 
     @classmethod
     def from_npy(cls, path: str | os.PathLike[str], *, missing: str | None = None) -> "Points":
@@ -219,7 +234,7 @@ class Points(Data):
         """Points as they are, a data frame, or a matrix. Raises ValueError for anything else, and for NaN."""
         if isinstance(data, Points):
             return data
-        return cls.from_frame(data) if isinstance(data, pd.DataFrame) else cls.from_array(data)
+        return cls.from_frame(data) if is_table(data) else cls.from_array(data)
 
     def like_this(self, data: Any) -> "Points":
         """New rows over these columns: points or a data frame with these names, or a matrix of as many columns.
@@ -236,7 +251,7 @@ class Points(Data):
             raise ValueError(
                 f"got rows of {len(points.columns)} columns, expected the {len(self.columns)} of the training data"
             )
-        if not isinstance(data, Points | pd.DataFrame):
+        if not isinstance(data, Points) and not is_table(data):
             return replace(points, columns=self.columns)
         if points.columns != self.columns:
             place = next(i for i, pair in enumerate(zip(points.columns, self.columns, strict=True)) if len({*pair}) > 1)
@@ -344,53 +359,6 @@ class Points(Data):
         if unseen:
             notes += (f"{unseen:,} of {len(self.columns):,} columns have no observed cell; kept in place",)
         return notes
-
-
-def _matrix(X: Any) -> Float[np.ndarray, "row column"]:
-    """X as float64 with two axes. ValueError for anything but a matrix of real numbers."""
-    if hasattr(X, "toarray"):
-        raise ValueError("got a sparse matrix; expected a dense one: X.toarray(), if the absent entries are zeros")
-    try:
-        array = np.asarray(X)
-    except ValueError as error:
-        raise ValueError(f"got rows of different lengths ({error}); expected a matrix (rows, columns)") from error
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"got values of type {array.dtype}; expected real numbers in a matrix (rows, columns)")
-    if array.ndim != 2:
-        raise ValueError(
-            f"got an array of shape {array.shape}; expected two axes (rows, columns): X[:, None] makes one column of a "
-            "list of numbers, X[None] one row"
-        )
-    return array.astype(np.float64)
-
-
-def _mask(observed: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "row column"]:
-    mask = np.asarray(observed)
-    if mask.dtype != bool:
-        raise ValueError(f"got observed of type {mask.dtype}; expected True and False, one for each cell")
-    if mask.shape != shape:
-        raise ValueError(f"got observed of shape {mask.shape} for values of shape {shape}; expected one for each cell")
-    return mask
-
-
-def _refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...]) -> None:
-    bad = np.isnan(values)
-    if bad.any():
-        row, column = np.argwhere(bad)[0].tolist()
-        raise ValueError(
-            f"got NaN in {bad.sum():,} of {bad.size:,} cells, the first in row {row}, column {columns[column]!r}; "
-            'expected numbers. Where NaN marks a missing cell say so: lv.Points.from_array(X, missing="nan") (or '
-            "from_frame, for a data frame), or give observed="
-        )
-
-
-def _strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[str, ...] | None:
-    if isinstance(values, str):
-        raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list of {expected:,} names")
-    strings = None if values is None else tuple(str(value) for value in listed(what, values))
-    if strings is not None and len(strings) != expected:
-        raise ValueError(f"got {len(strings):,} {what}, expected {expected:,}: one for each")
-    return strings
 
 
 def _is_default(index: pd.Index) -> bool:

@@ -1,1 +1,1 @@
-"""Files and tables that hold documents: how they are found, opened, read and cut into words."""
+"""Files of texts and of counts: how they are found, opened and read, at once or a block at a time."""

@@ -1,7 +1,9 @@
 """Any file of documents into a corpus on disk, without ever holding all of it."""
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,21 +14,22 @@ from scipy.sparse import csr_array
 from lvsearch.files.array_folders import is_array_folder, new_array_folder
 from lvsearch.files.storage import refuse_existing
 from lvsearch.reading.count_blocks import CountSource
-from lvsearch.reading.document_table import BlockKind, TableColumn, as_kind, block_kind, joined_kind
-from lvsearch.reading.opening import is_counts
-from lvsearch.reading.readers import (
-    canonical_counts,
-    checked_texts,
-    frequency_limits,
-    kept_in_place,
-    kept_words,
-    no_words,
-)
-from lvsearch.reading.stored_corpus import CorpusWriter
-from lvsearch.reading.tables import columns_in_words
+from lvsearch.reading.count_files import ROWS, CountOptions
+from lvsearch.reading.document_table import BlockKind, DocumentTable, TableColumn, as_kind, block_kind, joined_kind
+from lvsearch.reading.opening import H5AD, NPZ, counts_in, ending_of, is_counts, refuse_text_options
+from lvsearch.reading.readers import canonical_counts, kept_in_place
+from lvsearch.reading.single_cells import is_tenx
+from lvsearch.reading.stored_corpus import CorpusWriter, StoredParts, write_stored
 from lvsearch.reading.text_blocks import TextSource
-from lvsearch.reading.vocabulary import LETTERS, Analyzer, checked_vocabulary, chosen_stop_words, read_vocabulary
-from lvsearch.reading.words_on_disk import WordFrequencies, WordFrequency
+from lvsearch.reading.vocabulary import checked_vocabulary
+from lvsearch.tables.frames import columns_in_words
+from lvsearch.texts.analyzer import Analyzer, Rule
+from lvsearch.texts.choosing import chosen_terms, pruned_terms
+from lvsearch.texts.counting import checked_texts, count_terms, encode_texts, frequencies_of, term_columns
+from lvsearch.texts.limits import Limits
+from lvsearch.texts.losses import NAMED_COMMON
+from lvsearch.texts.stop_words import ENGLISH, chosen_stop_words
+from lvsearch.texts.words_on_disk import WordFrequencies, WordFrequency
 
 
 def convert(
@@ -39,10 +42,15 @@ def convert(
     keep: Iterable[Any] | None = None,
     vocabulary: str | os.PathLike[str] | Collection[Any] | None = None,
     encoding: str = "utf-8",
-    stop_words: str | Iterable[str] | None = "english",
+    documents: str = ROWS,
+    first_id: int | None = None,
+    layer: str | None = None,
+    stop_words: str | Iterable[str] | None = ENGLISH,
     minimum_document_frequency: int | None = None,
     maximum_document_fraction: float | int | None = None,
-    token_pattern: str = LETTERS,
+    token_pattern: str | None = None,
+    ngram_range: tuple[int, int] = (1, 1),
+    tokenizer: Callable[[str], Iterable[str]] | None = None,
 ) -> Path:
     """Read a file of documents a block at a time and write it as a corpus into a new folder, for `lv.Corpus.open`.
 
@@ -57,7 +65,9 @@ def convert(
         text, id, label, keep: names of columns, of tables.
         vocabulary: with counts, a file with a word per line, or the words.
         encoding: of texts and of the vocabulary.
-        stop_words, minimum_document_frequency, maximum_document_fraction, token_pattern: of texts, as for `from_texts`.
+        documents, first_id, layer: of counts, as for `Corpus.open`.
+        stop_words, token_pattern, ngram_range, tokenizer: of texts, as for `from_texts`.
+        minimum_document_frequency, maximum_document_fraction: of texts as for `from_texts`, of counts as for `pruned`.
 
     Returns `folder`. Raises FileNotFoundError for no such source, FileExistsError where `folder` holds something,
     ValueError as `Corpus.open` and `from_texts` do.
@@ -69,30 +79,92 @@ def convert(
         raise ValueError(f"{source} is written by lvsearch already; expected a file of documents, or a folder of texts")
     refuse_existing(folder)
     columns = (text, id, label, keep)
-    if is_counts(source):
-        if any(option is not None for option in columns):
-            raise ValueError(f"{source} holds counts; expected no text=, id=, label= or keep=: they are of tables")
-        if isinstance(vocabulary, str | os.PathLike):
-            vocabulary = read_vocabulary(vocabulary, encoding)
-        _convert_counts(source, folder, vocabulary)
-        return folder
-    if vocabulary is not None:
-        raise ValueError(f"{source} holds texts, which bring their own words; expected no vocabulary=")
-    analyzer = Analyzer(stop_words=chosen_stop_words(stop_words), token_pattern=token_pattern)
-    texts = TextSource(source, text, id, label, None if keep is None else tuple(keep), encoding)
     limits = (minimum_document_frequency, maximum_document_fraction)
+    if is_counts(source):
+        refuse_text_options(source, columns, (stop_words != ENGLISH, token_pattern, tokenizer, ngram_range != (1, 1)))
+        _convert_counts(source, folder, CountOptions(vocabulary, encoding, documents, first_id, layer), limits)
+        return folder
+    if vocabulary is not None or documents != ROWS or first_id is not None or layer is not None:
+        raise ValueError(
+            f"{source} holds texts, which bring their own words; expected no vocabulary=, documents=, first_id= or "
+            "layer="
+        )
+    analyzer = Analyzer(chosen_stop_words(stop_words), token_pattern, ngram_range=ngram_range, tokenizer=tokenizer)
+    texts = TextSource(source, text, id, label, None if keep is None else tuple(keep), encoding)
     _convert_texts(texts, folder, analyzer, *limits)
     return folder
 
 
-def _convert_counts(source: Path, folder: Path, vocabulary: Collection[Any] | None) -> None:
+def _convert_counts(
+    source: Path, folder: Path, options: CountOptions, limits: tuple[int | None, float | int | None]
+) -> None:
+    if is_tenx(source) or ending_of(source) in (NPZ, H5AD):
+        _convert_whole(source, folder, options, limits)
+        return
+    words = options.words()
+    counts = CountSource(source, None if words is None else len(words), options.documents, options.first_id)
+    look = _look_at_counts(counts, words, limits)
     with new_array_folder(folder) as writer:
-        into, width = CorpusWriter(writer), 1
-        for block in CountSource(source, None if vocabulary is None else len(vocabulary)).blocks():
-            into.add(block.counts, labels=block.labels)
-            width = max(width, block.counts.shape[1])
-        terms = checked_vocabulary(vocabulary, csr_array((1, width if vocabulary is None else max(width, 1))))
-        into.finish(terms, _notes(into, len(terms)))
+        into, notes = CorpusWriter(writer), ()
+        for block in counts.blocks():
+            kept = block.counts if look is None else look.kept(block.counts)
+            into.add(kept, labels=block.labels)
+            notes = block.notes
+        terms = look.terms if look is not None else checked_vocabulary(words, csr_array((1, max(into.width, 1))))
+        into.finish(terms, (*notes, *(() if look is None else look.notes), *_notes(into, len(terms))))
+
+
+class _CountLook(NamedTuple):
+    """Which terms of counts are kept: their columns and names, and notes on the others."""
+
+    columns: np.ndarray
+    terms: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def kept(self, counts: csr_array) -> csr_array:
+        """The columns that are kept, in canonical form; counts: (documents, terms so far)."""
+        width = max(counts.shape[1], int(self.columns.max()) + 1)
+        wide = csr_array((counts.data, counts.indices, counts.indptr), shape=(counts.shape[0], width))
+        return canonical_counts(wide[:, self.columns])
+
+
+def _look_at_counts(
+    source: CountSource, words: Sequence[str] | None, limits: tuple[int | None, float | int | None]
+) -> _CountLook | None:
+    """Read counts once for how many documents hold each term; None where no term is to be left out."""
+    if limits == (None, None):
+        return None
+    documents, tokens, n_documents = np.zeros(0, np.int64), np.zeros(0, np.int64), 0
+    for block in source.blocks():
+        width = max(block.counts.shape[1], len(documents))
+        documents, tokens = (np.pad(each, (0, width - len(each))) for each in (documents, tokens))
+        documents += np.bincount(block.counts.indices, minlength=width)
+        tokens += np.bincount(block.counts.indices, weights=block.counts.data, minlength=width).astype(np.int64)
+        n_documents += block.counts.shape[0]
+    terms = checked_vocabulary(words, csr_array((1, max(len(documents), 1))))
+    found = pruned_terms(terms, documents, tokens, n_documents, None, limits, most_listed=NAMED_COMMON)
+    return _CountLook(found.columns, tuple(terms[place] for place in found.columns), found.notes)
+
+
+def _convert_whole(
+    source: Path, folder: Path, options: CountOptions, limits: tuple[int | None, float | int | None]
+) -> None:
+    """Files whose readers have no blocks: SciPy's, AnnData's and those of 10x Genomics."""
+    found = counts_in(source, options)
+    counts = canonical_counts(found.counts, found.vocabulary)
+    terms, notes = checked_vocabulary(found.vocabulary, counts), found.notes
+    if limits != (None, None):
+        totals = np.asarray(counts.sum(axis=0, dtype=np.int64))
+        frequencies = np.bincount(counts.indices, minlength=len(terms))
+        chosen = pruned_terms(terms, frequencies, totals, counts.shape[0], None, limits)
+        counts, notes = canonical_counts(counts[:, chosen.columns]), (*notes, *chosen.notes)
+        terms = tuple(terms[place] for place in chosen.columns)
+    table = None if found.metadata is None else DocumentTable.from_frame(found.metadata, strict=False)[0]
+    names = None if found.names is None else tuple(found.names)
+    empty, unused = int((np.diff(counts.indptr) == 0).sum()), len(terms) - len(np.unique(counts.indices))
+    notes = (*notes, *kept_in_place(empty, counts.shape[0], unused, len(terms)))
+    with new_array_folder(folder) as writer:
+        write_stored(writer, StoredParts(counts, terms, names, found.labels, notes, None, table, ""))
 
 
 class _FirstLook(NamedTuple):
@@ -100,7 +172,7 @@ class _FirstLook(NamedTuple):
     keep; `index`: name and kind of what names the rows."""
 
     words: tuple[str, ...]
-    note: str
+    notes: tuple[str, ...]
     kinds: dict[str, str | None] | None
     index: tuple[str, str] | None
 
@@ -121,13 +193,14 @@ def _convert_texts(
             "files keep no other"
         )
     kept = {name: kind for name, kind in kinds.items() if kind is not None}
-    vectorizer = analyzer.vectorizer().set_params(vocabulary=list(look.words))
+    columns = term_columns(look.words, analyzer)
     with new_array_folder(folder) as writer:
         into = CorpusWriter(writer)
         for block in source.blocks(as_text=[name for name, kind in kept.items() if kind == "text"]):
-            counts = canonical_counts(csr_array(vectorizer.transform(block.texts)))
+            encoded = encode_texts(count_terms(block.texts, analyzer), columns, len(look.words))
+            counts = canonical_counts(encoded.counts)
             into.add(counts, block.names, block.labels, _columns(block.metadata, kept, look.index))
-        notes = [str(analyzer), look.note, *_notes(into, len(look.words))]
+        notes = [*look.notes, *_notes(into, len(look.words))]
         if left_out:
             notes.append(f"metadata without {columns_in_words(left_out)}, whose values files cannot keep")
         stored = None if look.kinds is None else [*kept.items(), *([look.index] if look.index else [])]
@@ -142,12 +215,20 @@ def _first_look(
 ) -> _FirstLook:
     kinds: dict[str, list[BlockKind]] | None = None
     index: list[BlockKind] = []
-    index_name, n_texts = "", 0
-    with WordFrequencies() as frequencies:
+    index_name, n_texts, notes = "", 0, tuple[str, ...]()
+    with ExitStack() as files:
+        frequencies = files.enter_context(WordFrequencies())
+        dropped = {rule: files.enter_context(WordFrequencies()) for rule in Rule}
+        spellings: dict[str, Counter[str]] = defaultdict(Counter)
         for block in source.blocks():
             checked_texts(block.texts, first=n_texts)
-            frequencies.add(_frequencies(block.texts, analyzer))
-            n_texts += len(block.texts)
+            found = count_terms(block.texts, analyzer)
+            frequencies.add(frequencies_of(found))
+            for rule, words in found.dropped.items():
+                dropped[Rule(rule)].add(WordFrequency(word, 0, n_tokens) for word, n_tokens in words.items())
+            for word, others in found.spellings.items():
+                spellings[word] += others
+            n_texts, notes = n_texts + len(block.texts), block.notes  # those of the last block are of all
             if block.metadata is None:
                 continue
             kinds = {} if kinds is None else kinds
@@ -158,32 +239,18 @@ def _first_look(
                 index.append(block_kind(index_name, pd.Series(block.metadata.index)))
         if not n_texts:
             raise ValueError("got no texts; expected at least one document")
-        least, most = frequency_limits(n_texts, minimum_document_frequency, maximum_document_fraction)
-        words, n_terms, tokens_kept, tokens = [], 0, 0, 0
-        for each in frequencies.all():
-            n_terms, tokens = n_terms + 1, tokens + each.tokens
-            if least <= each.documents <= most * n_texts:
-                words.append(each.word)
-                tokens_kept += each.tokens
-    if not n_terms:
-        raise ValueError(no_words(n_texts, "empty vocabulary; perhaps the documents only contain stop words", analyzer))
-    note = kept_words(len(words), n_terms, least, most, n_texts, tokens_kept, tokens)
+        chosen = chosen_terms(
+            frequencies.all(),
+            {rule: words.all() for rule, words in dropped.items()},
+            spellings,
+            analyzer,
+            Limits.of_texts(n_texts, minimum_document_frequency, maximum_document_fraction),
+            n_texts,
+            most_listed=NAMED_COMMON,
+        )
     joined = None if kinds is None else {name: joined_kind(each) for name, each in kinds.items()}
     named = (index_name, joined_kind(index) or "text") if index else None
-    return _FirstLook(tuple(words), note, joined, named)
-
-
-def _frequencies(texts: list[str], analyzer: Analyzer) -> Iterator[WordFrequency]:
-    vectorizer = analyzer.vectorizer()
-    try:
-        counts = csr_array(vectorizer.fit_transform(texts))
-    except ValueError:  # a block without a word
-        return
-    terms = vectorizer.get_feature_names_out().tolist()
-    documents = np.bincount(counts.indices, minlength=len(terms)).tolist()
-    tokens = np.bincount(counts.indices, weights=counts.data, minlength=len(terms)).tolist()
-    for word, n_documents, n_tokens in zip(terms, documents, tokens, strict=True):
-        yield WordFrequency(word, n_documents, int(n_tokens))
+    return _FirstLook(chosen.terms, (*notes, str(analyzer), *chosen.notes), joined, named)
 
 
 def _columns(metadata: pd.DataFrame | None, kinds: dict[str, str], index: tuple[str, str] | None) -> list[TableColumn]:

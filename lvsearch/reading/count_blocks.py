@@ -14,36 +14,41 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
+from lvsearch.files.packed_files import opened
 from lvsearch.inference.data.scratch import ScratchArray
-from lvsearch.reading.opening import SVMLIGHT, ending_of
+from lvsearch.reading.count_files import COLUMNS, ROWS, svmlight_first_id
+from lvsearch.reading.opening import MATRIX_MARKET, SVMLIGHT, ending_of
 from lvsearch.reading.readers import canonical_counts, ldac_counts, ldac_row
-from lvsearch.reading.text_blocks import opened
 
 LINES_AT_ONCE, ENTRIES_AT_ONCE = 1 << 12, 1 << 19
 ENTRY = np.dtype([("word", np.int64), ("count", np.float64)])
 
 
 class CountBlock(NamedTuple):
-    """Some documents: counts (documents, terms so far), canonical, and a class for each, or None."""
+    """Some documents: counts (documents, terms so far), canonical; a class for each, or None; notes on the file."""
 
     counts: csr_array
     labels: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
 
 
 class CountSource(NamedTuple):
-    """A file of counts. `n_terms`: size of its vocabulary, None for what the file says."""
+    """A file of counts. n_terms: size of its vocabulary, None for what the file says. documents: `ROWS` or `COLUMNS` of
+    a matrix. first_id: as `svmlight_first_id` has it."""
 
     path: Path
     n_terms: int | None
+    documents: str = ROWS
+    first_id: int | None = None
 
     def blocks(self) -> Iterator[CountBlock]:
         """All documents in their order. Raises ValueError as the readers of whole files do."""
         ending = ending_of(self.path)
         if ending in SVMLIGHT:
-            return _svmlight(self.path, self.n_terms)
-        if ending in (".mtx", ".uci"):
-            return _by_documents(_matrix_market(self.path) if ending == ".mtx" else _uci(self.path))
-        return _ldac(self.path, self.n_terms)
+            return _svmlight(self)
+        if ending in MATRIX_MARKET:
+            return _by_documents(_matrix_market(self.path, self.documents == COLUMNS))
+        return _by_documents(_uci(self.path)) if ending == ".uci" else _ldac(self.path, self.n_terms)
 
 
 # ── a line for every document ───────────────────────────────────────────────────────────────────────────────────────
@@ -71,10 +76,14 @@ def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
             empty.append(line.removesuffix("\n"))
 
 
-def _svmlight(path: Path, n_terms: int | None) -> Iterator[CountBlock]:
-    """Ids are counted from 0 where some id is 0, else from 1: a first look says which."""
-    lowest = min((int(counts.indices.min()) for counts, _ in _svmlight_blocks(path) if counts.nnz), default=0)
-    shift, first = int(lowest > 0), 0
+def _svmlight(source: CountSource) -> Iterator[CountBlock]:
+    """A first look says from where on ids are counted."""
+    path, n_terms = source.path, source.n_terms
+    lowest, highest = 1 << 30, 0
+    for counts, _ in _svmlight_blocks(path):
+        lowest, highest = int(counts.indices.min(initial=lowest)), int(counts.indices.max(initial=highest))
+    shift, notes = svmlight_first_id(lowest, highest, n_terms, source.first_id, path)
+    first = 0
     for counts, labels in _svmlight_blocks(path):
         ids = counts.indices - shift
         width = int(ids.max(initial=-1)) + 1
@@ -82,7 +91,7 @@ def _svmlight(path: Path, n_terms: int | None) -> Iterator[CountBlock]:
             raise ValueError(f"{path}: got id {width - 1 + shift} with a vocabulary of {n_terms:,} terms")
         shape = (counts.shape[0], n_terms if n_terms is not None else max(width, 1))
         shifted = csr_array((counts.data, ids, counts.indptr), shape=shape)
-        yield CountBlock(canonical_counts(shifted, first=first), tuple(f"{label:g}" for label in labels))
+        yield CountBlock(canonical_counts(shifted, first=first), tuple(f"{label:g}" for label in labels), notes)
         first += counts.shape[0]
 
 
@@ -116,6 +125,7 @@ class _Entries(NamedTuple):
     dense: bool = False  # every count in turn, a word after the other
     ones: bool = False  # without counts: each is 1
     integral: bool = False
+    transposed: bool = False  # a word before its document
 
     def read(self) -> Iterator[np.ndarray]:
         """Entries (entry, 3) in the order of the file: document and word from 0, count. Raises ValueError for ids out
@@ -149,7 +159,10 @@ class _Entries(NamedTuple):
     def _checked(self, table: np.ndarray, before: int) -> np.ndarray:
         if self.dense:
             places = np.arange(before, before + len(table))
-            return np.column_stack([places % self.n_documents, places // self.n_documents, table[:, 0]])
+            inner = self.n_words if self.transposed else self.n_documents
+            where = [places % inner, places // inner]
+            return np.column_stack([*(reversed(where) if self.transposed else where), table[:, 0]])
+        table = table[:, [1, 0, *range(2, table.shape[1])]] if self.transposed else table
         counts = np.ones(len(table)) if self.ones else table[:, 2]
         bad = (table[:, :2] < 1) | (table[:, :2] > (self.n_documents, self.n_words))
         bad |= (self.integral & (counts < 1))[:, None]
@@ -174,7 +187,7 @@ def _uci(path: Path) -> _Entries:
     return _Entries(path, *(int(line) for line in head), lines_before=3, integral=True)
 
 
-def _matrix_market(path: Path) -> _Entries:
+def _matrix_market(path: Path, transposed: bool) -> _Entries:
     with opened(path) as file:
         banner, n_lines, line = next(file, "").split(), 2, next(file, "")
         while line.startswith("%") or (line and not line.strip()):
@@ -190,10 +203,12 @@ def _matrix_market(path: Path) -> _Entries:
         )
     try:
         n_documents, n_words, *n_entries = (int(size) for size in sizes)
+        n_documents, n_words = (n_words, n_documents) if transposed else (n_documents, n_words)
     except ValueError as error:
         raise ValueError(f"{path}, line {n_lines}: {error}; expected the sizes of a matrix") from error
     total = n_documents * n_words if dense else n_entries[0]
-    return _Entries(path, n_documents, n_words, total, n_lines, dense, field == "pattern" and not dense)
+    ones = field == "pattern" and not dense
+    return _Entries(path, n_documents, n_words, total, n_lines, dense, ones, transposed=transposed)
 
 
 def _by_documents(entries: _Entries) -> Iterator[CountBlock]:

@@ -1,40 +1,132 @@
-"""Counts in the files of other programs: Matrix Market, UCI's docword, SVMlight. (LDA-C is in `readers`.)"""
+"""Counts in the files of other programs: Matrix Market, SciPy, UCI's docword, SVMlight. (LDA-C is in `readers`.)"""
 
 import io
 import os
+import zipfile
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, load_npz
 
-from lvsearch.reading.vocabulary import read_text
+from lvsearch.files.ordinary import require_ordinary
+from lvsearch.files.packed_files import read_text, unpacked
+from lvsearch.reading.vocabulary import ordered_terms, read_vocabulary
+
+ROWS, COLUMNS = "rows", "columns"
+"""What the documents are in a matrix."""
 
 
 class FileCounts(NamedTuple):
-    """counts: (documents, terms), as yet unchecked. labels: a class for each document, or None."""
+    """Counts out of a file, as yet unchecked.
 
-    counts: csr_array
+    counts: (documents, terms). vocabulary: the terms, or None where nothing names them. labels: a class for each
+    document, names: a name for each, metadata: a row for each, or None. notes: what was assumed.
+    """
+
+    counts: Any
+    vocabulary: Sequence[str] | None = None
     labels: tuple[str, ...] | None = None
+    names: Sequence[str] | None = None
+    metadata: pd.DataFrame | None = None
+    notes: tuple[str, ...] = ()
 
 
-def read_matrix_market(path: str | os.PathLike[str]) -> FileCounts:
-    """A Matrix Market file, coordinates or a dense array, a row per document.
+class CountOptions(NamedTuple):
+    """What a person says of a file of counts.
+
+    vocabulary: a file with a word per line, the words, or None. encoding: of that file. documents: `ROWS` or `COLUMNS`
+    of a matrix. first_id: 0 or 1, the id of the first word of SVMlight's lines; None where the file is to say it.
+    layer: of an AnnData.
+    """
+
+    vocabulary: str | os.PathLike[str] | Collection[Any] | None = None
+    encoding: str = "utf-8"
+    documents: str = ROWS
+    first_id: int | None = None
+    layer: str | None = None
+
+    def words(self) -> Sequence[str] | None:
+        """The vocabulary. Raises ValueError as `read_vocabulary` and for a vocabulary without an order."""
+        if self.vocabulary is None:
+            return None
+        if isinstance(self.vocabulary, str | os.PathLike):
+            return read_vocabulary(self.vocabulary, self.encoding)
+        return ordered_terms(self.vocabulary)
+
+    def refuse_others(
+        self, path: Any, ending: str, matrices: Sequence[str], svmlight: Sequence[str], h5ad: str, is_tenx: bool
+    ) -> None:
+        """ValueError for options of other files than this one; matrices, svmlight, h5ad: the endings of each form."""
+        if self.documents not in (ROWS, COLUMNS):
+            raise ValueError(f"got documents={self.documents!r}; expected {ROWS!r} or {COLUMNS!r} of the matrix")
+        if self.first_id not in (None, 0, 1):
+            raise ValueError(f"got first_id={self.first_id!r}; expected 0 or 1, the id of the first word")
+        for given, is_one, option in (
+            (self.documents != ROWS, ending in matrices and not is_tenx, "documents="),
+            (self.first_id is not None, ending in svmlight, "first_id="),
+            (self.layer is not None, ending == h5ad, "layer="),
+            (self.vocabulary is not None, ending != h5ad and not is_tenx, "vocabulary="),
+        ):
+            if given and not is_one:
+                raise ValueError(f"{path}: got {option}, which such a file knows itself or does not have; leave it out")
+
+
+def read_matrix_market(
+    path: str | os.PathLike[str], documents: str = ROWS, words: Sequence[str] | None = None
+) -> FileCounts:
+    """A Matrix Market file, coordinates or a dense array; documents: its `ROWS` or `COLUMNS`.
 
     Raises:
-        ValueError: a file of another form.
+        ValueError: a file of another form; a vocabulary of as many words as there are documents.
     """
+    return oriented(_matrix(path), documents, words, path)
+
+
+def _matrix(path: str | os.PathLike[str]) -> csr_array:
     from scipy.io import mmread  # slow to import, and few need it
 
+    with unpacked(path) as file:
+        content = file.read()
     try:
-        matrix = mmread(str(Path(path)), spmatrix=False)
+        return csr_array(mmread(io.BytesIO(content), spmatrix=False))
     except (ValueError, OverflowError, EOFError) as error:
         raise ValueError(f"{path}: {' '.join(str(error).split())}; expected a Matrix Market file") from error
-    return FileCounts(csr_array(matrix))
 
 
-def read_uci(path: str | os.PathLike[str]) -> FileCounts:
+def read_npz(path: str | os.PathLike[str], documents: str = ROWS, words: Sequence[str] | None = None) -> FileCounts:
+    """A matrix that `scipy.sparse.save_npz` wrote; documents: its `ROWS` or `COLUMNS`.
+
+    Raises:
+        ValueError: a file of another form, such as of `numpy.savez`.
+    """
+    require_ordinary(path)
+    try:
+        matrix = load_npz(Path(path))
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(
+            f"{path}: {' '.join(str(error).split())}; expected a sparse matrix written by scipy.sparse.save_npz"
+        ) from error
+    return oriented(csr_array(matrix), documents, words, path)
+
+
+def oriented(matrix: csr_array, documents: str, words: Sequence[str] | None, path: Any) -> FileCounts:
+    """A matrix with a row per document. Raises ValueError where the words plainly name the other axis."""
+    counts = matrix if documents == ROWS else csr_array(matrix.T)
+    if words is not None and len(words) == counts.shape[0] != counts.shape[1]:
+        other = COLUMNS if documents == ROWS else ROWS
+        raise ValueError(
+            f"{path}: got {len(words):,} terms for counts with {counts.shape[1]:,} columns and {counts.shape[0]:,} "
+            f"rows: it seems that documents are the other axis; expected documents={other!r} then (--documents {other})"
+        )
+    return FileCounts(counts, words)
+
+
+def read_uci(path: str | os.PathLike[str], words: Sequence[str] | None = None) -> FileCounts:
     """UCI's bags of words (docword.*.txt): lines D, W and N, then N lines `document word count`, ids from 1.
 
     Raises:
@@ -71,19 +163,62 @@ def read_uci(path: str | os.PathLike[str]) -> FileCounts:
             f"{n_documents:,}, a word from 1 to {n_words:,} and a count of 1 or more"
         )
     where = (entries[:, 0] - 1, entries[:, 1] - 1)
-    return FileCounts(csr_array((entries[:, 2], where), shape=(n_documents, n_words)))
+    return FileCounts(csr_array((entries[:, 2], where), shape=(n_documents, n_words)), words)
 
 
-def read_svmlight(path: str | os.PathLike[str], n_terms: int | None) -> FileCounts:
-    """SVMlight's (LIBSVM's) lines `label id:count …`, ids from 0 where some id is 0, else from 1; labels as text.
+def read_svmlight(
+    path: str | os.PathLike[str], words: Sequence[str] | None = None, first_id: int | None = None
+) -> FileCounts:
+    """SVMlight's (LIBSVM's) lines `label id:count …`; labels as text.
 
-    n_terms: size of the vocabulary; None for the largest id. Raises ValueError for a file of another form.
+    first_id: the id of the first word, 0 or 1; None where the file is to say it, as `svmlight_first_id` finds it.
+
+    Raises:
+        ValueError: a file of another form; ids of which nothing says whether they begin with 0 or 1.
     """
     from sklearn.datasets import load_svmlight_file
 
+    with unpacked(path) as file:
+        content = file.read()
     try:
-        counts, labels = load_svmlight_file(str(Path(path)), n_features=n_terms)
+        found, labels = load_svmlight_file(io.BytesIO(content), zero_based=True)  # pyright: ignore[reportArgumentType]
     except (ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path}: {reason}; expected lines `label id:count …`, as SVMlight has them") from error
-    return FileCounts(csr_array(counts), tuple(f"{label:g}" for label in np.asarray(labels)))
+    ids = csr_array(found)
+    lowest, highest = int(ids.indices.min(initial=1 << 30)), int(ids.indices.max(initial=0))
+    first, notes = svmlight_first_id(lowest, highest, None if words is None else len(words), first_id, path)
+    width = max(highest + 1 - first, 1) if words is None else len(words)
+    if highest - first >= width:
+        raise ValueError(f"{path}: got id {highest} with a vocabulary of {width:,} terms")
+    counts = csr_array((ids.data, ids.indices - first, ids.indptr), shape=(ids.shape[0], width))
+    return FileCounts(counts, words, tuple(f"{label:g}" for label in np.asarray(labels)), notes=notes)
+
+
+def svmlight_first_id(
+    lowest: int, highest: int, n_terms: int | None, first_id: int | None, path: Any
+) -> tuple[int, tuple[str, ...]]:
+    """The id of the first word, and a note where that was assumed.
+
+    lowest, highest: ids of the file. n_terms: size of the vocabulary, or None. An id of 0 says that ids begin there, an
+    id as large as the vocabulary that they begin with 1. Without a vocabulary they do so, as the format has it.
+
+    Raises:
+        ValueError: a first id above the lowest; a vocabulary with which both are possible.
+    """
+    if first_id is not None:
+        if lowest < first_id:
+            raise ValueError(f"{path}: got the id {lowest} and first_id={first_id}; expected ids from {first_id} on")
+        return first_id, ()
+    if lowest == 0:
+        return 0, ()
+    if lowest > highest:  # no entries
+        return 1, ()
+    if n_terms is None:
+        return 1, ("ids are counted from 1 (none is 0)",)
+    if highest >= n_terms:
+        return 1, ()
+    raise ValueError(
+        f"{path}: got ids from {lowest} to {highest} with a vocabulary of {n_terms:,} terms, which may begin with 0 or "
+        "with 1; expected to know which: say first_id=0 or first_id=1 (--first-id on the command line)"
+    )

@@ -15,7 +15,7 @@ import pandas as pd
 from jaxtyping import Int
 
 from lvsearch.files.string_arrays import StoredStrings, json_list, packed, unpacked
-from lvsearch.reading.vocabulary import first_repeated
+from lvsearch.tables.frames import first_repeated
 
 KINDS = ("flag", "whole", "number", "time", "text")
 """bool; int64; float64, NaN where missing; datetime64[ns], NaT where missing; text, None where missing."""

@@ -5,104 +5,88 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lvsearch.files.ordinary import require_ordinary
-from lvsearch.reading.count_files import FileCounts, read_matrix_market, read_svmlight, read_uci
-from lvsearch.reading.readers import documents_in, read_documents, read_ldac
-from lvsearch.reading.tables import ARROW, TABLES, Documents, frame_documents, read_table, table_in
-from lvsearch.reading.vocabulary import read_text
+from lvsearch.files.packed_files import read_text, unpacked_name
+from lvsearch.reading.count_files import CountOptions, FileCounts, read_matrix_market, read_npz, read_svmlight, read_uci
+from lvsearch.reading.folders import LINES, holds_text_files, text_files
+from lvsearch.reading.readers import documents_in, read_ldac
+from lvsearch.reading.single_cells import is_tenx, read_h5ad, read_tenx, tenx_folder
+from lvsearch.tables.frames import Documents, frame_documents
+from lvsearch.tables.table_files import ARROW, EXCEL, JSON, TABLES, json_strings, read_table, table_in
 
-LINES = ".txt"
-TEXTS = (LINES, *TABLES, *ARROW)
+TEXTS = (LINES, *TABLES, *EXCEL, *ARROW)
 SVMLIGHT = (".svmlight", ".libsvm", ".svm")
-COUNTS = (".ldac", ".mtx", *SVMLIGHT, ".uci")
+MATRIX_MARKET = (".mtx", ".mm")
+NPZ, H5AD = ".npz", ".h5ad"
+COUNTS = (".ldac", *MATRIX_MARKET, *SVMLIGHT, ".uci", NPZ, H5AD)
 
 
 def ending_of(path: str | os.PathLike[str]) -> str:
-    """What a file's name says that it holds, one of `TEXTS` or `COUNTS`, or any other ending; .gz is looked through."""
-    name = Path(path).name.lower().removesuffix(".gz")
+    """What a file's name says that it holds, one of `TEXTS` or `COUNTS`, or any other ending.
+
+    It is looked for under .gz and other endings of packed files; of a .zip with one file it is that file's.
+    """
+    name = unpacked_name(path)
     return ".uci" if name.startswith("docword") else Path(name).suffix
 
 
 def is_counts(path: str | os.PathLike[str]) -> bool:
-    """Whether a file holds counts by its name."""
-    return ending_of(path) in COUNTS
+    """Whether a file holds counts by its name, or a folder by the names of the files in it."""
+    return is_tenx(path) or ending_of(path) in COUNTS
 
 
-def counts_in(path: str | os.PathLike[str], n_terms: int | None) -> FileCounts:
-    """The counts of a file; n_terms: size of the vocabulary, None where there is none. Errors as for its reader."""
-    require_ordinary(path)
+def counts_in(path: str | os.PathLike[str], options: CountOptions) -> FileCounts:
+    """The counts of a file, or of a folder of 10x Genomics. Errors as for its reader, and for options that are not of
+    such files."""
     ending = ending_of(path)
-    if ending == ".mtx":
-        return read_matrix_market(path)
+    folder = tenx_folder(path)
+    options.refuse_others(path, ending, (*MATRIX_MARKET, NPZ), SVMLIGHT, H5AD, folder is not None)
+    if folder is not None:
+        return read_tenx(folder)
+    if ending == H5AD:
+        return read_h5ad(path, options.layer)
+    words = options.words()
+    if ending in MATRIX_MARKET:
+        return read_matrix_market(path, options.documents, words)
+    if ending == NPZ:
+        return read_npz(path, options.documents, words)
     if ending in SVMLIGHT:
-        return read_svmlight(path, n_terms)
-    return read_uci(path) if ending == ".uci" else FileCounts(read_ldac(path, n_terms))
+        return read_svmlight(path, words, options.first_id)
+    if ending == ".uci":
+        return read_uci(path, words)
+    return FileCounts(read_ldac(path, None if words is None else len(words)), words)
 
 
 def texts_in(
     path: str | os.PathLike[str], text: Any, id: Any, label: Any, keep: Iterable[Any] | None, encoding: str
 ) -> Documents:
     """The documents of a file or a folder: `Corpus.open` says which. Errors are said there."""
-    ending, options = ending_of(path), (text, id, label, keep)
-    if Path(path).is_dir():
-        refuse_columns(path, "a folder of texts", options)
-        return read_folder(path, encoding)
-    if ending == LINES:
-        refuse_columns(path, "a document per line", options)
-        return Documents(read_documents(path, encoding))
+    columns = (text, id, label, keep)
+    if holds_text_files(path):
+        refuse_columns(path, "a folder of texts", columns)
+        files = text_files(path)
+        return Documents(files.texts(slice(None), encoding), files.names, files.labels, notes=files.notes)
+    ending = ending_of(path)
     if ending not in TEXTS:
         raise ValueError(unknown_ending(path, ending))
-    require_ordinary(path)
-    return frame_documents(read_table(path, ending, text, id, encoding), text, id, label, keep)
+    if ending in (LINES, JSON):
+        return texts_of(read_text(path, encoding), path, ending, *columns)
+    table = read_table(path, ending, text, id, label, encoding)
+    return frame_documents(table.frame, *columns)._replace(notes=table.notes)
 
 
 def texts_of(
-    content: str, name: str, ending: str, text: Any, id: Any, label: Any, keep: Iterable[Any] | None
+    content: str, name: Any, ending: str, text: Any, id: Any, label: Any, keep: Iterable[Any] | None
 ) -> Documents:
     """The documents of a text that came without a file, in the form that files of this ending have.
 
     ending: .txt or one of `TABLES`. Errors as for `texts_in`; `name` is what they call it.
     """
-    if ending == LINES:
-        refuse_columns(name, "a document per line", (text, id, label, keep))
-        return Documents(documents_in(content))
-    return frame_documents(table_in(content, name, ending, text, id), text, id, label, keep)
-
-
-def read_folder(path: str | os.PathLike[str], encoding: str = "utf-8") -> Documents:
-    """The .txt files below a folder in the order of their paths, each a document.
-
-    Named by their paths within the folder; where every file is in some folder of it, that folder is its class.
-
-    Raises:
-        ValueError: no such file; bytes of another encoding.
-    """
-    files, names, labels = folder_documents(path)
-    return Documents([read_text(file, encoding) for file in files], names, labels)
-
-
-def folder_documents(
-    path: str | os.PathLike[str],
-) -> tuple[list[Path], tuple[str, ...], tuple[str, ...] | None]:
-    """The files of `read_folder`, their names and their classes. Links to folders are not followed.
-
-    ValueError where there are none, for a link out of the folder, and for a pipe or a device among them.
-    """
-    folder = Path(path)
-    files = sorted(file for file in folder.rglob("*.txt") if not file.is_dir())
-    inside = folder.resolve()
-    for file in files:
-        if not file.resolve().is_relative_to(inside):
-            raise ValueError(
-                f"{file}: got a link out of the folder, to {file.resolve()}, which may be anybody's file; expected "
-                "files in it: copy the document there, or take the link away"
-            )
-        require_ordinary(file)
-    if not files:
-        raise ValueError(f"{path}: got a folder without .txt files; expected some, each a document")
-    inner = [file.relative_to(folder) for file in files]
-    labels = tuple(file.parts[0] for file in inner) if all(len(file.parts) > 1 for file in inner) else None
-    return files, tuple(file.as_posix() for file in inner), labels
+    strings = documents_in(content) if ending == LINES else json_strings(content) if ending == JSON else None
+    if strings is not None:
+        refuse_columns(name, "a document per line" if ending == LINES else "an array of texts", (text, id, label, keep))
+        return Documents(strings)
+    table = table_in(content, name, ending, text, id, label)
+    return frame_documents(table.frame, text, id, label, keep)._replace(notes=table.notes)
 
 
 def unknown_ending(path: Any, ending: str) -> str:
@@ -119,4 +103,16 @@ def refuse_columns(name: Any, what: str, options: Iterable[Any]) -> None:
         raise ValueError(
             f"{name} holds {what}; expected no names of columns (text=, id=, label=, keep=; --text-column and others "
             "on the command line)"
+        )
+
+
+def refuse_text_options(path: Any, columns: Iterable[Any], cutting: Iterable[Any]) -> None:
+    """ValueError for options of texts where a file holds counts: names of columns (None where not given), and how texts
+    are cut (true where it was said)."""
+    if any(option is not None for option in columns):
+        raise ValueError(f"{path} holds counts; expected no text=, id=, label= or keep=: they are of tables")
+    if any(cutting):
+        raise ValueError(
+            f"{path} holds counts; expected no token_pattern=, ngram_range= or tokenizer=, which cut texts; "
+            "corpus.pruned(stop_words=…) leaves words out of counts"
         )

@@ -7,10 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from lvsearch.reading.vocabulary import MOST_UNNAMED
-
-UNNAMED = "term{}"
-"""What an id without a word is called."""
+from lvsearch.reading.vocabulary import MOST_UNNAMED, UNNAMED
 
 
 def is_anndata(data: Any) -> bool:
@@ -38,6 +35,8 @@ def anndata_counts(data: Any, layer: str | None) -> AnnotatedCounts:
         raise ValueError(
             f"got layer={layer!r}, expected one of {', '.join(map(repr, data.layers)) or 'none: it has none'}"
         )
+    if getattr(data, "isbacked", False):  # its matrix lies in the file, as no array that NumPy can make of it
+        data = data.to_memory()
     counts = data.X if layer is None else data.layers[layer]
     if counts is None:
         raise ValueError(f"got an AnnData without X; expected counts: say layer= ({', '.join(map(repr, data.layers))})")

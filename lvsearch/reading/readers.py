@@ -1,17 +1,17 @@
-"""From anyone's data to checked counts: texts, sparse, dense and LDA-C input."""
+"""From anyone's data to checked counts: sparse, dense and LDA-C input, and lines of text."""
 
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from lvsearch.files.packed_files import read_text
 from lvsearch.inference.data.mapped import MappedCounts
-from lvsearch.models.plain_arguments import listed, real_number, whole_number
-from lvsearch.reading.vocabulary import Analyzer, UnknownWords, read_lines, read_text
+from lvsearch.reading.vocabulary import read_lines
 
 _LARGEST = int(np.iinfo(np.int32).max)
 _LDAC_LINE = re.compile(r"\d{1,10}(?:[ \t]+\d{1,10}:\d{1,10})*", re.ASCII)
@@ -93,109 +93,6 @@ def _check_values(counts: csr_array, terms: Any, first: int) -> None:
             )
 
 
-def checked_texts(texts: Iterable[Any], first: int = 0) -> list[str]:
-    """The texts as a list; first: the number of the first in messages.
-
-    Raises:
-        ValueError: a single string; a data frame, a dict or a set, whose elements are not the texts or in no order;
-            an element that is not a string (None, NaN, bytes…).
-    """
-    if isinstance(texts, str):
-        raise ValueError("got a single string; expected an iterable of texts, one per document: pass [text]")
-    columns = getattr(texts, "columns", getattr(texts, "column_names", None))  # a data frame, or what is like one
-    if columns is not None:
-        names = [str(name) for name in columns]
-        raise ValueError(
-            f"got a {type(texts).__name__} with the columns {', '.join(map(repr, names[:8]))}"
-            f"{', …' if len(names) > 8 else ''}; expected an iterable of texts: say which column holds them, "
-            f"lv.Corpus.from_frame(frame, text=…), or pass that column alone"
-        )
-    if isinstance(texts, Mapping | Set):
-        raise ValueError(
-            f"got a {type(texts).__name__}; expected a list of texts, in order: of a dict list(texts.values()), its "
-            "keys as document_names"
-        )
-    texts = listed("texts", texts)
-    for document, text in enumerate(texts, start=first):
-        if not isinstance(text, str):
-            raise ValueError(
-                f"got {text!r} ({type(text).__name__}) as document {document}; expected a string; "
-                "write '' for a document without text (it is kept as an empty one)"
-            )
-    return texts
-
-
-def count_texts(
-    texts: Iterable[Any],
-    analyzer: Analyzer,
-    minimum_document_frequency: int | None,
-    maximum_document_fraction: float | int | None,
-) -> tuple[csr_array, tuple[str, ...], str]:
-    """The counts of the words of texts, the words that were kept, in alphabetical order, and a note on the others.
-
-    Args:
-        minimum_document_frequency, maximum_document_fraction: the limits of `Corpus.from_texts`; None for its
-            defaults, which depend on the number of texts.
-
-    Raises:
-        ValueError: not an iterable of strings; no texts; a limit out of range; no word left.
-    """
-    texts = checked_texts(texts)
-    if not texts:
-        raise ValueError("got no texts; expected at least one document")
-    least, most = frequency_limits(len(texts), minimum_document_frequency, maximum_document_fraction)
-    vectorizer = analyzer.vectorizer()
-    try:
-        counts = csr_array(vectorizer.fit_transform(texts))
-    except ValueError as error:
-        raise ValueError(no_words(len(texts), str(error), analyzer)) from error
-    terms = vectorizer.get_feature_names_out()
-    frequency = np.bincount(counts.indices, minlength=len(terms))
-    kept = np.flatnonzero((frequency >= least) & (frequency <= most * len(texts)))
-    before = int(counts.sum())
-    counts = counts[:, kept]
-    note = kept_words(len(kept), len(terms), least, most, len(texts), int(counts.sum()), before)
-    return counts, tuple(terms[kept].tolist()), note
-
-
-def frequency_limits(
-    n_texts: int, minimum_document_frequency: int | None, maximum_document_fraction: float | int | None
-) -> tuple[int, float]:
-    """In how many documents a word is at least, and in which part of them at most: as given, or by the defaults of
-    `Corpus.from_texts`. ValueError for a limit out of range."""
-    many = n_texts >= 200
-    least, most = minimum_document_frequency, maximum_document_fraction
-    if least is None:
-        least = min(5, n_texts // 100) if many else 1
-    if most is None:
-        most = 0.5 if many else 1.0
-    return (
-        whole_number("minimum_document_frequency", least, least=1),  # 1: no limit
-        real_number("maximum_document_fraction", most, above=0, most=1),  # 1: no limit
-    )
-
-
-def no_words(n_texts: int, reason: str, analyzer: Analyzer) -> str:
-    """What says that texts are empty to this analyzer."""
-    return (
-        f"got {n_texts:,} texts without a single word ({reason}); expected words that match "
-        f"token_pattern={analyzer.token_pattern!r} and are not stop words; change one of the two"
-    )
-
-
-def kept_words(n_kept: int, n_terms: int, least: int, most: float, n_texts: int, tokens_kept: int, tokens: int) -> str:
-    """The note on what the limits left. ValueError where that is nothing."""
-    if not n_kept:
-        raise ValueError(
-            f"got no word in at least {least} and at most {most:.0%} of {n_texts:,} documents (of {n_terms:,} "
-            "distinct words); expected some; lower minimum_document_frequency or raise maximum_document_fraction"
-        )
-    return (
-        f"kept {n_kept:,} of {n_terms:,} words: those in at least {least} and at most {most:.0%} of the "
-        f"documents; {tokens - tokens_kept:,} of {tokens:,} tokens dropped"
-    )
-
-
 def kept_in_place(n_empty: int, n_documents: int, n_unused: int, n_terms: int) -> tuple[str, ...]:
     """Notes on documents and terms that nothing is known of."""
     notes: tuple[str, ...] = ()
@@ -204,35 +101,6 @@ def kept_in_place(n_empty: int, n_documents: int, n_unused: int, n_terms: int) -
     if n_unused:
         notes += (f"{n_unused:,} of {n_terms:,} terms occur nowhere; kept in place",)
     return notes
-
-
-def encode_texts(texts: Iterable[Any], analyzer: Analyzer, vocabulary: Sequence[str]) -> tuple[csr_array, UnknownWords]:
-    """The counts, shape (texts, terms), of the words of texts that are in a vocabulary, and what is not in it.
-
-    Raises:
-        ValueError: not an iterable of strings.
-    """
-    texts = checked_texts(texts)
-    tokens = analyzer.tokens()
-    column = {term: position for position, term in enumerate(vocabulary)}
-    rows: list[int] = []
-    columns: list[int] = []
-    unknown: Counter[str] = Counter()
-    for row, text in enumerate(texts):
-        for word in tokens(text):
-            if word in column:
-                rows.append(row)
-                columns.append(column[word])
-            else:
-                unknown[word] += 1
-    entries = (np.array(rows, dtype=np.int64), np.array(columns, dtype=np.int64))
-    counts = csr_array((np.ones(len(rows), dtype=np.int64), entries), shape=(len(texts), len(vocabulary)))
-    return counts, UnknownWords(
-        n_tokens=unknown.total(),
-        n_all_tokens=unknown.total() + len(rows),
-        n_distinct=len(unknown),
-        most_frequent=tuple(sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]),
-    )
 
 
 def read_documents(path: str | os.PathLike[str], encoding: str = "utf-8") -> list[str]:

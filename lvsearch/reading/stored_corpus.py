@@ -11,7 +11,6 @@ done on the way in, and the corpus' fingerprint.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -27,7 +26,7 @@ from lvsearch.files.string_arrays import ENDS, KNOWN, TEXT, StoredStrings, packe
 from lvsearch.inference.data.mapped import CountFiles, FileArray, MappedCounts, files_of, runs_of
 from lvsearch.reading.document_table import KINDS, PREFIX, DocumentTable, TableColumn
 from lvsearch.reading.fingerprints import corpus_fingerprint
-from lvsearch.reading.vocabulary import Analyzer
+from lvsearch.texts.analyzer import Analyzer
 
 KIND = "corpus"
 STARTS, WORDS, COUNTS, VOCABULARY, NAMES, LABELS = "row_starts", "word_ids", "counts", "vocabulary", "names", "labels"
@@ -92,6 +91,11 @@ class CorpusWriter:
                 values = np.asarray(column.values)
                 self._writer.append(name, values.view(np.int64) if column.kind == "time" else values)
 
+    @property
+    def width(self) -> int:
+        """Columns of the widest counts so far."""
+        return len(self._used)
+
     def n_unused(self, n_terms: int) -> int:
         """Terms, of so many, that stand in no document so far."""
         return n_terms - int(self._used.sum())
@@ -115,7 +119,7 @@ class CorpusWriter:
             "kind": KIND,
             "tokens": self.n_tokens,
             "notes": list(notes),
-            "analyzer": None if analyzer is None else asdict(analyzer),
+            "analyzer": None if analyzer is None else analyzer.to_json(),
             "columns": None if columns is None else [list(column) for column in columns],
             "indexed": indexed,
             "versions": {name: version(name) for name in ("lvsearch", "numpy")},

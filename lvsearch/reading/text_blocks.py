@@ -1,33 +1,35 @@
 """Documents out of files a block at a time: texts with what is known of each, for files larger than memory."""
 
-import codecs
-import gzip
 import json
-import os
-import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lvsearch.files.ordinary import require_ordinary
-from lvsearch.reading.opening import LINES, TEXTS, ending_of, folder_documents, refuse_columns, unknown_ending
-from lvsearch.reading.tables import (
-    ARROW,
-    MISSING,
-    TABLES,
-    Documents,
-    arrow_batches,
+from lvsearch.files.packed_files import opened
+from lvsearch.reading.folders import LINES, holds_text_files, text_files
+from lvsearch.reading.opening import TEXTS, ending_of, refuse_columns, texts_in, unknown_ending
+from lvsearch.tables.delimited import (
     check_header,
+    dialect_of,
     every_value_named,
     filled,
-    frame_documents,
+    marks_notes,
+    read_options,
+    tidied,
+)
+from lvsearch.tables.frames import Documents, frame_documents
+from lvsearch.tables.table_files import (
+    ARROW,
+    DELIMITED,
+    JSON_LINES,
+    arrow_batches,
     json_record,
+    not_delimited,
     require_columns,
 )
-from lvsearch.reading.vocabulary import read_text
 
 DOCUMENTS = 1024
 """In a block."""
@@ -44,60 +46,29 @@ class TextSource(NamedTuple):
     encoding: str = "utf-8"
 
     def blocks(self, as_text: Iterable[str] = ()) -> Iterator[Documents]:
-        """All documents in their order, a block after the other; any number of times.
+        """All documents in their order, a block after the other; any number of times. JSON arrays and Excel files are
+        one block. The last block has the notes.
 
         as_text: columns that are to be read as they stand. Raises ValueError as `Corpus.open` does.
         """
-        ending = ending_of(self.path)
-        if self.path.is_dir() or ending == LINES:
-            what = "a folder of texts" if self.path.is_dir() else "a document per line"
-            refuse_columns(self.path, what, (self.text, self.id, self.label, self.keep))
-            yield from _folder(self.path, self.encoding) if self.path.is_dir() else _lines(self.path, self.encoding)
+        columns = (self.text, self.id, self.label, self.keep)
+        if holds_text_files(self.path):
+            refuse_columns(self.path, "a folder of texts", columns)
+            yield from _folder(self.path, self.encoding)
             return
-        if ending not in TEXTS:
+        ending = ending_of(self.path)
+        if ending == LINES:
+            refuse_columns(self.path, "a document per line", columns)
+            yield from _lines(self.path, self.encoding)
+        elif ending in DELIMITED:
+            yield from _delimited(self, ending, frozenset(as_text))
+        elif ending in ARROW or ending in JSON_LINES:
+            for frame in _arrow_frames(self) if ending in ARROW else _json_frames(self):
+                yield frame_documents(frame, *columns)
+        elif ending in TEXTS:
+            yield texts_in(self.path, *columns, self.encoding)
+        else:
             raise ValueError(unknown_ending(self.path, ending))
-        for frame in self._frames(ending, frozenset(as_text)):
-            yield frame_documents(frame, self.text, self.id, self.label, self.keep)
-
-    def _frames(self, ending: str, as_text: frozenset[str]) -> Iterator[pd.DataFrame]:
-        """Blocks of a table; the rows are numbered through."""
-        if ending in ARROW:
-            yield from _arrow_frames(self)
-        elif TABLES[ending] is None:
-            yield from _json_frames(self)
-        else:
-            yield from _delimited_frames(self, str(TABLES[ending]), as_text)
-
-
-@contextmanager
-def opened(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[TextIO]:
-    """A text file whose lines all end in line feeds, unpacked if it ends in .gz, to be read piece by piece.
-
-    Raises ValueError, also out of the block that reads, as `read_text` does.
-    """
-    try:
-        codec = codecs.lookup(encoding).name
-    except LookupError as error:
-        raise ValueError(
-            f"got encoding={encoding!r}, which Python does not know; expected one such as utf-8, latin-1 or cp1252"
-        ) from error
-    name = "utf-8-sig" if codec == "utf-8" else codec
-    try:
-        require_ordinary(path)
-        if Path(path).suffix.lower() == ".gz":
-            with gzip.open(path, "rt", encoding=name) as file:
-                yield file
-        else:
-            with Path(path).open(encoding=name) as file:
-                yield file
-    except UnicodeDecodeError as error:
-        got = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
-        raise ValueError(
-            f"{path}: got bytes that are not {encoding.upper()}: {got}; expected {encoding.upper()} text: say what the "
-            "file is in (encoding='latin-1' or 'cp1252' are common; on the command line --encoding)"
-        ) from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: {error}; expected a file written by gzip, as its name says") from error
 
 
 def _lines(path: Path, encoding: str) -> Iterator[Documents]:
@@ -113,38 +84,33 @@ def _lines(path: Path, encoding: str) -> Iterator[Documents]:
 
 
 def _folder(path: Path, encoding: str) -> Iterator[Documents]:
-    files, names, labels = folder_documents(path)
-    for first in range(0, len(files), DOCUMENTS):
+    files = text_files(path)
+    for first in range(0, len(files.names), DOCUMENTS):
         block = slice(first, first + DOCUMENTS)
-        texts = [read_text(file, encoding) for file in files[block]]
-        yield Documents(texts, names[block], None if labels is None else labels[block])
+        labels = None if files.labels is None else files.labels[block]
+        yield Documents(files.texts(block, encoding), files.names[block], labels, notes=files.notes)
 
 
-def _delimited_frames(source: TextSource, separator: str, as_text: frozenset[str]) -> Iterator[pd.DataFrame]:
-    path, plain = source.path, [column for column in (source.text, source.id) if column is not None]
+def _delimited(source: TextSource, ending: str, as_text: frozenset[str]) -> Iterator[Documents]:
+    path, texts = source.path, [column for column in (source.text, source.id) if column is not None]
+    dialect = dialect_of(lambda: opened(path, source.encoding), path, ending)
     with opened(path, source.encoding) as file:
-        check_header(file, path, separator, nameless="")
+        check_header(file, path, dialect, nameless="")
+    marks: Counter[str] = Counter()
     try:
         with opened(path, source.encoding) as file:
-            columns = pd.read_csv(file, sep=separator, nrows=0).columns
+            columns = pd.read_csv(file, nrows=0, **dialect.pandas()).columns
         require_columns(columns, path, source.text, source.id)
+        options = read_options(columns, texts, source.label)
+        options["dtype"] |= dict.fromkeys(as_text, str)
         with every_value_named(path), opened(path, source.encoding) as file:
-            yield from (
-                filled(frame, *plain)
-                for frame in pd.read_csv(
-                    file,
-                    sep=separator,
-                    dtype=dict.fromkeys((*plain, *as_text), str),
-                    na_values={column: MISSING for column in columns if column not in plain},
-                    keep_default_na=False,
-                    low_memory=False,
-                    index_col=False,
-                    chunksize=DOCUMENTS,
-                )
-            )
+            for read in pd.read_csv(file, **dialect.pandas(), **options, chunksize=DOCUMENTS):
+                frame, found = tidied(read, texts, source.label, as_text)
+                marks += found
+                documents = frame_documents(frame, source.text, source.id, source.label, source.keep)
+                yield documents._replace(notes=(*dialect.notes, *marks_notes(marks)))
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{path}: {reason}; expected a table whose first line names its columns") from error
+        raise not_delimited(path, error) from error
 
 
 def _json_frames(source: TextSource) -> Iterator[pd.DataFrame]:

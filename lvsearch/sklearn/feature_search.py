@@ -47,7 +47,7 @@ class FeatureSearch(SizeSearch):
 
     def predict(self, X: Any) -> np.ndarray:
         """Which features each row has, those that are more probable than not: (rows, features) of 0 and 1."""
-        return (self.transform(X) > 0.5).astype(np.int64)
+        return (self._parts(X) > 0.5).astype(np.int64)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """A lower bound on log p(row | parameters at their posterior means), nats: (rows,)."""
@@ -58,7 +58,8 @@ class FeatureSearch(SizeSearch):
         return float(self.score_samples(X).mean())
 
     def _data(self, X: Any, *, fitting: bool) -> Data:
-        return Points.from_array(self._rows(X, fitting=fitting), columns=self._names())
+        rows = self._rows(X, fitting=fitting)
+        return Points.from_array(rows, columns=self._names(), row_names=self._index(X))
 
     def _model(self, data: Data) -> Model:
         return IBP() if self.model is None else self.model

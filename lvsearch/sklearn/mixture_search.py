@@ -105,11 +105,11 @@ class MixtureSearch(ClusterMixin, SizeSearch):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable cluster of each row: (rows,) int64."""
-        return self.transform(X).argmax(axis=1)
+        return self._parts(X).argmax(axis=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each cluster for each row: (rows, components), rows summing to 1; as `transform`."""
-        return self.transform(X)
+        return self._parts(X)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """log p(row | the rows fitted) at the best size, nats: (rows,). ValueError after plug-in evidence."""
@@ -120,7 +120,8 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         return float(self.score_samples(X).mean())
 
     def _data(self, X: Any, *, fitting: bool) -> Data:
-        return Points.from_array(self._rows(X, fitting=fitting), columns=self._names())
+        rows = self._rows(X, fitting=fitting)
+        return Points.from_array(rows, columns=self._names(), row_names=self._index(X))
 
     def _model(self, data: Data) -> Model:
         if self.model is not None:

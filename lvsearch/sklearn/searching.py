@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -13,6 +14,7 @@ from lvsearch.data.base import Data
 from lvsearch.fitted.model import FittedModel
 from lvsearch.models.contract import Model
 from lvsearch.results.result import SearchResult
+from lvsearch.results.varying import hyperparameters, with_hyperparameter
 from lvsearch.results.wording import answer
 from lvsearch.sizing.sizes import SizePrior
 
@@ -48,6 +50,36 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     seconds: float | None
     random_state: Seed
     verbose: bool
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; with `deep` also the positive numbers in the priors of `model`, such as
+        "model__concentration" or "model__components__rate"."""
+        found = super().get_params(deep)
+        if not deep or self.model is None:
+            return found
+        inner = {f"model__{name.replace('.', '__')}": value for name, value in hyperparameters(self.model).items()}
+        return found | inner
+
+    def set_params(self: S, **params: Any) -> S:
+        """Set parameters by name, also the numbers in the priors of `model`, which `get_params` lists.
+
+        Raises ValueError for names that there are none of, and for "model__…" without a model.
+        """
+        inner = {name: params.pop(name) for name in list(params) if name.startswith("model__")}
+        super().set_params(**params)
+        if inner and self.model is None:
+            raise ValueError(
+                f"got {next(iter(inner))!r} for {type(self).__name__}(model=None), whose model is made of the data; "
+                "expected a model= to change: such as model=lv.models.LDA()"
+            )
+        for name, value in inner.items():
+            place = name.removeprefix("model__").replace("__", ".")
+            known = hyperparameters(self.model)
+            if place not in known:
+                expected = ", ".join(f"'model__{each.replace('.', '__')}'" for each in known)
+                raise ValueError(f"got {name!r}, expected one of {expected}")
+            self.model = with_hyperparameter(self.model, place, value)
+        return self
 
     @abstractmethod
     def _data(self, X: Any, *, fitting: bool) -> Data:
@@ -90,13 +122,17 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         return self.result_.best
 
     def transform(self, X: Any) -> np.ndarray:
-        """What the best model says of each row of X: (rows, parts) float64."""
-        return np.asarray(self.best_.transform(self._new(X)), np.float64)
+        """What the best model says of each row of X: (rows, parts) float64; a data frame after `set_output`."""
+        return self._parts(X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names for the columns of `transform`: "topic0", "topic1"…; input_features is ignored."""
         n_parts = self.best_.estimate.size[0]  # a witness has fewer than the best size
         return np.asarray([f"{self.part}{number}" for number in range(n_parts)], dtype=object)
+
+    def _parts(self, X: Any) -> np.ndarray:
+        """As `transform`, an array whatever `set_output` says."""
+        return np.asarray(self.best_.transform(self._new(X)), np.float64)
 
     def _new(self, X: Any) -> Data:
         check_is_fitted(self)
@@ -104,8 +140,26 @@ class SizeSearch(TransformerMixin, BaseEstimator):
 
     def _rows(self, X: Any, *, fitting: bool) -> np.ndarray:
         """X as (rows, columns) float64, finite; of at least two rows to fit."""
-        checked = validate_data(self, X, reset=fitting, dtype=np.float64, ensure_min_samples=2 if fitting else 1)
-        return np.asarray(checked)
+        least = 2 if fitting else 1
+        allowed: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": least, "ensure_all_finite": "allow-nan"}
+        checked = np.asarray(validate_data(self, X, reset=fitting, **allowed))
+        missing = np.isnan(checked)
+        if missing.any():
+            row, column = np.argwhere(missing)[0].tolist()
+            name = column if (names := self._names()) is None else repr(names[column])
+            raise ValueError(
+                f"got NaN in {missing.sum():,} of {missing.size:,} cells of X, the first in row {row}, column {name}; "
+                f"{type(self).__name__} takes whole rows: leave out the others or fill them in (SimpleImputer), or let "
+                'the model pass over empty cells: lv.search(model, lv.Points.from_array(X, missing="nan"))'
+            )
+        return checked
+
+    @staticmethod
+    def _index(X: Any) -> tuple[str, ...] | None:
+        """The index of a data frame as names, unless the default one; None for other things."""
+        if not isinstance(X, pd.DataFrame) or X.index.equals(pd.RangeIndex(len(X))):
+            return None
+        return tuple(str(name) for name in X.index)
 
     def _names(self) -> list[str] | None:
         """The names of the columns of X, where they have names."""

@@ -67,7 +67,7 @@ class TopicSearch(SizeSearch):
 
     def predict(self, X: Any) -> np.ndarray:
         """The topic with the largest share of each document: (documents,) int64."""
-        return self.transform(X).argmax(axis=1)
+        return self._parts(X).argmax(axis=1)
 
     def score(self, X: Any, y: Any = None) -> float:
         """A lower bound on log p(documents | topics at their posterior means) per token, nats; higher is better.
@@ -97,10 +97,10 @@ class TopicSearch(SizeSearch):
         check_non_negative(counts, type(self).__name__)
         names = self._names()
         if fitting:
-            return Corpus.from_matrix(counts, names)
+            return Corpus.from_matrix(counts, names, document_names=self._index(X))
         training = self.best_.training
         assert isinstance(training, Corpus)
-        return Corpus(canonical_counts(counts, names), training.vocabulary)
+        return Corpus(canonical_counts(counts, names), training.vocabulary, self._index(X))
 
     def _model(self, data: Data) -> Model:
         return LDA() if self.model is None else self.model

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.indicator_names import question_of
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.blocks import SimplexBlocks
@@ -52,9 +53,9 @@ class CategoricalComponents(Component):
         Raises ValueError for a column without "=".
         """
         for column in columns:
-            if "=" not in column:
+            if question_of(column) is None:
                 raise ValueError(f'got the column {column!r}, expected "name=category": see lv.Points.from_categories')
-        together = groupby(columns, key=lambda column: column.rpartition("=")[0])
+        together = groupby(columns, key=question_of)
         return cls([len(list(members)) for _, members in together], concentration)
 
     @property

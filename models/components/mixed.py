@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 from lvsearch.models.components.categorical import CategoricalComponents
 from lvsearch.models.components.component import Component, required_numbers
 from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.components.indicator_names import number_name, question_of
 from lvsearch.models.exponential.mixed import MixedFamily
 from lvsearch.models.families import Family
 from lvsearch.models.units import Row
@@ -55,13 +56,15 @@ class MixedComponents(Component):
         """
         by_name = {name: [number] for number, name in enumerate(names)}
         for number, name in enumerate(names):
-            if "=" in name:
-                by_name.setdefault(name.rpartition("=")[0], []).append(number)
-        for _, chosen in parts:
+            question = question_of(name)
+            if question is not None:
+                by_name.setdefault(question, []).append(number)
+        written = [[name if name in by_name else number_name(name) for name in chosen] for _, chosen in parts]
+        for chosen in written:
             for name in chosen:
                 if name not in by_name:
                     raise ValueError(f"got the column {name!r}, expected one of {', '.join(map(repr, by_name))}")
-        columns = [[number for name in chosen for number in by_name[name]] for _, chosen in parts]
+        columns = [[number for name in chosen for number in by_name[name]] for chosen in written]
         return cls([part for part, _ in parts], columns)
 
     @classmethod
@@ -71,8 +74,8 @@ class MixedComponents(Component):
 
         Raises ValueError where there are no numbers or no categories, and for a column that does not vary.
         """
-        coded = [number for number, name in enumerate(names) if "=" in name]
-        numbers = [number for number, name in enumerate(names) if "=" not in name]
+        coded = [number for number, name in enumerate(names) if question_of(name) is not None]
+        numbers = [number for number, name in enumerate(names) if question_of(name) is None]
         if not coded or not numbers:
             raise ValueError(
                 f"got {len(numbers)} columns of numbers and {len(coded)} of categories, expected both: "

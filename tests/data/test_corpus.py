@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 from lvsearch.data.corpus import Corpus
 from lvsearch.reading.readers import canonical_counts
-from lvsearch.reading.vocabulary import Analyzer
+from lvsearch.texts.analyzer import Analyzer
 
 # 4 documents, 5 terms, 13 tokens; document 2 is empty and term 3 unused.
 COUNTS = np.array([[3, 0, 1, 0, 0], [0, 2, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 0, 0, 5]])
@@ -358,7 +358,8 @@ def test_texts_are_cut_into_readable_words():
 def test_limits_on_document_frequency_are_applied_and_reported():
     corpus = Corpus.from_texts(TEXTS, minimum_document_frequency=2, maximum_document_fraction=0.5)
     assert corpus.vocabulary == ("genes", "worms")
-    assert any("kept 2 of 5 words" in note and "4 of 9 tokens dropped" in note for note in corpus.notes)
+    assert any("kept 2 of 14 words, 5 of 21 tokens" in note for note in corpus.notes)
+    assert "left out 4 tokens of 3 words in fewer than 2 documents: neurons (2), neuron (1), worm (1)" in corpus.notes
 
 
 def test_default_limits_begin_at_200_documents():

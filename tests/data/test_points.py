@@ -149,7 +149,7 @@ def test_files_that_are_refused(tmp_path: Path):
         lv.Points.from_csv(written(""))
     with pytest.raises(ValueError, match=r"x\.csv: .*who"):
         lv.Points.from_csv(written("a,b\n1,2\n"), row_names="who")
-    with pytest.raises(ValueError, match="without numbers, the first 'a'"):
+    with pytest.raises(ValueError, match="got 'Ann' in the column 'a', row 0"):
         lv.Points.from_csv(written("a,b\nAnn,2\nBob,4\n"))
     with pytest.raises(ValueError, match="got NaN in 1 of 4 cells, the first in row 0, column 'b'"):
         lv.Points.from_csv(written("a,b\n1,\n3,4\n"))

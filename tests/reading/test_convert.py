@@ -15,7 +15,7 @@ import lvsearch as lv
 from lvsearch.command.cli import main
 from lvsearch.reading import count_blocks, text_blocks
 from lvsearch.reading.document_table import BlockKind, joined_kind
-from lvsearch.reading.words_on_disk import WordFrequencies, WordFrequency
+from lvsearch.texts.words_on_disk import WordFrequencies, WordFrequency
 
 WORDS = ("apple", "pear", "plum", "iron", "größe", "zinc", "robin", "wren", "tin")
 N_DOCUMENTS = 41

@@ -208,3 +208,56 @@ def test_in_cross_validation_and_grids():
     assert grid.best_index_ == 0
     scaled = make_pipeline(StandardScaler(), MixtureSearch(**QUICK))
     assert cross_val_score(scaled, rows()[np.random.default_rng(0).permutation(45)], cv=3).shape == (3,)
+
+
+def test_rows_keep_their_names_and_predict_gives_arrays_whatever_the_output():
+    """`predict` and `predict_proba` after `set_output`, and the index of a frame in what is fitted."""
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=(12, 2)), 20 + rng.normal(size=(12, 2))])
+    frame = pd.DataFrame(rows, columns=["a", "b"], index=[f"r{row}" for row in range(24)])
+    quick = {"model": lv.models.FiniteMixture(lv.models.DiagonalComponents.weak(rows)), **QUICK}
+    for search in (MixtureSearch(**quick), MixtureSearch(**quick).set_output(transform="pandas")):
+        search.fit(frame)
+        assert search.best_.labels().index.tolist() == list(frame.index)
+        assert isinstance(search.predict(frame), np.ndarray)
+        assert search.predict_proba(frame).shape == (24, search.best_size_)
+        np.testing.assert_array_equal(search.predict(frame), search.labels_)
+    assert search.transform(frame).index.tolist() == list(frame.index)
+    assert search.n_features_in_ == 2
+
+
+def test_topics_of_a_frame_keep_the_names_of_its_rows():
+    counts = CountVectorizer().fit(TEXTS)
+    frame = pd.DataFrame(counts.transform(TEXTS).toarray(), columns=counts.get_feature_names_out())
+    frame.index = [f"d{row}" for row in range(len(frame))]
+    search = TopicSearch(**QUICK).set_output(transform="pandas").fit(frame)
+    assert search.best_.training.document_names == tuple(frame.index)
+    assert search.predict(frame).shape == (len(frame),)
+    assert search.transform(frame).index.tolist() == list(frame.index)
+
+
+def test_numbers_in_the_priors_of_a_model_are_parameters():
+    search = TopicSearch(model=lv.models.LDA(2.0, 0.1))
+    assert search.get_params()["model__concentration"] == 2.0
+    assert "model__concentration" not in search.get_params(deep=False)
+    changed = clone(search).set_params(model__concentration=3.0, model__topic_concentration=0.2, max_size=4)
+    assert (float(changed.model.concentration), float(changed.model.topic_concentration)) == (3.0, pytest.approx(0.2))
+    assert (float(search.model.concentration), changed.max_size) == (2.0, 4)
+    mixture = MixtureSearch(model=lv.models.FiniteMixture(lv.models.DiagonalComponents()))
+    inner = [name for name in mixture.get_params() if name.startswith("model__components__")]
+    assert inner
+    assert mixture.set_params(**{inner[0]: 7.0}).get_params()[inner[0]] == 7.0
+    with pytest.raises(ValueError, match="'model__alpha', expected one of 'model__concentration'"):
+        search.set_params(model__alpha=1.0)
+    with pytest.raises(ValueError, match=r"whose model is made of the data; expected a model="):
+        TopicSearch().set_params(model__concentration=1.0)
+
+
+def test_empty_cells_are_refused_with_advice_of_our_own():
+    rows = np.ones((4, 2))
+    rows[2, 1] = np.nan
+    for X, column in ((rows, "1"), (pd.DataFrame(rows, columns=["a", "b"]), "'b'")):
+        with pytest.raises(
+            ValueError, match=rf"NaN in 1 of 8 cells of X, the first in row 2, column {column}.*lv\.search"
+        ):
+            MixtureSearch().fit(X)

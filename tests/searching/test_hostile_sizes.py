@@ -16,8 +16,8 @@ from lvsearch.files.storage import read_folder, write_folder
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.likelihood.bounds import MOST_TERMS, log_tilted_mass, most_terms
 from lvsearch.reading.readers import read_ldac
-from lvsearch.reading.vocabulary import first_repeated
 from lvsearch.searching.controller import Budget
+from lvsearch.tables.frames import first_repeated
 
 WORDS = ("plain", "", "größer 本", "ends in NUL\x00", "\x00", "half \ud800", "two\nlines", "x" * 1000)
 

@@ -1,0 +1,193 @@
+"""Counts that were made elsewhere as a corpus: matrices, tables, LDA-C, gensim's bags, single cells."""
+
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from lvsearch.data.document_counts import DocumentCounts
+from lvsearch.reading.document_table import DocumentTable
+from lvsearch.reading.other_libraries import anndata_counts, bag_counts
+from lvsearch.reading.readers import canonical_counts, kept_in_place, read_ldac
+from lvsearch.reading.vocabulary import as_strings, checked_vocabulary, read_vocabulary
+from lvsearch.tables.frames import Documents, as_frame, columns_in_words, frame_counts, is_table
+from lvsearch.texts.analyzer import Analyzer
+from lvsearch.texts.choosing import pruned_terms
+from lvsearch.texts.losses import DroppedWords
+from lvsearch.texts.stop_words import chosen_stop_words
+
+D = TypeVar("D", bound="CountedDocuments")
+
+
+class CountedDocuments(DocumentCounts):
+    """What `Corpus` does with counts; attributes and errors are those of `DocumentCounts`."""
+
+    @classmethod
+    def from_matrix(
+        cls: type[D],
+        matrix: Any,
+        vocabulary: Iterable[Any] | None = None,
+        *,
+        document_names: Iterable[Any] | None = None,
+        document_labels: Iterable[Any] | None = None,
+        metadata: Any = None,
+    ) -> D:
+        """Counts that were made elsewhere.
+
+        Args:
+            matrix: (docs, terms) whole numbers: a scipy sparse matrix or array of any format (entries given twice
+                are added), a dense NumPy or JAX array, or a wide pandas table, whose columns are the vocabulary and
+                whose index, unless it is the default one, names the documents.
+            vocabulary: one term per column (`CountVectorizer.get_feature_names_out()`). Default: "term0", "term1"….
+            document_names, document_labels: one per row.
+            metadata: a data frame (or a table with `to_pandas()`), a row per row.
+
+        Raises:
+            ValueError: see `Corpus`; also counts without a single token, and a vocabulary given beside a table.
+        """
+        if is_table(matrix):
+            matrix = as_frame(matrix)
+            if vocabulary is not None:
+                raise ValueError("got a table and a vocabulary; expected one: a table's columns are its terms")
+            matrix, vocabulary, index = frame_counts(matrix)
+            document_names = index if document_names is None else document_names
+        counts = canonical_counts(matrix, vocabulary)
+        return cls._reported(counts, vocabulary, document_names, document_labels, (), None, metadata)
+
+    @classmethod
+    def from_ldac(
+        cls: type[D],
+        path: str | os.PathLike[str],
+        vocabulary: str | os.PathLike[str] | Collection[Any] | None = None,
+        *,
+        document_names: Iterable[Any] | None = None,
+        document_labels: Iterable[Any] | None = None,
+    ) -> D:
+        """A file in LDA-C form: a line `N id:count …` per document, ids counted from 0, N the number of pairs.
+
+        Args:
+            path: the file.
+            vocabulary: a text file with one term per line, or the terms. Default: "term0", "term1"… up to the
+                largest id.
+            document_names, document_labels: one per line.
+
+        Raises:
+            ValueError: a malformed line, N that does not match, an id twice or out of range, each with the line's
+                number; see also `Corpus`.
+        """
+        if isinstance(vocabulary, str | os.PathLike):
+            vocabulary = read_vocabulary(vocabulary)
+        counts = read_ldac(path, None if vocabulary is None else len(vocabulary))
+        return cls._reported(counts, vocabulary, document_names, document_labels, (), None)
+
+    @classmethod
+    def from_bags(
+        cls: type[D],
+        bags: Iterable[Any],
+        vocabulary: Any = None,
+        *,
+        document_names: Iterable[Any] | None = None,
+        document_labels: Iterable[Any] | None = None,
+    ) -> D:
+        """gensim's bags of words: for every document a list of pairs (id, count), ids from 0.
+
+        vocabulary: a gensim `Dictionary` (or any dictionary id to word, or word to id), or the words in order. Raises
+        ValueError for other things, ids outside the vocabulary, and as `from_matrix`.
+        """
+        counts, words = bag_counts(bags, vocabulary)
+        return cls._reported(counts, words, document_names, document_labels, (), None)
+
+    @classmethod
+    def from_anndata(cls: type[D], data: Any, *, layer: str | None = None) -> D:
+        """An `AnnData`: cells are documents, genes are words, `.obs` is the metadata.
+
+        layer: of which the counts are; by default `.X`, which often holds logarithms and is then refused. One that is
+        backed by its file is read into memory. Raises ValueError for anything else, a layer that it does not have, and
+        as `from_matrix`.
+        """
+        found = anndata_counts(data, layer)
+        try:
+            corpus = cls.from_matrix(found.counts, found.vocabulary, document_names=found.names)
+        except ValueError as error:
+            layers = ", ".join(map(repr, data.layers)) or "none here"
+            raise ValueError(f"{error}; of an AnnData, layer= says where the counts are ({layers})") from error
+        return corpus._with_metadata(Documents([], metadata=found.metadata))
+
+    def pruned(
+        self: D,
+        *,
+        stop_words: str | Iterable[str] | None = None,
+        minimum_document_frequency: int | None = None,
+        maximum_document_fraction: float | int | None = None,
+    ) -> D:
+        """The same documents over fewer terms; notes name what was left out, and `dropped` lists all of it.
+
+        Args:
+            stop_words: "english" or another language, or the words themselves; terms that are one of them go.
+            minimum_document_frequency: keep terms that occur in at least so many documents; 1, the default, keeps all
+                that occur. Terms that occur nowhere go as soon as it is given.
+            maximum_document_fraction: keep terms that occur in at most this fraction of the documents.
+
+        Raises:
+            ValueError: a limit out of range; no term left.
+        """
+        chosen = pruned_terms(
+            self.vocabulary,
+            np.bincount(self.counts.indices, minlength=self.n_terms),
+            self.term_totals,
+            len(self),
+            chosen_stop_words(stop_words),
+            (minimum_document_frequency, maximum_document_fraction),
+        )
+        corpus = replace(
+            self,
+            counts=csr_array(self.counts[:, chosen.columns]),
+            vocabulary=tuple(self.vocabulary[place] for place in chosen.columns),
+            notes=(*self.notes, *chosen.notes),
+            dropped=DroppedWords((*(() if self.dropped is None else self.dropped.losses), *chosen.dropped.losses)),
+        )
+        emptied = corpus.n_empty_documents - self.n_empty_documents
+        if not emptied:
+            return corpus
+        return replace(corpus, notes=(*corpus.notes, f"{emptied:,} documents lost all their terms; kept in place"))
+
+    def _within(self: D, limits: tuple[int | None, float | int | None]) -> D:
+        """The same with the terms within limits (least, most); as it is where both are None."""
+        if limits == (None, None):
+            return self
+        return self.pruned(minimum_document_frequency=limits[0], maximum_document_fraction=limits[1])
+
+    @classmethod
+    def _reported(
+        cls: type[D],
+        counts: csr_array,
+        vocabulary: Iterable[Any] | None,
+        document_names: Iterable[Any] | None,
+        document_labels: Iterable[Any] | None,
+        notes: tuple[str, ...],
+        analyzer: Analyzer | None,
+        metadata: Any = None,
+        dropped: DroppedWords | None = None,
+    ) -> D:
+        """A corpus fresh from data, with what a person should know about it in its notes."""
+        terms = checked_vocabulary(vocabulary, counts)
+        names = as_strings("document_names", document_names)
+        labels = as_strings("document_labels", document_labels)
+        table = None if metadata is None else DocumentTable.from_frame(as_frame(metadata), strict=True)[0]
+        corpus = cls(counts, terms, names, labels, notes, analyzer, document_table=table, dropped=dropped)
+        if not corpus.n_tokens:
+            raise ValueError(f"got {corpus.n_documents:,} documents without a single token; expected counts above 0")
+        kept = kept_in_place(corpus.n_empty_documents, corpus.n_documents, corpus.n_unused_terms, corpus.n_terms)
+        return replace(corpus, notes=(*notes, *kept))
+
+    def _with_metadata(self: D, documents: Documents, strict: bool = False) -> D:
+        """This corpus with the notes and the metadata of the documents that it was made of."""
+        if documents.metadata is None:
+            return replace(self, notes=(*documents.notes, *self.notes))
+        table, left_out = DocumentTable.from_frame(documents.metadata, strict=strict)
+        note = f"metadata without {columns_in_words(left_out)}, whose values files cannot keep"
+        notes = (*documents.notes, *self.notes, *((note,) if left_out else ()))
+        return replace(self, document_table=table, notes=notes)

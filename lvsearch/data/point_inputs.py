@@ -1,0 +1,59 @@
+"""What `Points` are made of, checked: a matrix, a mask of it, and names."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from lvsearch.models.plain_arguments import listed
+
+
+def real_matrix(X: Any) -> Float[np.ndarray, "row column"]:
+    """X as float64 with two axes. ValueError for anything but a matrix of real numbers."""
+    if hasattr(X, "toarray"):
+        raise ValueError("got a sparse matrix; expected a dense one: X.toarray(), if the absent entries are zeros")
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise ValueError(f"got rows of different lengths ({error}); expected a matrix (rows, columns)") from error
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"got values of type {array.dtype}; expected real numbers in a matrix (rows, columns)")
+    if array.ndim != 2:
+        raise ValueError(
+            f"got an array of shape {array.shape}; expected two axes (rows, columns): X[:, None] makes one column of a "
+            "list of numbers, X[None] one row"
+        )
+    return array.astype(np.float64)
+
+
+def cell_mask(observed: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "row column"]:
+    """Which cells are known, of this shape. ValueError for another shape, and for other things than True and False."""
+    mask = np.asarray(observed)
+    if mask.dtype != bool:
+        raise ValueError(f"got observed of type {mask.dtype}; expected True and False, one for each cell")
+    if mask.shape != shape:
+        raise ValueError(f"got observed of shape {mask.shape} for values of shape {shape}; expected one for each cell")
+    return mask
+
+
+def refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...]) -> None:
+    """ValueError where a value is NaN, with its row and its column."""
+    bad = np.isnan(values)
+    if bad.any():
+        row, column = np.argwhere(bad)[0].tolist()
+        raise ValueError(
+            f"got NaN in {bad.sum():,} of {bad.size:,} cells, the first in row {row}, column {columns[column]!r}; "
+            'expected numbers. Where NaN marks a missing cell say so: lv.Points.from_array(X, missing="nan") (or '
+            "from_frame, for a data frame), or give observed="
+        )
+
+
+def name_strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[str, ...] | None:
+    """Names as strings; None stays None. ValueError for a single string, and for another number than expected."""
+    if isinstance(values, str):
+        raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list of {expected:,} names")
+    strings = None if values is None else tuple(str(value) for value in listed(what, values))
+    if strings is not None and len(strings) != expected:
+        raise ValueError(f"got {len(strings):,} {what}, expected {expected:,}: one for each")
+    return strings

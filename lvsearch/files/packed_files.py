@@ -1,0 +1,189 @@
+"""Bytes out of files: unpacked, decoded as text, and named for what they are where they are no text."""
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, TextIO
+
+from lvsearch.files.ordinary import open_ordinary, require_ordinary
+
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+"""Endings of files that hold one packed file, and what opens them."""
+ZIP = ".zip"
+SIGNATURES = (
+    (b"PK\x03\x04", "a ZIP archive, as .zip, .xlsx and .docx files are"),
+    (b"\x1f\x8b", "packed by gzip: name it .gz"),
+    (b"BZh", "packed by bzip2: name it .bz2"),
+    (b"\xfd7zXZ", "packed by xz: name it .xz"),
+    (b"\x28\xb5\x2f\xfd", "packed by Zstandard: unpack it first (zstd -d)"),
+    (b"%PDF", "a PDF: take its text out first (pdftotext)"),
+    (b"\xd0\xcf\x11\xe0", "an old Office file (.doc, .xls): save it as text, .csv or .xlsx"),
+    (b"{\\rtf", "rich text (RTF): save it as plain text"),
+    (b"\x89HDF", "an HDF5 file, as .h5ad files are: lv.Corpus.open reads those by their ending"),
+    (b"PAR1", "a Parquet file: name it .parquet"),
+    (b"ARROW1", "an Arrow file: name it .feather"),
+    (b"\x93NUMPY", "an array of NumPy: name it .npy, or pass it to lv.Corpus.from_matrix"),
+    (b"SQLite format 3", "a database of SQLite: read a table of it with pandas.read_sql"),
+    (b"\x80\x02", "a pickle of Python: load it there, and pass what it holds"),
+    (b"\x80\x03", "a pickle of Python: load it there, and pass what it holds"),
+    (b"\x80\x04", "a pickle of Python: load it there, and pass what it holds"),
+    (b"\x80\x05", "a pickle of Python: load it there, and pass what it holds"),
+)
+"""How files begin that are no text, and what to do with them."""
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+HEAD = 1024
+"""Bytes in which signs of a file that is no text are looked for."""
+BAD_PACKING = (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+"""What unpacking raises; an OSError with a number is the system's own, such as that there is no file."""
+
+
+def unpacked_name(path: str | os.PathLike[str]) -> str:
+    """The name of what a file holds, in lower case: without .gz and others of `PACKED`; of a .zip with one file its.
+
+    Raises ValueError for a .zip that is none.
+    """
+    path = Path(path)
+    name = path.name.lower()
+    if name.endswith(ZIP) and path.is_file():
+        members = zip_members(path)
+        name = PurePosixPath(members[0]).name.lower() if len(members) == 1 else name
+    for ending in PACKED:
+        name = name.removesuffix(ending)
+    return name
+
+
+def zip_members(path: str | os.PathLike[str]) -> list[str]:
+    """The files in a .zip, without the hidden ones and folders. Raises ValueError for a file that is no .zip."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+    except BAD_PACKING as error:
+        raise _not_packed(path, error, "zip") from error
+    return sorted(name for name in names if not is_hidden(PurePosixPath(name)))
+
+
+def is_hidden(path: PurePosixPath | Path) -> bool:
+    """Whether a path is an editor's or a system's own: it or a folder on it begins with a dot, or is macOS's."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
+
+
+@contextmanager
+def unpacked(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """The bytes of a file, unpacked as its ending says; of a .zip those of its one file.
+
+    Raises ValueError, also out of the block that reads, for a file that is not packed as its name says, and for a .zip
+    of several files.
+    """
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending not in PACKED and ending != ZIP:
+        with open_ordinary(path) as file:
+            yield file
+        return
+    require_ordinary(path)
+    try:
+        if ending == ZIP:
+            members = zip_members(path)
+            if len(members) != 1:
+                raise ValueError(f"{path}: got {len(members)} files in it; expected one")
+            with zipfile.ZipFile(path) as archive, archive.open(members[0]) as file:
+                yield file
+        else:
+            with PACKED[ending](path, "rb") as file:
+                yield file
+    except BAD_PACKING as error:
+        kinds = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ZIP: "zip"}
+        raise _not_packed(path, error, kinds[ending]) from error
+
+
+def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    """A text file, unpacked as its ending says, every line ended by a line feed.
+
+    Raises:
+        ValueError: a file that is no text, named for what it is; bytes that are not of this encoding, with the place of
+            the first; an encoding there is none of; a file that is not packed as its name says.
+    """
+    with unpacked(path) as file:
+        content = file.read()
+    return decoded(content, path, encoding)
+
+
+def decoded(content: bytes, name: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    """Bytes as text, every line ended by a line feed; `name` is what messages call them. Errors as for `read_text`."""
+    codec = _codec(encoding)
+    refuse_foreign(content[:HEAD], name, codec)
+    try:
+        text = content.decode(codec)
+    except UnicodeDecodeError as error:
+        start = error.object.rfind(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, start) + 1
+        place = f" in line {line}, byte {error.start - start + 1}"
+        raise ValueError(_not_of_encoding(name, encoding, error, place, content)) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[TextIO]:
+    """A text file whose lines all end in line feeds, unpacked as its ending says, to be read piece by piece.
+
+    Raises ValueError, also out of the block that reads, as `read_text` does.
+    """
+    codec = _codec(encoding)
+    with unpacked(path) as file:
+        head = file.read(HEAD)
+    refuse_foreign(head, path, codec)
+    with unpacked(path) as file, io.TextIOWrapper(file, encoding=codec) as text:
+        try:
+            yield text
+        except UnicodeDecodeError as error:
+            raise ValueError(_not_of_encoding(path, encoding, error, "", head)) from error
+
+
+def refuse_foreign(head: bytes, name: Any, codec: str) -> None:
+    """ValueError for bytes that begin as no text of this codec does, whatever it would make of them."""
+    wide = codec.startswith(("utf-16", "utf-32"))
+    if head[:2] in UTF16 and not wide:
+        if codec.startswith("utf-8"):
+            return  # says so itself, with the place
+        raise ValueError(f"{name}: got text that begins as UTF-16 does; expected encoding='utf-16' for it")
+    what = next((what for signature, what in SIGNATURES if head.startswith(signature)), None)
+    if what is None and b"\x00" in head and not wide:
+        what = "no text in this encoding: there are NUL bytes in it; it is a file of a program, or UTF-16"
+    if what is not None:
+        raise ValueError(f"{name}: got a file that is {what}; expected text")
+
+
+def _not_packed(path: Path | str | os.PathLike[str], error: Exception, program: str) -> Exception:
+    """The error to raise: the system's own as it is, else one that says what was expected."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    return ValueError(f"{path}: {error}; expected a file written by {program}, as its name says")
+
+
+def _codec(encoding: str) -> str:
+    try:
+        codec = codecs.lookup(encoding).name
+    except LookupError as error:
+        raise ValueError(
+            f"got encoding={encoding!r}, which Python does not know; expected one such as utf-8, latin-1 or cp1252"
+        ) from error
+    return "utf-8-sig" if codec == "utf-8" else codec
+
+
+def _not_of_encoding(name: Any, encoding: str, error: UnicodeDecodeError, place: str, head: bytes) -> str:
+    got = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
+    guess = "encoding='latin-1' or 'cp1252' are common"
+    if head[:2] in UTF16:
+        guess = "it begins as UTF-16 does: encoding='utf-16'"
+    return (
+        f"{name}: got bytes that are not {encoding.upper()}: {got}{place}; expected {encoding.upper()} text: "
+        f"say what the file is in ({guess}; on the command line --encoding), or convert it (iconv -t UTF-8)"
+    )

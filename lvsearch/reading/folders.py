@@ -1,0 +1,90 @@
+"""Folders and archives of texts: a document per .txt file."""
+
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from lvsearch.files.ordinary import require_ordinary
+from lvsearch.files.packed_files import ZIP, decoded, is_hidden, read_text, zip_members
+
+LINES = ".txt"
+SHOWN = 5
+"""Files that a note names."""
+
+
+class TextFiles(NamedTuple):
+    """The texts below a folder, or in a .zip: names of their files within it, the class of each where every file is in
+    some folder, and notes on the files that were left out."""
+
+    root: Path
+    names: tuple[str, ...]
+    labels: tuple[str, ...] | None
+    notes: tuple[str, ...]
+
+    def texts(self, places: slice, encoding: str) -> list[str]:
+        """The texts of some of the files. Raises ValueError as `read_text`."""
+        if self.root.suffix.lower() != ZIP:
+            return [read_text(self.root / name, encoding) for name in self.names[places]]
+        with zipfile.ZipFile(self.root) as archive:
+            return [decoded(archive.read(name), f"{self.root}/{name}", encoding) for name in self.names[places]]
+
+
+def holds_text_files(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a folder, or a .zip of several files."""
+    path = Path(path)
+    return path.is_dir() or (path.suffix.lower() == ZIP and path.is_file() and len(zip_members(path)) != 1)
+
+
+def text_files(path: str | os.PathLike[str]) -> TextFiles:
+    """The .txt files below a folder or in a .zip, in the order of their paths, in whatever case their ending is.
+
+    Hidden files, those of hidden folders and those of other endings are left out, and notes say so.
+
+    Raises:
+        ValueError: no such file, naming those of other endings; a link out of the folder, a pipe or a device in it.
+    """
+    root = Path(path)
+    if root.suffix.lower() == ZIP and root.is_file():
+        with zipfile.ZipFile(root) as archive:
+            every = sorted(PurePosixPath(entry.filename) for entry in archive.infolist() if not entry.is_dir())
+    else:
+        found = sorted(file for file in root.rglob("*") if not file.is_dir())
+        every = [PurePosixPath(file.relative_to(root).as_posix()) for file in found]
+    hidden = [file for file in every if is_hidden(file)]
+    others = [file for file in every if not is_hidden(file) and not _is_text(file)]
+    inner = [file for file in every if not is_hidden(file) and _is_text(file)]
+    notes = tuple(_left_out(hidden, "hidden")) + tuple(_left_out(others, "not .txt"))
+    if not inner:
+        raise ValueError(
+            f"{path}: got {'an archive' if root.is_file() else 'a folder'} without .txt files; expected some, each a "
+            f"document{''.join(f'; {note}' for note in notes)}"
+        )
+    if not root.is_file():
+        _refuse_foreign_files(root, inner)
+    labels = tuple(file.parts[0] for file in inner) if all(len(file.parts) > 1 for file in inner) else None
+    return TextFiles(root, tuple(map(str, inner)), labels, notes)
+
+
+def _refuse_foreign_files(root: Path, names: Sequence[PurePosixPath]) -> None:
+    """Raise ValueError for a link that leads out of the folder, and for what is no ordinary file."""
+    inside = root.resolve()
+    for name in names:
+        file = root / name
+        if not file.resolve().is_relative_to(inside):
+            raise ValueError(
+                f"{file}: got a link out of the folder, to {file.resolve()}, which may be anybody's file; expected "
+                "files in it: copy the document there, or take the link away"
+            )
+        require_ordinary(file)
+
+
+def _is_text(file: PurePosixPath) -> bool:
+    return file.name.lower().endswith(LINES)
+
+
+def _left_out(files: Sequence[PurePosixPath], why: str) -> Iterator[str]:
+    if files:
+        more = f" and {len(files) - SHOWN:,} more" if len(files) > SHOWN else ""
+        yield f"left out {len(files):,} files that are {why}: {', '.join(map(str, files[:SHOWN]))}{more}"

@@ -1,0 +1,256 @@
+"""Tables in text files: what separates their values, whether quotes are marks or text, and what stands for nothing."""
+
+import csv
+import io
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple, TextIO
+
+import pandas as pd
+
+from lvsearch.tables.frames import first_repeated
+
+MISSING = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL", "None")
+"""Cells that hold nothing, as an empty one does, in columns that are not texts, names or classes."""
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+LINES_LOOKED_AT = 1000
+"""Lines whose numbers of values say what separates them."""
+Opened = Callable[[], AbstractContextManager[TextIO]]
+"""Opens a text anew, at its beginning."""
+
+
+class UnnamedValuesError(ValueError):
+    """Lines of a file have more values than its header has names."""
+
+
+MORE_VALUES = "{}: got lines with more values than the header has names; name every column"
+
+
+class Dialect(NamedTuple):
+    """How a table is written.
+
+    separator: what stands between values. quoted: whether values may stand in quotes; False where a quote is a
+    character like others. notes: what was assumed that is not plain.
+    """
+
+    separator: str
+    quoted: bool
+    notes: tuple[str, ...]
+
+    def reader(self, file: Iterable[str]) -> Iterator[list[str]]:
+        """The rows of a table."""
+        quoting = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
+        return csv.reader(file, delimiter=self.separator, quoting=quoting)
+
+    def pandas(self) -> dict[str, Any]:
+        """What `pandas.read_csv` is told."""
+        return {"sep": self.separator, "quoting": csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE}
+
+
+def opened_text(content: str) -> Opened:
+    """Opens a text that is in memory."""
+    return lambda: nullcontext(io.StringIO(content))
+
+
+def dialect_of(opened: Opened, name: Any, ending: str) -> Dialect:
+    """Find out how a table is written, by reading it once; ending: ".tsv", whose separator is known, or another.
+
+    Quotes are marks where every value that begins with one ends with one. Where they do not, or where a value in quotes
+    would swallow lines that are each a row by themselves, they are part of the text.
+
+    Raises:
+        ValueError: with its line, a quote that fits neither reading.
+    """
+    with long_fields():
+        separator = "\t" if ending == ".tsv" else _separator(opened)
+        notes = () if separator == "\t" or separator == "," else (f"values are separated by {SEPARATORS[separator]}",)
+        with opened() as file:
+            quotes = _quotes(file, separator)
+        if not quotes.any or (quotes.bad_line is None and not quotes.spanning):
+            return Dialect(separator, True, notes)
+        with opened() as file:
+            is_plain = _every_line_is_a_row(file, separator)
+        if is_plain:
+            line = quotes.bad_line or quotes.spanning
+            return Dialect(
+                separator,
+                False,
+                (*notes, f"quotes are part of the texts: the one in line {line} does not enclose a value"),
+            )
+        if quotes.bad_line is None:
+            return Dialect(separator, True, notes)
+    raise ValueError(
+        f"{name}, line {quotes.bad_line}: got a quote that does not enclose a value, in a table where others do; "
+        'expected values in quotes to begin and end with one, and quotes inside them twice ("")'
+    )
+
+
+class _Quotes(NamedTuple):
+    """any: whether there are quotes. bad_line: the first line where they enclose no value, or None. spanning: the first
+    line of a value in quotes with line breaks, 0 where there is none."""
+
+    any: bool
+    bad_line: int | None
+    spanning: int
+
+
+def _quotes(file: TextIO, separator: str) -> _Quotes:
+    found, spanning, before = False, 0, 0
+
+    def watched() -> Iterator[str]:
+        nonlocal found
+        for line in file:
+            found = found or '"' in line
+            yield line
+
+    reader = csv.reader(watched(), delimiter=separator, strict=True)
+    try:
+        for _ in reader:
+            if reader.line_num > before + 1 and not spanning:
+                spanning = before + 1
+            before = reader.line_num
+    except csv.Error:
+        return _Quotes(True, before + 1, spanning)
+    return _Quotes(found, None, spanning)
+
+
+def _every_line_is_a_row(file: TextIO, separator: str) -> bool:
+    """Whether every line has as many values, two or more, where quotes are characters like others."""
+    widths = {len(row) for row in csv.reader(file, delimiter=separator, quoting=csv.QUOTE_NONE) if row}
+    return len(widths) == 1 and widths.pop() > 1
+
+
+def _separator(opened: Opened) -> str:
+    """What separates values: that by which all lines have equally many, commas before others."""
+    with opened() as file:
+        lines = [line for _, line in zip(range(LINES_LOOKED_AT), file, strict=False)]
+    uniform = {}
+    for separator in SEPARATORS:
+        rows = [row for row in _rows(lines, separator) if any(cell.strip() for cell in row)]
+        widths = Counter(len(row) for row in (rows[:-1] if len(lines) == LINES_LOOKED_AT else rows))
+        if rows and len(rows[0]) > 1:
+            uniform[separator] = len(widths) == 1
+    return next((separator for separator, same in uniform.items() if same), next(iter(uniform), ","))
+
+
+def _rows(lines: list[str], separator: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(lines, delimiter=separator))
+    except csv.Error:
+        return []
+
+
+@contextmanager
+def long_fields() -> Iterator[None]:
+    """Inside: Python's csv takes values of any length; by itself it refuses those beyond 131,072 characters."""
+    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+@contextmanager
+def every_value_named(path: Any) -> Iterator[None]:
+    """Inside: pandas reads delimited lines with index_col=False, and none that are longer than the header.
+
+    Left to itself it takes the first values for names of rows, where these count up without a trace. Raises
+    `UnnamedValuesError`.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            yield
+    except pd.errors.ParserWarning as error:
+        raise UnnamedValuesError(MORE_VALUES.format(path)) from error
+
+
+def check_header(
+    lines: Iterable[str], name: Any, dialect: Dialect | None = None, nameless: str | int | None = None
+) -> None:
+    """ValueError where the header of a table, its first line with anything on it, names a column twice or not at all,
+    or has fewer names than the next line has values: pandas invents names, and leaves out a last value that is empty.
+
+    nameless: the column that may lack a name: "", or its number from 0; None: none may.
+    """
+    reader = (Dialect(",", True, ()) if dialect is None else dialect).reader(lines)
+    rows = (row for row in reader if "".join(row).strip())
+    try:
+        header, values = [column.strip() for column in next(rows, [])], next(rows, [])
+    except csv.Error:  # no header that Python can read: pandas says what is wrong
+        return
+    twice = first_repeated(column for column in header if column)
+    if twice is not None:
+        raise ValueError(f"{name}: got the column name {twice!r} twice; expected distinct names")
+    empty = [place for place, column in enumerate(header) if not column and nameless not in ("", place)]
+    if empty:
+        raise ValueError(
+            f"{name}: got no name for column {empty[0] + 1} of the header; name every column. Where the first one "
+            "names the rows, as in a file that pandas wrote with its index, say row_names=0 or write index=False"
+        )
+    if len(values) > len(header):
+        raise UnnamedValuesError(MORE_VALUES.format(name))
+
+
+def read_options(columns: Iterable[Any], texts: Iterable[Any], label: Any) -> dict[str, Any]:
+    """What `pandas.read_csv` is told for a table of these columns.
+
+    texts: columns that are taken as they stand ("NA" is a word, "007" no number). In the column `label` an empty cell
+    is missing, and others stand as they are. In all other columns an empty cell is missing; `tidied` sees to the rest.
+    """
+    texts = list(texts)
+    return {
+        "dtype": dict.fromkeys([*texts, *([label] if label is not None else [])], str),
+        "na_values": {column: [""] for column in columns if column not in texts},
+        "keep_default_na": False,
+        "low_memory": False,
+        "index_col": False,
+    }
+
+
+def tidied(
+    frame: pd.DataFrame, texts: Iterable[Any], label: Any, as_text: Iterable[Any] = ()
+) -> tuple[pd.DataFrame, Counter[str]]:
+    """A table as `read_options` reads it, its types found anew, and how often a cell such as "NA" was taken as missing.
+
+    Texts are empty where they hold nothing. Columns that hold numbers beside such cells become numbers; so does the
+    column `label`, where numbers are written as Python writes them; those of `as_text` do not. Marks are named like
+    "'NA' in the column 'code'".
+    """
+    texts, as_text = set(texts), set(as_text)
+    frame, marks = filled(frame, *texts), Counter[str]()
+    for name in frame.columns:
+        column = frame[name]
+        if name in texts or pd.api.types.is_numeric_dtype(column.dtype):
+            continue
+        marked = column.isin(MISSING) & (name != label)
+        if not marked.any() and name != label:
+            continue
+        for mark, times in column[marked].value_counts().items():
+            marks[f"{mark!r} in the column {str(name)!r}"] = int(times)
+        column = column.where(~marked)
+        numbers = pd.to_numeric(column, errors="coerce")
+        is_lossless = name not in as_text and bool((numbers.isna() == column.isna()).all())
+        if is_lossless and name == label:
+            is_lossless = bool((numbers.astype(str) == column).all())
+        frame[name] = numbers if is_lossless else column
+    return frame, marks
+
+
+def filled(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
+    """The table with empty texts where these columns hold nothing."""
+    filled = frame.copy()
+    for name in columns:
+        filled[name] = frame[name].astype(object).where(frame[name].notna(), "")
+    return filled
+
+
+def marks_notes(marks: Counter[str]) -> tuple[str, ...]:
+    """A note on the cells that were taken for missing ones."""
+    if not marks:
+        return ()
+    listed = ", ".join(f"{what} ({times:,})" for what, times in sorted(marks.items()))
+    return (f"cells taken as missing: {listed}",)

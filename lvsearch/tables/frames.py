@@ -1,0 +1,168 @@
+"""Tables as people have them: data frames with a row per document, or wide ones with a column per term."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lvsearch.texts.counting import checked_texts
+
+SHOWN = 12
+"""Names of columns that a message lists."""
+
+
+class Documents(NamedTuple):
+    """Texts and what is known of each: name, class, and a row of `metadata`, a data frame; None where nothing is.
+
+    notes: how they were read, and what was left out.
+    """
+
+    texts: list[str]
+    names: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | None = None
+    metadata: pd.DataFrame | None = None
+    notes: tuple[str, ...] = ()
+
+
+def columns_in_words(columns: Iterable[Any]) -> str:
+    """Such as "'id', 'body', 'year'"; the first dozen."""
+    names = [repr(name) for name in columns]
+    return ", ".join(names[:SHOWN]) + (f", … ({len(names)} in all)" if len(names) > SHOWN else "")
+
+
+def first_repeated(names: Iterable[str]) -> str | None:
+    """The first name that stood there before; None where all are distinct."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def is_table(data: Any) -> bool:
+    """Whether this is a data frame of pandas, or a table of another library (Polars, Arrow, Hugging Face)."""
+    return isinstance(data, pd.DataFrame) or (
+        hasattr(data, "to_pandas") and (hasattr(data, "columns") or hasattr(data, "column_names"))
+    )
+
+
+def as_frame(table: Any) -> pd.DataFrame:
+    """A data frame as it is, or made of another library's table (Hugging Face datasets, Polars, Arrow).
+
+    Raises ValueError for anything else.
+    """
+    if isinstance(table, pd.DataFrame):
+        return table
+    if hasattr(table, "to_pandas"):
+        try:
+            frame = table.to_pandas()
+        except ImportError:  # Polars has pyarrow do it; its columns as lists need nothing
+            frame = pd.DataFrame({name: table[name].to_list() for name in table.columns})
+        if isinstance(frame, pd.DataFrame):
+            return frame
+    if isinstance(table, dict) and all(hasattr(part, "to_pandas") for part in table.values()):
+        raise ValueError(
+            f"got several data sets ({columns_in_words(table)}); expected one of them, such as data['train']"
+        )
+    module, name = type(table).__module__, type(table).__qualname__
+    raise ValueError(
+        f"got {name if module == 'builtins' else f'{module}.{name}'}; expected a pandas DataFrame, or a table with "
+        "to_pandas()"
+    )
+
+
+def frame_documents(
+    frame: pd.DataFrame, text: Any, id: Any = None, label: Any = None, keep: Iterable[Any] | None = None
+) -> Documents:
+    """The texts of a column, named by another (by default by the index), the other columns as metadata.
+
+    text, id, label: names of columns; keep: those of the metadata, by default all but the texts.
+
+    Raises:
+        ValueError: no such column; several levels of names; a missing text, id or label; values that are not strings.
+    """
+    if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
+        raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
+    if isinstance(keep, str):
+        raise ValueError(f"got keep={keep!r}; expected a list of columns: keep=[{keep!r}]")
+    kept = None if keep is None else list(keep)
+    for what, name in (("text", text), ("id", id), ("label", label), *(("keep", name) for name in kept or ())):
+        if name not in frame.columns and not (name is None and what in ("id", "label")):
+            raise ValueError(
+                f"got {what}={name!r}, expected one of the columns {columns_in_words(frame.columns)}"
+                f"{'; text= names the one that holds the texts' if what == 'text' else ''}"
+            )
+    texts = _whole(frame, text, "the documents without text, frame.fillna({…: ''}) keeps them as empty ones")
+    named = frame if id is None else frame.set_index(_whole(frame, id, "a name for every document"))
+    labels = (
+        None if label is None else tuple(str(value) for value in _whole(frame, label, "a class for every document"))
+    )
+    others = [name for name in frame.columns if name not in (text, id)] if kept is None else kept
+    names = tuple(str(name) for name in named.index)
+    return Documents(checked_texts(texts.tolist()), names, labels, named.loc[:, others])
+
+
+def index_names(texts: Any) -> tuple[str, ...] | None:
+    """What names the elements of a pandas Series; None for other things, and for its default index."""
+    if not isinstance(texts, pd.Series) or texts.index.equals(pd.RangeIndex(len(texts))):
+        return None
+    return tuple(str(name) for name in texts.index)
+
+
+def holds_texts(data: Any) -> bool:
+    """Whether the elements of a list, a Series or a one-dimensional array are strings, by the first."""
+    if isinstance(data, list | tuple):
+        return bool(data) and isinstance(data[0], str)
+    flat = isinstance(data, pd.Series) or (isinstance(data, np.ndarray) and data.ndim == 1)
+    return flat and len(data) > 0 and isinstance(data[0] if isinstance(data, np.ndarray) else data.iloc[0], str)
+
+
+def text_columns(frame: pd.DataFrame) -> list[Any]:
+    """The columns whose values, where there are any, are strings."""
+    found = []
+    for place, name in enumerate(frame.columns):
+        known = frame.iloc[:, place].dropna()
+        if len(known) and isinstance(known.iloc[0], str):
+            found.append(name)
+    return found
+
+
+def _whole(frame: pd.DataFrame, name: Any, expected: str) -> pd.Series:
+    """A column without missing values."""
+    column = frame[name]
+    if isinstance(column, pd.DataFrame):
+        raise ValueError(f"got the column {name!r} twice; expected distinct names")
+    missing = column.isna().to_numpy()
+    if missing.any():
+        first = int(missing.argmax())
+        row = frame.index[first] if isinstance(frame.index, pd.RangeIndex) else first  # of a block: counted through
+        raise ValueError(
+            f"got {missing.sum():,} missing values of {len(frame):,} in the column {name!r}, the first in row "
+            f"{row}; expected {expected}: leave such rows out, frame.dropna(subset=[{name!r}])"
+        )
+    return column
+
+
+def frame_counts(frame: pd.DataFrame) -> tuple[Any, list[str], list[str] | None]:
+    """A wide table as (counts, terms, document names): a row per document, the columns are the vocabulary.
+
+    The names are the table's index, or None where that is pandas' default 0, 1, 2….
+
+    Raises:
+        ValueError: a column that does not hold numbers.
+    """
+    for column, dtype in frame.dtypes.items():
+        if not pd.api.types.is_numeric_dtype(dtype):
+            raise ValueError(
+                f"got a column {column!r} of type {dtype}; expected a wide table of counts, a column per term; from a "
+                "long one: .pivot_table(index='document', columns='word', values='count', aggfunc='sum', fill_value=0)"
+                "; where a column holds texts: lv.Corpus.from_frame(frame, text=…)"
+            )
+    default = frame.index.equals(pd.RangeIndex(len(frame)))
+    names = None if default else [str(name) for name in frame.index]
+    terms = [str(column) for column in frame.columns]
+    if len(terms) and all(isinstance(dtype, pd.SparseDtype) and dtype.fill_value == 0 for dtype in frame.dtypes):
+        return frame.sparse.to_coo(), terms, names
+    return frame.to_numpy(dtype=np.float64, na_value=np.nan), terms, names

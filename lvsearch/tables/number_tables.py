@@ -1,0 +1,225 @@
+"""Tables of numbers in text files: what separates them, how decimals are written, which cell is no number."""
+
+import io
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from lvsearch.files.packed_files import read_text, unpacked_name
+from lvsearch.tables.delimited import (
+    MISSING,
+    Dialect,
+    UnnamedValuesError,
+    check_header,
+    dialect_of,
+    every_value_named,
+    marks_notes,
+    opened_text,
+)
+
+DECIMAL_COMMA = re.compile(r"(?=.*\d)[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)?(?:,\d+)?(?:[eE][+-]?\d+)?")
+"""A number whose decimal sign is a comma, perhaps with points between thousands."""
+THOUSANDS_COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+"""A number with commas between thousands, whose decimal sign is a point."""
+PERCENT = re.compile(r"[+-]?[\d.,]+\s*%")
+MONEY = re.compile(r"[$€£¥]\s*[\d.,]+|[\d.,]+\s*[$€£¥]")
+DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[ T]\d.*)?")
+NO_LETTERS = re.compile(r"\W+")
+
+
+class NumberTable(NamedTuple):
+    """Numbers out of a file, a row per row, named by its index; notes: what was assumed of how they are written."""
+
+    frame: pd.DataFrame
+    notes: tuple[str, ...]
+
+
+class NumberStyle(NamedTuple):
+    """How numbers are written; None where the file is to say it.
+
+    separator: between values. decimal: the decimal sign. thousands: what stands between thousands. missing_marks: cells
+    that are missing beside empty ones and those of `delimited.MISSING`.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    missing_marks: tuple[str, ...] = ()
+
+
+def read_numbers(
+    path: str | os.PathLike[str], header: bool, row_names: str | int | None, encoding: str, style: NumberStyle
+) -> NumberTable:
+    """A table of numbers, as `Points.from_csv` takes it; its errors are said there."""
+    content = read_text(path, encoding)
+    ending = ".tsv" if unpacked_name(path).endswith(".tsv") else ".csv"
+    dialect = Dialect(style.separator, True, ()) if style.separator else dialect_of(opened_text(content), path, ending)
+    if header:
+        check_header(io.StringIO(content), path, dialect, nameless=row_names)
+    frame, assumed, notes = _parsed(content, path, dialect, header, row_names, style), style, dialect.notes
+    texts = _text_columns(frame)
+    if texts and style.decimal is None and style.thousands is None:
+        assumed = _style_of(frame, texts, dialect, style, path)
+        if assumed != style:
+            frame = _parsed(content, path, dialect, header, row_names, assumed)
+            notes += _style_notes(assumed)
+    _check_numbers(frame, path, header, assumed)
+    if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
+        raise ValueError(
+            f"{path}: got only numbers on the first line, expected the names of the columns: say header=False "
+            "where the data begin there"
+        )
+    notes += _missing_notes(content, dialect, header, style, frame)
+    frame.columns = [name if header else f"column{number}" for number, name in enumerate(frame.columns)]
+    return NumberTable(frame, notes)
+
+
+def _parsed(
+    content: str, path: Any, dialect: Dialect, header: bool, row_names: str | int | None, style: NumberStyle
+) -> pd.DataFrame:
+    """The table in one style; the column that names rows as it stands."""
+    first = 0 if header else None
+    try:
+        with every_value_named(path):
+            columns = pd.read_csv(
+                io.StringIO(content), header=first, nrows=0 if header else 1, **dialect.pandas()
+            ).columns
+            index = columns[row_names] if isinstance(row_names, int) and header else row_names
+            if index is not None and index not in columns:
+                raise ValueError(f"got row_names={row_names!r}, which is no column")
+            missing = ["", *MISSING, *style.missing_marks]
+            frame = pd.read_csv(
+                io.StringIO(content),
+                header=first,
+                index_col=False,
+                dtype={} if index is None else {index: str},
+                na_values={column: missing for column in columns if column != index},
+                keep_default_na=False,
+                low_memory=False,
+                decimal=style.decimal or ".",
+                thousands=style.thousands,
+                **dialect.pandas(),
+            )
+    except UnnamedValuesError:
+        raise
+    except (ValueError, IndexError) as error:  # among them lines of different lengths, no such column
+        reason = " ".join(str(error).split())
+        named = {",": "comma", ";": "semicolon", "\t": "tab"}.get(dialect.separator, repr(dialect.separator))
+        raise ValueError(f"{path}: {reason}; expected {named}-separated numbers, as many on every line") from error
+    return frame if index is None else frame.set_index(index)
+
+
+def _text_columns(frame: pd.DataFrame) -> list[Any]:
+    return [name for name, dtype in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(dtype)]
+
+
+def _style_of(
+    frame: pd.DataFrame, texts: Sequence[Any], dialect: Dialect, style: NumberStyle, path: Any
+) -> NumberStyle:
+    """How the numbers of columns are written that have no decimal point; the style as it is where they are none."""
+    cells = sorted({str(cell).strip() for name in texts for cell in frame[name].dropna()})
+    is_decimal = all(map(DECIMAL_COMMA.fullmatch, cells))
+    is_thousands = all(map(THOUSANDS_COMMA.fullmatch, cells))
+    if is_decimal and is_thousands and dialect.separator != ";":
+        name = next(name for name in texts if frame[name].notna().any())
+        raise ValueError(
+            f"{path}: got {cells[0]!r} in the column {name!r}, which is a decimal comma or one between thousands; "
+            "expected to know which: say decimal=',' or thousands=','"
+        )
+    if is_decimal:
+        points = any("." in cell for cell in cells)
+        return style._replace(decimal=",", thousands="." if points else None)
+    return style._replace(thousands=",") if is_thousands else style
+
+
+def _style_notes(style: NumberStyle) -> tuple[str, ...]:
+    decimal = "the decimal sign is a comma" if style.decimal == "," else ""
+    thousands = f"{style.thousands!r} stands between thousands" if style.thousands else ""
+    return (" and ".join(part for part in (decimal, thousands) if part),)
+
+
+def _check_numbers(frame: pd.DataFrame, path: Any, header: bool, style: NumberStyle) -> None:
+    """ValueError for the first column with a cell that is no number, with its row and what to do."""
+    texts = _text_columns(frame)
+    if not texts:
+        return
+    found = first_text(frame[texts[0]], style.decimal or ".")
+    if found is None:
+        return
+    row, cell = found
+    more = f" (and {len(texts) - 1} more columns with text)" if len(texts) > 1 else ""
+    raise ValueError(
+        f"{path}: got {cell!r} in the column {texts[0]!r}, row {row} (line {row + 1 + header}){more}; expected numbers "
+        f"throughout: {advice(cell)}"
+    )
+
+
+def first_text(column: pd.Series, decimal: str = ".") -> tuple[int, Any] | None:
+    """The row, from 0, and the value of the first cell that is known and no number; None where there is none.
+
+    decimal: the decimal sign; a point in place of another one makes a cell that is no number.
+    """
+    for row, cell in enumerate(column):
+        text = str(cell) if decimal == "." else str(cell).replace(".", "?").replace(decimal, ".")
+        if not pd.isna(cell) and not _is_number(text):
+            return row, cell
+    return None
+
+
+def advice(cell: Any) -> str:
+    """What to do with a column where a cell like this stands among numbers."""
+    text = str(cell).strip()
+    if PERCENT.fullmatch(text):
+        return "write percentages without their sign: frame[…].str.rstrip('%').astype(float)"
+    if MONEY.fullmatch(text):
+        return "write amounts without the sign of their currency"
+    if hasattr(cell, "year") or DATE.fullmatch(text):
+        return (
+            "write dates as numbers, for instance as days since the first one, (day - day.min()).dt.days of "
+            "pandas.to_datetime(frame[…]), or leave the column out"
+        )
+    if _is_number(text):
+        return "write all numbers of a file with one decimal sign: others here have a comma"
+    if THOUSANDS_COMMA.fullmatch(text) or DECIMAL_COMMA.fullmatch(text):
+        return "say what the comma is, decimal=',' or thousands=',' of lv.Points.from_csv or pandas.read_csv"
+    if NO_LETTERS.fullmatch(text):
+        return f"where {text!r} stands for a missing cell say so: missing='nan', missing_marks=[{text!r}]"
+    return (
+        'leave the column out (frame.select_dtypes("number")), make a column of names the index (row_names= of files), '
+        "or use from_categories"
+    )
+
+
+def _missing_notes(
+    content: str, dialect: Dialect, header: bool, style: NumberStyle, frame: pd.DataFrame
+) -> tuple[str, ...]:
+    """A note on the marks, beside empty cells, that were taken for missing ones."""
+    lacking = [place for place, name in enumerate(frame.columns) if frame[name].isna().any()]
+    if not lacking:
+        return ()
+    plain = pd.read_csv(
+        io.StringIO(content),
+        header=0 if header else None,
+        index_col=False,
+        dtype=str,
+        keep_default_na=False,
+        **dialect.pandas(),
+    )
+    marks: Counter[str] = Counter()
+    for place in lacking:
+        cells = plain[frame.columns[place]]
+        for mark, times in cells[cells.isin([*MISSING, *style.missing_marks])].value_counts().items():
+            marks[f"{mark!r} in the column {str(frame.columns[place])!r}"] = int(times)
+    return marks_notes(marks)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,234 @@
+"""How a text becomes words and terms, and which rule leaves a word out."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from lvsearch.models.plain_arguments import shown
+from lvsearch.texts.letters import LEAST_LETTERS, composed, folded, has_digits, is_short, lowered, words_of
+from lvsearch.texts.stop_words import ENGLISH, english_stop_words, listed_stop_words
+
+LEGACY_PATTERN = r"(?u)\b[^\W\d_]{3,}\b"
+"""What cut texts before words were read as Unicode has them; corpora in folders of that time still name it."""
+
+
+class Rule(StrEnum):
+    """Why a word is left out before terms are counted; the value completes "words …"."""
+
+    UNMATCHED = "that token_pattern does not match"
+    STOP = "that are stop words"
+    DIGITS = "with digits"
+    SHORT = f"of fewer than {LEAST_LETTERS} letters"
+
+
+class Cut(NamedTuple):
+    """The words of a text in their order, in the spelling of the text or lower-cased.
+
+    words: what the analyzer takes for words. unmatched: words that stand where `token_pattern` matched nothing.
+    """
+
+    words: list[str]
+    unmatched: list[str]
+
+
+class MissingTokenizer(NamedTuple):
+    """Stands for a tokenizer that a folder could not keep; calling it raises a ValueError that says its name."""
+
+    name: str
+
+    def __call__(self, text: str) -> list[str]:
+        raise ValueError(
+            f"got texts for a corpus that was cut by the function {self.name}, which files cannot keep; expected "
+            "encode(texts, tokenizer=…) with that function"
+        )
+
+
+@dataclass(frozen=True)
+class Analyzer:
+    """How a text becomes terms; kept with a corpus so that new texts are cut in the same way.
+
+    Attributes:
+        stop_words: a language ("english" is scikit-learn's list of 318 words), a tuple of words, or None. Stop words
+            are themselves cut like texts, so "don't" also removes the "don" and "t" that are left of it.
+        token_pattern: a regular expression; every match, or what its one group holds, is a word. None: words as
+            Unicode has them (`letters.word_pattern`), without those that hold digits or, in alphabets, have fewer than
+            three letters.
+        lowercase: whether texts are lower-cased first.
+        ngram_range: terms are runs of so many words, from the first number to the second.
+        normalize: whether accents are composed (NFC), and words that differ in case alone are one ("STRASSE" and
+            "straße"). False as in corpora of version 0.1.
+        tokenizer: a function from a text to its words, in place of `token_pattern`; no word of it is left out but stop
+            words, and it sees the text as it stands.
+
+    Raises:
+        ValueError: a stop word list that there is none of; a `token_pattern` that does not compile or has several
+            groups; an `ngram_range` that is no pair of rising whole numbers from 1; a tokenizer beside a token_pattern.
+    """
+
+    stop_words: str | tuple[str, ...] | None = ENGLISH
+    token_pattern: str | None = None
+    lowercase: bool = True
+    ngram_range: tuple[int, int] = (1, 1)
+    normalize: bool = True
+    tokenizer: Callable[[str], Iterable[str]] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop_words, str):
+            listed_stop_words(self.stop_words)  # raises for a language that there is no list of
+        low, high = self.ngram_range
+        if not 1 <= low <= high:
+            raise ValueError(
+                f"got ngram_range={self.ngram_range}; expected two whole numbers, 1 <= first <= second, such as (1, 2)"
+            )
+        if self.token_pattern is None:
+            return
+        if self.tokenizer is not None:
+            raise ValueError("got a tokenizer and a token_pattern; expected one of them: both cut texts into words")
+        if not isinstance(self.token_pattern, str):
+            raise ValueError(f"got token_pattern={shown(self.token_pattern)}, expected a regular expression as a text")
+        try:
+            n_groups = re.compile(self.token_pattern).groups
+        except re.error as error:
+            raise ValueError(
+                f"got token_pattern={self.token_pattern!r}, which does not compile ({error}); "
+                "expected a regular expression that matches one word"
+            ) from error
+        if n_groups > 1:
+            raise ValueError(
+                f"got token_pattern={self.token_pattern!r} with {n_groups} groups; expected at most one, the word: "
+                "write the others as (?:…)"
+            )
+
+    @classmethod
+    def for_vocabulary(cls, vocabulary: Sequence[str]) -> "Analyzer":
+        """The analyzer for a vocabulary that came without one: no rule of ours may hide a term that is in it.
+
+        Words of two characters or more, and those of the vocabulary that are written otherwise, such as "c++"; runs of
+        as many words as terms have, when each has its words apart by one blank; lower-cased unless some term has
+        capitals; English stop words removed unless they are words of a term.
+        """
+        words = {word for term in vocabulary for word in term.split(" ") if word}
+        lengths = [term.count(" ") + 1 for term in vocabulary]
+        plain = re.compile(r"\w\w+")
+        odd = sorted((word for word in words if not plain.fullmatch(word)), key=lambda word: (-len(word), word))
+        pattern = "|".join([*(rf"(?<!\w){re.escape(word)}(?!\w)" for word in odd), r"\b\w\w+\b"])
+        return cls(
+            stop_words=tuple(sorted(english_stop_words().difference(words))),
+            token_pattern=rf"(?u){pattern}",
+            lowercase=all(term == term.lower() for term in vocabulary),
+            ngram_range=(min(lengths, default=1), max(lengths, default=1)),
+            normalize=False,
+        )
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Analyzer":
+        """From what `to_json` gives, where tuples have become lists. What version 0.1 wrote cuts texts as it did."""
+        known: dict[str, Any] = {"ngram_range": (1, 1), "normalize": False, "tokenizer": None, **fields}
+        stop_words, tokenizer = known["stop_words"], known["tokenizer"]
+        known["stop_words"] = tuple(stop_words) if isinstance(stop_words, list) else stop_words
+        known["ngram_range"] = tuple(known["ngram_range"])
+        known["tokenizer"] = None if tokenizer is None else MissingTokenizer(tokenizer)
+        return cls(**known)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON keeps them; a tokenizer by its name."""
+        return {
+            "stop_words": self.stop_words if isinstance(self.stop_words, str | None) else list(self.stop_words),
+            "token_pattern": self.token_pattern,
+            "lowercase": self.lowercase,
+            "ngram_range": list(self.ngram_range),
+            "normalize": self.normalize,
+            "tokenizer": None if self.tokenizer is None else _name_of(self.tokenizer),
+        }
+
+    def cut(self, text: str) -> Cut:
+        """Cut a text into words; raises what a tokenizer raises, and ValueError where it gives no strings."""
+        if self.tokenizer is not None:
+            words = list(self.tokenizer(text))
+            if not all(isinstance(word, str) for word in words):
+                raise ValueError(f"got {words[:3]!r} from the tokenizer; expected a list of words, which are strings")
+            return Cut([word for word in map(self._spelled, words) if word], [])
+        text = self._spelled(text)
+        return Cut(words_of(text), []) if self._pattern is None else _matches(self._pattern, text)
+
+    def fold(self, word: str) -> str:
+        """What a word is counted under: the same for all its spellings that differ in case alone."""
+        return folded(word) if self.normalize and self.lowercase else word
+
+    def rule(self, word: str) -> Rule | None:
+        """The rule that leaves a folded word out; None for a word that counts."""
+        if word in self._stop_words:
+            return Rule.STOP
+        if self.token_pattern is not None or self.tokenizer is not None:
+            return None
+        return Rule.DIGITS if has_digits(word) else Rule.SHORT if is_short(word) else None
+
+    def terms(self, words: Sequence[str]) -> Sequence[str]:
+        """The terms of the words of a text that count: the words, or runs of them joined by blanks."""
+        low, high = self.ngram_range
+        if high == 1:
+            return words
+        starts = ((size, start) for size in range(low, high + 1) for start in range(len(words) - size + 1))
+        return [" ".join(words[start : start + size]) for size, start in starts]
+
+    def _spelled(self, text: str) -> str:
+        text = composed(text) if self.normalize else text
+        if not self.lowercase:
+            return text
+        return composed(lowered(text)) if self.normalize else text.lower()
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        return None if self.token_pattern is None else re.compile(self.token_pattern)
+
+    @cached_property
+    def _stop_words(self) -> frozenset[str]:
+        """The pieces of all stop words, cut and folded like texts."""
+        listed = listed_stop_words(self.stop_words) if isinstance(self.stop_words, str) else self.stop_words or ()
+        plain = self if self.tokenizer is None else Analyzer(None, None, self.lowercase, normalize=self.normalize)
+        pieces = {self.fold(piece) for word in listed for piece in plain.cut(word).words}
+        return frozenset(pieces | {self.fold(self._spelled(word)) for word in listed})
+
+    def __str__(self) -> str:
+        if self.tokenizer is not None:
+            cut = f"words as the function {_name_of(self.tokenizer)} gives them"
+        elif self.token_pattern is not None:
+            cut = f"words match {self.token_pattern}"
+        else:
+            cut = "words of letters, their marks and digits, joined by underscores"
+        runs = "" if self.ngram_range == (1, 1) else f"; terms are runs of {_numbers(*self.ngram_range)} words"
+        stop_words = "no stop words"
+        if self.stop_words == ENGLISH:
+            stop_words = "scikit-learn's English stop words"
+        elif isinstance(self.stop_words, str):
+            stop_words = f"the {len(listed_stop_words(self.stop_words)):,} stop words of {self.stop_words}"
+        elif self.stop_words:
+            stop_words = f"{len(self.stop_words):,} stop words"
+        return f"{cut}{', lower-cased' * self.lowercase}{runs}; {stop_words} removed"
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Cut:
+    """What a pattern matches, or its one group holds, and the words of the text between."""
+    words, between, end = [], [], 0
+    for match in pattern.finditer(text):
+        start, stop = match.span(pattern.groups)
+        if start < stop:
+            words.append(text[start:stop])
+            between.append(text[end:start])
+            end = stop
+    between.append(text[end:])
+    return Cut(words, [word for piece in between for word in words_of(piece)])
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    if isinstance(function, MissingTokenizer):
+        return function.name
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', type(function).__module__)}.{name}"
+
+
+def _numbers(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} to {high}"

@@ -1,0 +1,197 @@
+"""Which terms of texts are kept, how they are spelled, and the account of all that is left out."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lvsearch.texts.analyzer import Analyzer, Rule
+from lvsearch.texts.letters import is_uncut, is_unspaced
+from lvsearch.texts.limits import Limits
+from lvsearch.texts.losses import NAMED, NAMED_COMMON, DroppedWords, Loss, Tally
+from lvsearch.texts.words_on_disk import WordFrequency
+
+UNCUT_SHARE = 0.2
+"""Part of the tokens of scripts without blanks that may be long before a note says that texts seem not to be cut."""
+
+
+class ChosenTerms(NamedTuple):
+    """The terms that are kept.
+
+    terms: as they are spelled, in alphabetical order. folded: what each is counted under. notes: what was kept, and
+    each loss. dropped: all losses.
+    """
+
+    terms: tuple[str, ...]
+    folded: tuple[str, ...]
+    notes: tuple[str, ...]
+    dropped: DroppedWords
+
+
+def chosen_terms(
+    frequencies: Iterable[WordFrequency],
+    dropped: Mapping[str, Iterable[WordFrequency]],
+    spellings: Mapping[str, Mapping[str, int]],
+    analyzer: Analyzer,
+    limits: Limits,
+    n_texts: int,
+    most_listed: int | None = None,
+) -> ChosenTerms:
+    """Choose the terms that are in enough documents and not in too many.
+
+    Args:
+        frequencies: of all terms, folded, each once.
+        dropped: of words that no term is made of, by the rule that left them out.
+        spellings: of folded words how often each other spelling occurs.
+        analyzer: what cut the texts, for messages.
+        limits: on the number of documents that a term is in.
+        n_texts: documents in all.
+        most_listed: words that each loss lists; None for all of them.
+
+    Raises:
+        ValueError: no words, and none that is kept.
+    """
+    tallies = {rule: Tally(NAMED, most_listed) for rule in Rule}
+    for rule, words in dropped.items():
+        for word, _, n_tokens in words:
+            tallies[Rule(rule)].add(word, n_tokens)
+    losses: list[tuple[str, Tally]] = [(rule, tally) for rule, tally in tallies.items() if tally.n_words]
+    rare, common = Tally(NAMED, most_listed), Tally(NAMED_COMMON, most_listed)
+    kept: list[str] = []
+    n_tokens_kept, n_terms, tokens_of_spelled, uncut = 0, 0, dict[str, int](), UncutWords()
+    for term, n_documents, n_tokens in frequencies:
+        n_terms += 1
+        uncut.add(term, n_tokens)
+        if term in spellings:
+            tokens_of_spelled[term] = n_tokens
+        rule = limits.rule(n_documents, n_texts)
+        if rule is None:
+            kept.append(term)
+            n_tokens_kept += n_tokens
+        else:
+            (rare if rule == limits.rare else common).add(term, n_tokens)
+    if not n_terms:
+        raise ValueError(no_words(n_texts, analyzer, [tally.loss(rule, str) for rule, tally in losses]))
+    spelled = spelling_of(spellings, tokens_of_spelled)
+    losses += [(rule, tally) for rule, tally in ((limits.rare, rare), (limits.common, common)) if tally.n_words]
+    account = DroppedWords(tuple(tally.loss(rule, spelled) for rule, tally in losses))
+    ordered = sorted((spelled(term), term) for term in kept)
+    notes = (
+        kept_words(len(kept), n_tokens_kept, account, limits, n_texts),
+        *account.notes(),
+        *uncut.notes(),
+    )
+    return ChosenTerms(tuple(term for term, _ in ordered), tuple(folded for _, folded in ordered), notes, account)
+
+
+class PrunedTerms(NamedTuple):
+    """The columns of counts that are kept, rising; notes on what was left out; and all of that."""
+
+    columns: np.ndarray
+    notes: tuple[str, ...]
+    dropped: DroppedWords
+
+
+def pruned_terms(
+    terms: Sequence[str],
+    documents: np.ndarray,
+    tokens: np.ndarray,
+    n_documents: int,
+    stop_words: str | tuple[str, ...] | None,
+    limits: tuple[int | None, float | int | None],
+    most_listed: int | None = None,
+) -> PrunedTerms:
+    """Choose the terms of counts that are no stop words and within limits.
+
+    Args:
+        terms: a name for each column.
+        documents, tokens: of each term in how many documents it is, and how often in all.
+        n_documents: documents in all.
+        stop_words: as an `Analyzer` has them.
+        limits: least and most, as `Limits.of_counts` takes them. Terms in no document go where `least` is given.
+        most_listed: words that each loss lists; None for all of them.
+
+    Raises:
+        ValueError: a limit out of range; no term that is kept.
+    """
+    bounds = Limits.of_counts(*limits)
+    analyzer = Analyzer(stop_words, token_pattern=r"\S+")
+    stopped: list[WordFrequency] = []
+    others: list[WordFrequency] = []
+    for word in map(WordFrequency, terms, documents.tolist(), tokens.tolist()):
+        if analyzer.rule(analyzer.fold(word.word.lower())) is not None:
+            stopped.append(word)
+        elif not word.documents and limits[0] is None:
+            others.append(word._replace(documents=bounds.least))  # kept in place
+        else:
+            others.append(word)
+    chosen = chosen_terms(others, {Rule.STOP: stopped}, {}, analyzer, bounds, n_documents, most_listed)
+    column = {term: place for place, term in enumerate(terms)}
+    columns = np.array(sorted(column[term] for term in chosen.terms), np.int64)
+    return PrunedTerms(columns, chosen.notes, chosen.dropped)
+
+
+class UncutWords:
+    """Notices texts in scripts without blanks between words that nobody has cut into words."""
+
+    def __init__(self) -> None:
+        self._n_tokens, self._long, self._example = 0, 0, ""
+
+    def add(self, term: str, n_tokens: int) -> None:
+        """One more term with its occurrences."""
+        if term.isascii() or not is_unspaced(term):
+            return
+        self._n_tokens += n_tokens
+        if is_uncut(term):
+            self._long, self._example = self._long + n_tokens, self._example or term
+
+    def notes(self) -> tuple[str, ...]:
+        """A note where more than `UNCUT_SHARE` of these tokens are as long as phrases."""
+        if self._long <= UNCUT_SHARE * self._n_tokens:
+            return ()
+        return (
+            f"{self._long:,} of {self._n_tokens:,} tokens in scripts without blanks between words are as long as "
+            f"phrases, such as {self._example!r}: cut the texts into words first (tokenizer=, or Corpus.from_tokens)",
+        )
+
+
+def spelling_of(spellings: Mapping[str, Mapping[str, int]], tokens: Mapping[str, int]) -> Callable[[str], str]:
+    """Return a function from folded terms to their most frequent spelling, ties in alphabetical order.
+
+    spellings: of folded words how often each other spelling occurs. tokens: occurrences of these words, all spellings
+    together.
+    """
+    chosen: dict[str, str] = {}
+    for word, others in spellings.items():
+        counts = Counter(others)
+        counts[word] += max(tokens.get(word, 0) - counts.total(), 0)
+        chosen[word] = min(counts, key=lambda spelling: (-counts[spelling], spelling))
+    if not chosen:
+        return str
+    return lambda term: " ".join(chosen.get(word, word) for word in term.split(" "))
+
+
+def no_words(n_texts: int, analyzer: Analyzer, losses: Iterable[Loss]) -> str:
+    """What says that texts hold nothing that this analyzer counts."""
+    why = "; ".join(map(str, losses)) or "they hold no letters"
+    what = "tokenizer" if analyzer.tokenizer is not None else "token_pattern"
+    return (
+        f"got {n_texts:,} texts without a single word ({why}); expected words that are not stop words: change {what} "
+        "or stop_words"
+    )
+
+
+def kept_words(n_kept: int, n_tokens: int, dropped: DroppedWords, limits: Limits, n_texts: int) -> str:
+    """The note on what is left: so many words with so many tokens. ValueError where that is nothing."""
+    n_words = n_kept + sum(loss.n_words for loss in dropped.losses)
+    if not n_kept:
+        raise ValueError(
+            f"got no word in at least {limits.least} and at most {limits.most:.0%} of {n_texts:,} documents (of "
+            f"{n_words:,} distinct words); expected some; lower minimum_document_frequency or raise "
+            "maximum_document_fraction"
+        )
+    return (
+        f"kept {n_kept:,} of {n_words:,} words, {n_tokens:,} of {n_tokens + dropped.n_tokens:,} tokens, with terms in "
+        f"at least {limits.least} and at most {limits.most:.0%} of the documents"
+    )

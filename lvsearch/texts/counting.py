@@ -1,0 +1,243 @@
+"""Texts as counts of terms, with every word that is left out counted by the rule that leaves it out."""
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from lvsearch.texts.analyzer import Analyzer, Cut, Rule
+from lvsearch.texts.choosing import chosen_terms
+from lvsearch.texts.limits import Limits
+from lvsearch.texts.losses import DroppedWords, Loss, losses_of
+from lvsearch.texts.words_on_disk import WordFrequency
+
+
+class CountedTexts(NamedTuple):
+    """The terms of some texts.
+
+    counts: (texts, terms). terms: folded, a name for each column, in the order in which they occur first. dropped:
+    occurrences of words that no term is made of, by rule. spellings: of folded words how often each other spelling
+    occurs.
+    """
+
+    counts: csr_array
+    terms: list[str]
+    dropped: dict[str, Counter[str]]
+    spellings: dict[str, Counter[str]]
+
+
+class CountedWords(NamedTuple):
+    """Texts as counts.
+
+    counts: (texts, terms). terms: in alphabetical order. notes: what a person should know of how they were made.
+    dropped: all words that were left out.
+    """
+
+    counts: csr_array
+    terms: tuple[str, ...]
+    notes: tuple[str, ...]
+    dropped: DroppedWords
+
+
+@dataclass(frozen=True)
+class UnknownWords:
+    """The words of encoded texts that are not in the vocabulary (words that a rule leaves out, such as stop words, are
+    not among them: notes name these).
+
+    Attributes:
+        n_tokens: occurrences of unknown words.
+        n_all_tokens: occurrences of all words, known and unknown.
+        n_distinct: different unknown words.
+        most_frequent: the up to ten most frequent (word, occurrences), ties in alphabetical order.
+    """
+
+    n_tokens: int
+    n_all_tokens: int
+    n_distinct: int
+    most_frequent: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        if not self.n_tokens:
+            return "every word is in the vocabulary"
+        shown = ", ".join(f"{word} ({count:,})" for word, count in self.most_frequent)
+        return (
+            f"{self.n_tokens:,} of {self.n_all_tokens:,} tokens ({self.n_distinct:,} distinct words) are not in the "
+            f"vocabulary and were left out; the most frequent: {shown}"
+        )
+
+
+# -- what texts are ---------------------------------------------------------------------------------------------
+
+
+def checked_documents(documents: Iterable[Any]) -> list[Any]:
+    """The documents as a list: texts, or lists of words. Raises ValueError as `checked_texts` for other things."""
+    documents = listed(documents)
+    for document, words in enumerate(documents):
+        if not is_words(words):
+            checked_texts([words], first=document)
+    return documents
+
+
+def checked_texts(texts: Iterable[Any], first: int = 0) -> list[str]:
+    """The texts as a list; first: the number of the first in messages.
+
+    Raises:
+        ValueError: a single string; a data frame, a dict or a set, whose elements are not the texts or in no order;
+            an element that is not a string (None, NaN, bytes, a list of words…).
+    """
+    texts = listed(texts)
+    for document, text in enumerate(texts, start=first):
+        if is_words(text):
+            raise ValueError(
+                f"got a list of words as document {document}; expected a string. For documents that are cut into words "
+                "already: lv.Corpus.from_tokens(documents)"
+            )
+        if not isinstance(text, str):
+            raise ValueError(
+                f"got {text!r} ({type(text).__name__}) as document {document}; expected a string; "
+                "write '' for a document without text (it is kept as an empty one)"
+            )
+    return texts
+
+
+def listed(texts: Iterable[Any]) -> list[Any]:
+    """The documents as a list, those of Arrow as strings. Raises ValueError for what is not one per element."""
+    if isinstance(texts, str):
+        raise ValueError("got a single string; expected an iterable of texts, one per document: pass [text]")
+    columns = getattr(texts, "columns", getattr(texts, "column_names", None))  # a data frame, or what is like one
+    if columns is not None:
+        names = [str(name) for name in columns]
+        raise ValueError(
+            f"got a {type(texts).__name__} with the columns {', '.join(map(repr, names[:8]))}"
+            f"{', …' if len(names) > 8 else ''}; expected an iterable of texts: say which column holds them, "
+            f"lv.Corpus.from_frame(frame, text=…), or pass that column alone"
+        )
+    if isinstance(texts, Mapping | Set):
+        raise ValueError(
+            f"got a {type(texts).__name__}; expected a list of texts, in order: of a dict list(texts.values()), its "
+            "keys as document_names"
+        )
+    as_python: Callable[[], list[Any]] | None = getattr(texts, "to_pylist", None)
+    return list(texts) if as_python is None else as_python()
+
+
+def is_words(document: Any) -> bool:
+    """Whether a document is a list of strings, its words."""
+    return isinstance(document, list | tuple | np.ndarray) and all(isinstance(word, str) for word in document)
+
+
+# -- counting ---------------------------------------------------------------------------------------------------
+
+
+def count_terms(texts: Iterable[Any], analyzer: Analyzer) -> CountedTexts:
+    """Count the terms of texts, and the words that a rule leaves out.
+
+    texts: strings, which the analyzer cuts, or lists of words, which are taken as they stand.
+    """
+    columns: dict[str, int] = {}
+    ids, values, starts = array("q"), array("q"), array("q", [0])
+    dropped: dict[str, Counter[str]] = defaultdict(Counter)
+    spellings: dict[str, Counter[str]] = defaultdict(Counter)
+    known: dict[str, tuple[str, Rule | None]] = {}  # spelling -> folded word and rule: asked once for each spelling
+    for text in texts:
+        cut = analyzer.cut(text) if isinstance(text, str) else Cut(list(text), [])
+        dropped[Rule.UNMATCHED].update(cut.unmatched)
+        kept = []
+        for word in cut.words:
+            if word not in known:
+                folded = analyzer.fold(word)
+                known[word] = (folded, analyzer.rule(folded))
+            folded, rule = known[word]
+            if folded != word:
+                spellings[folded][word] += 1
+            if rule is None:
+                kept.append(folded)
+            else:
+                dropped[rule][folded] += 1
+        terms = Counter(analyzer.terms(kept))
+        ids.extend(columns.setdefault(term, len(columns)) for term in terms)
+        values.extend(terms.values())
+        starts.append(len(ids))
+    shape = (len(starts) - 1, len(columns))
+    counts = csr_array((np.asarray(values), np.asarray(ids), np.asarray(starts)), shape=shape)
+    counts.sort_indices()
+    return CountedTexts(counts, list(columns), dict(dropped), dict(spellings))
+
+
+def count_texts(texts: Sequence[str], analyzer: Analyzer, least: int | None, most: float | int | None) -> CountedWords:
+    """Count the terms of texts that are in at least `least` documents and at most the fraction `most` of them.
+
+    least, most: the limits of `Corpus.from_texts`; None for its defaults, which depend on the number of texts.
+
+    Raises:
+        ValueError: no texts; a limit out of range; no word left.
+    """
+    if not texts:
+        raise ValueError("got no texts; expected at least one document")
+    return kept_counts(count_terms(texts, analyzer), analyzer, Limits.of_texts(len(texts), least, most))
+
+
+def kept_counts(found: CountedTexts, analyzer: Analyzer, limits: Limits) -> CountedWords:
+    """Keep the terms within limits. Raises ValueError where none is left."""
+    chosen = chosen_terms(
+        frequencies_of(found),
+        {rule: (WordFrequency(word, 0, n) for word, n in words.items()) for rule, words in found.dropped.items()},
+        found.spellings,
+        analyzer,
+        limits,
+        found.counts.shape[0],
+    )
+    column = {term: place for place, term in enumerate(found.terms)}
+    counts = found.counts[:, [column[term] for term in chosen.folded]]
+    return CountedWords(counts, chosen.terms, chosen.notes, chosen.dropped)
+
+
+def frequencies_of(found: CountedTexts) -> Iterator[WordFrequency]:
+    """How many of the texts hold each term, and how often it occurs."""
+    documents = np.bincount(found.counts.indices, minlength=len(found.terms)).tolist()
+    tokens = np.asarray(found.counts.sum(axis=0)).tolist()
+    return map(WordFrequency, found.terms, documents, tokens)
+
+
+# -- texts over words that are known ----------------------------------------------------------------------------
+
+
+class Encoded(NamedTuple):
+    """Counts of texts over a vocabulary, shape (texts, terms); what is not in it; what rules left out before."""
+
+    counts: csr_array
+    unknown: UnknownWords
+    losses: tuple[Loss, ...]
+
+
+def term_columns(vocabulary: Sequence[str], analyzer: Analyzer) -> dict[str, int]:
+    """The column of each folded term; where two terms fold alike, that of the first."""
+    columns: dict[str, int] = {}
+    for position, term in enumerate(vocabulary):
+        columns.setdefault(" ".join(map(analyzer.fold, term.split(" "))), position)
+    return columns
+
+
+def encode_texts(found: CountedTexts, columns: Mapping[str, int], n_terms: int) -> Encoded:
+    """Bring the counts of texts over a vocabulary of `n_terms`, whose folded terms have these columns."""
+    tokens = np.asarray(found.counts.sum(axis=0)).tolist()
+    unknown = Counter({term: n for term, n in zip(found.terms, tokens, strict=True) if term not in columns})
+    known = [place for place, term in enumerate(found.terms) if term in columns]
+    positions = np.array([columns[found.terms[place]] for place in known], np.int64)
+    entries = found.counts[:, known].tocoo()
+    shape = (found.counts.shape[0], n_terms)
+    counts = csr_array((entries.data, (entries.row, positions[entries.col])), shape=shape)
+    return Encoded(
+        counts,
+        UnknownWords(
+            n_tokens=unknown.total(),
+            n_all_tokens=sum(tokens),
+            n_distinct=len(unknown),
+            most_frequent=tuple(sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]),
+        ),
+        losses_of(found.dropped, Rule),
+    )

@@ -1,0 +1,59 @@
+"""In how many documents a term must be, and in how many it may be at most, to be kept."""
+
+from typing import NamedTuple
+
+from lvsearch.models.plain_arguments import real_number, whole_number
+
+MANY = 200
+"""Documents from which on words that are rare or common are left out by default."""
+
+
+class Limits(NamedTuple):
+    """Bounds on the number of documents that a term is in.
+
+    least: documents, 1 for no limit. most: a fraction of the documents, 1 for no limit.
+    """
+
+    least: int
+    most: float
+
+    @classmethod
+    def of_texts(cls, n_texts: int, least: int | None, most: float | int | None) -> "Limits":
+        """As given; by default, from `MANY` texts on, a hundredth of them but at most 5, and a half of them.
+
+        Raises ValueError for a limit out of range.
+        """
+        many = n_texts >= MANY
+        return cls.checked(
+            least if least is not None else min(5, n_texts // 100) if many else 1,
+            most if most is not None else 0.5 if many else 1.0,
+        )
+
+    @classmethod
+    def of_counts(cls, least: int | None, most: float | int | None) -> "Limits":
+        """As given; by default none. Raises ValueError for a limit out of range."""
+        return cls.checked(1 if least is None else least, 1.0 if most is None else most)
+
+    @classmethod
+    def checked(cls, least: int, most: float | int) -> "Limits":
+        """The limits. Raises ValueError for one that is out of range."""
+        return cls(
+            whole_number("minimum_document_frequency", least, least=1),  # 1: no limit
+            real_number("maximum_document_fraction", most, above=0, most=1),  # 1: no limit
+        )
+
+    def rule(self, n_documents_of_term: int, n_documents: int) -> str | None:
+        """What leaves out a term of so many of the documents, completing "words …"; None for one that is kept."""
+        if n_documents_of_term < self.least:
+            return self.rare
+        return self.common if n_documents_of_term > self.most * n_documents else None
+
+    @property
+    def rare(self) -> str:
+        """The rule of terms in too few documents."""
+        return f"in fewer than {self.least:,} documents"
+
+    @property
+    def common(self) -> str:
+        """The rule of terms in too many documents."""
+        return f"in more than {self.most:.0%} of the documents"
