@@ -21,7 +21,13 @@ from lvsearch.files.storage import known_folder, new_folder, refuse_existing
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
-from lvsearch.inference.together import all_are_here, checked_by_first, from_first, spans_processes, writes
+from lvsearch.inference.several_processes import (
+    broadcast_from_first,
+    check_in_first_process,
+    is_writing_process,
+    spans_processes,
+    wait_for_all,
+)
 from lvsearch.interrupts import put_off, watched
 from lvsearch.models.contract import Model
 from lvsearch.reports.page import write_page
@@ -114,7 +120,7 @@ def search(
     _check_elsewhere(executor, mesh)
     budget, seed = _budget(seconds, width), checked_seed(seed)
     if out is not None:
-        checked_by_first(mesh, partial(refuse_existing, Path(out)))  # before data are read, which may take long
+        check_in_first_process(mesh, partial(refuse_existing, Path(out)))  # before data are read, which may take long
     _check_positive(starts=starts, keep=keep)
     evaluator, training = _evaluator(model, data, evidence, seed, per_token, mesh)
     prior = weak(len(evaluator.size_names)) if prior is None else prior
@@ -176,7 +182,7 @@ def resume(
     budget = _budget(seconds, width)
     _check_elsewhere(executor, mesh)
     with ExitStack() as holding:
-        checked_by_first(mesh, lambda: holding.enter_context(known_folder(Path(folder))))
+        check_in_first_process(mesh, lambda: holding.enter_context(known_folder(Path(folder))))
         result = SearchResult.load(folder)
         if robustness:
             check_robust(result)
@@ -309,7 +315,7 @@ def _run(
     prepare_programs()
     began, compiled = time.monotonic(), compiles()
     together = spans_processes(mesh)
-    out, progress = (out, progress) if writes(mesh) else (None, False)
+    out, progress = (out, progress) if is_writing_process(mesh) else (None, False)
     if progress and isinstance(result.evaluator, ModelEvaluator):
         print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)
 
@@ -332,7 +338,7 @@ def _run(
     with watched():
         if executor is None:
             with put_off() if together else nullcontext():
-                state = going_on(agreed=from_first if together else bool)
+                state = going_on(agreed=broadcast_from_first if together else bool)
         else:
             with Workers(result.evaluator, result.prior, result.settings, executor) as workers:
                 state = going_on(make=workers.make)
@@ -358,8 +364,8 @@ def _run_in_new_folder(
 ) -> SearchResult:
     encode_search(result)  # what cannot be stored is refused before there is a folder
     with ExitStack() as holding:
-        checked_by_first(mesh, lambda: holding.enter_context(new_folder(out)))
-        if writes(mesh):
+        check_in_first_process(mesh, lambda: holding.enter_context(new_folder(out)))
+        if is_writing_process(mesh):
             save_search(result, out)  # from here on there is something to resume
         return _reported(_run(result, budget, out, robustness, progress, executor, mesh), out, report, progress, mesh)
 
@@ -375,9 +381,9 @@ def _asked_of_fewer(result: SearchResult, progress: bool) -> SearchResult:
 
 def _reported(result: SearchResult, folder: Path, wanted: bool, progress: bool, mesh: Mesh | None) -> SearchResult:
     """The result as it is, its page written where there is an answer to write of."""
-    if wanted and has_answer(result) and writes(mesh):
+    if wanted and has_answer(result) and is_writing_process(mesh):
         _write_page(result, folder, progress)
-    all_are_here(mesh)  # who is done first does not leave while a page is still being written
+    wait_for_all(mesh)  # who is done first does not leave while a page is still being written
     return result
 
 
