@@ -20,14 +20,8 @@ from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.storage import known_folder, new_folder, refuse_existing
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
+from lvsearch.inference import several_processes
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
-from lvsearch.inference.several_processes import (
-    broadcast_from_first,
-    check_in_first_process,
-    is_writing_process,
-    spans_processes,
-    wait_for_all,
-)
 from lvsearch.interrupts import put_off, watched
 from lvsearch.models.contract import Model
 from lvsearch.reports.page import write_page
@@ -120,7 +114,7 @@ def search(
     _check_elsewhere(executor, mesh)
     budget, seed = _budget(seconds, width), checked_seed(seed)
     if out is not None:
-        check_in_first_process(mesh, partial(refuse_existing, Path(out)))  # before data are read, which may take long
+        several_processes.check_in_first_process(mesh, partial(refuse_existing, Path(out)))  # before slow reading
     _check_positive(starts=starts, keep=keep)
     evaluator, training = _evaluator(model, data, evidence, seed, per_token, mesh)
     prior = weak(len(evaluator.size_names)) if prior is None else prior
@@ -182,7 +176,7 @@ def resume(
     budget = _budget(seconds, width)
     _check_elsewhere(executor, mesh)
     with ExitStack() as holding:
-        check_in_first_process(mesh, lambda: holding.enter_context(known_folder(Path(folder))))
+        several_processes.check_in_first_process(mesh, lambda: holding.enter_context(known_folder(Path(folder))))
         result = SearchResult.load(folder)
         if robustness:
             check_robust(result)
@@ -314,8 +308,8 @@ def _run(
     """The search gone on with, and fewer units asked where that is wanted and it finished."""
     prepare_programs()
     began, compiled = time.monotonic(), compiles()
-    together = spans_processes(mesh)
-    out, progress = (out, progress) if is_writing_process(mesh) else (None, False)
+    together = several_processes.spans_processes(mesh)
+    out, progress = (out, progress) if several_processes.is_writing_process(mesh) else (None, False)
     if progress and isinstance(result.evaluator, ModelEvaluator):
         print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)
 
@@ -338,7 +332,7 @@ def _run(
     with watched():
         if executor is None:
             with put_off() if together else nullcontext():
-                state = going_on(agreed=broadcast_from_first if together else bool)
+                state = going_on(agreed=several_processes.broadcast_from_first if together else bool)
         else:
             with Workers(result.evaluator, result.prior, result.settings, executor) as workers:
                 state = going_on(make=workers.make)
@@ -364,8 +358,8 @@ def _run_in_new_folder(
 ) -> SearchResult:
     encode_search(result)  # what cannot be stored is refused before there is a folder
     with ExitStack() as holding:
-        check_in_first_process(mesh, lambda: holding.enter_context(new_folder(out)))
-        if is_writing_process(mesh):
+        several_processes.check_in_first_process(mesh, lambda: holding.enter_context(new_folder(out)))
+        if several_processes.is_writing_process(mesh):
             save_search(result, out)  # from here on there is something to resume
         return _reported(_run(result, budget, out, robustness, progress, executor, mesh), out, report, progress, mesh)
 
@@ -381,9 +375,9 @@ def _asked_of_fewer(result: SearchResult, progress: bool) -> SearchResult:
 
 def _reported(result: SearchResult, folder: Path, wanted: bool, progress: bool, mesh: Mesh | None) -> SearchResult:
     """The result as it is, its page written where there is an answer to write of."""
-    if wanted and has_answer(result) and is_writing_process(mesh):
+    if wanted and has_answer(result) and several_processes.is_writing_process(mesh):
         _write_page(result, folder, progress)
-    wait_for_all(mesh)  # who is done first does not leave while a page is still being written
+    several_processes.wait_for_all(mesh)  # who is done first does not leave while a page is still being written
     return result
 
 
