@@ -165,8 +165,9 @@ class Sequential(Selectable, Protocol):
         ...
 
     def none_yet(self, key: Key[Array, ""], particles: int) -> State:
-        """Return the state before any unit has arrived. Latent variables that are not tied to units are drawn from
-        their prior.
+        """Return the state before any unit has arrived.
+
+        Latent variables that are not tied to units are drawn from their prior.
         """
         ...
 

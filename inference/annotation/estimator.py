@@ -217,8 +217,9 @@ def double_bound(
     size: tuple[int, ...],
     capacity: tuple[int, ...],
 ) -> float:
-    """Return the bound in float64 at exactly these global parameters, nats. A few sweeps update the local beliefs
-    first.
+    """Return the bound in float64 at exactly these global parameters, nats.
+
+    A few sweeps update the local beliefs first.
     """
     with jax.enable_x64(True):
         beliefs, total = recorded_at(model, natural, size, capacity)

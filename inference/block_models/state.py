@@ -7,8 +7,9 @@ from jaxtyping import Array, Float, Int
 
 
 class BlockState(NamedTuple):
-    """All latent variables, with particles side by side on the last axis. Clusters that do not exist hold anything
-    finite.
+    """All latent variables, with particles side by side on the last axis.
+
+    Clusters that do not exist hold anything finite.
 
     | field | letter | shape |
     |---|---|---|

@@ -93,8 +93,9 @@ class Dataset:
         extents: Mapping[str, int],
         n_units: int,
     ) -> "Dataset":
-        """Return the data set of units that are batches already. The arguments are the fields of `UnitBatches` and
-        `Original`.
+        """Return the data set of units that are batches already.
+
+        The arguments are the fields of `UnitBatches` and `Original`.
         """
         return cls(PaddedUnits(batches, unit_ids, extents, n_units))
 

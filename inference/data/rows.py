@@ -10,8 +10,9 @@ from lvsearch.inference.data.dataset import Batch, Dataset, UnitBatches
 from lvsearch.models.units import Row
 
 ROWS_PER_BATCH = 4096
-"""The most rows in one batch, padding included. Most data sets are one batch, since generic sweeps trace every batch
-anew.
+"""The most rows in one batch, padding included.
+
+Most data sets are one batch, since generic sweeps trace every batch anew.
 """
 ROWS_STEP = 8
 """Batches are padded to a multiple of this many rows, so that folds whose sizes differ by one share their programs."""

@@ -68,8 +68,9 @@ class Shapes(NamedTuple):
 
 
 class AnchoredFactorization(eqx.Module):
-    """A `Chain` of a `PoissonFactorization` from q, which `near_fit` makes. The first `size` of `capacity` factors
-    exist.
+    """A `Chain` of a `PoissonFactorization` from q, which `near_fit` makes.
+
+    The first `size` of `capacity` factors exist.
 
     | field | meaning | shape |
     |---|---|---|

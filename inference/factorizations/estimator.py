@@ -147,8 +147,9 @@ class FactorizationEstimator(BaseEstimator):
     def _climb(
         self, priors: Priors, climbed: "FactorizationState", tolerance: float
     ) -> tuple["FactorizationState", int]:
-        """Continue an ascent until sweeps gain less than `tolerance` times the bound. Returns it and the number of
-        sweeps.
+        """Continue an ascent until sweeps gain less than `tolerance` times the bound.
+
+        Returns it and the number of sweeps.
         """
         last = self._value(priors, climbed)
         for sweeps in range(LOOK, self.settings.sweeps + 1, LOOK):

@@ -71,8 +71,9 @@ class CountMatrix(NamedTuple):
     def log_cells(
         self, counted: Float64[np.ndarray, "row dim"], mean: Float64[np.ndarray, "row dim"]
     ) -> Float64[np.ndarray, "row dim"]:
-        """Return x log counted − log x! − m of the observed cells, nats. With noise, −m is replaced as in the module's
-        docstring.
+        """Return x log counted − log x! − m of the observed cells, nats.
+
+        With noise, −m is replaced as in the module's docstring.
 
         If `counted` and `mean` both are the cell's mean, this is its log-probability. If `counted` is the geometric
         mean, it is the cell's part of the bound.

@@ -65,8 +65,9 @@ class Minibatches:
 
     @classmethod
     def from_dataset(cls, data: Dataset, documents: int) -> "Minibatches":
-        """Divide a data set into minibatches of about `documents` documents. Raises ValueError if its files are
-        damaged.
+        """Divide a data set into minibatches of about `documents` documents.
+
+        Raises ValueError if its files are damaged.
         """
         wanted = max(1, round(data.n_units / documents))
         if not isinstance(data.original, StoredDocuments):
