@@ -103,7 +103,7 @@ ON_THE_HOST = {
     "inference.topic_samplers.collapsed._sweep": "token by token, on the CPU whatever there is (`inference.devices`)",
     "inference.trees.sweep.tree_sweep": "token by token, on the CPU whatever there is",
     "inference.feature_samplers.compiled._sweep_rows": "row by row, on the CPU whatever there is",
-    "inference.hdp.sampler._added": "begins such a sampler: member by member, on the CPU whatever there is",
+    "inference.hdp.sampler._add_all_members": "begins such a sampler: member by member, on the CPU whatever there is",
     "inference.sampling.run._fold_in": "keys of sweeps that are made on the host: `Hosted` chains",
     "inference.sampling.run._compiled_observed": "asked for its shapes, never run",
 }
