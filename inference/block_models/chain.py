@@ -17,6 +17,7 @@ From a q of independent factors (`BlockStart`) every natural parameter is (1 −
 conditional's (Blei 2004, Eq. 2.18). A sweep is three matrix products, whatever the component.
 """
 
+import warnings
 from typing import Any
 
 import equinox as eqx
@@ -79,6 +80,14 @@ class BlockChain(eqx.Module):
             packed, carrier, prior = map(np.asarray, packed_cells(model, units))
             traced, places = (np.asarray(size[0]), np.asarray(size[1])), (capacity[0], capacity[1])
             return cls(model, traced, packed, carrier, weight, prior, None, None, places)
+
+    @classmethod
+    def of(
+        cls, model: LatentBlockModel, data: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]
+    ) -> "BlockChain":
+        """Do the same as `from_data`, under its former name. Deprecated: it warns."""
+        warnings.warn("BlockChain.of is called BlockChain.from_data now", DeprecationWarning, stacklevel=2)
+        return cls.from_data(model, data, size, capacity)
 
     @property
     def elements(self) -> int:

@@ -16,21 +16,13 @@ If the two directions end far apart there is a second path, about labels r of th
 
 Its scores begin in their prior, so it prefers labels, but no rotation of the factors either.
 
-A row's component and scores together have no closed form given all other rows. With the parameters integrated out, the
-row is Student's t about a line in f. So J candidates f_kj are drawn in each component from a distribution q_k near that
-of the scores there, with weights
-
-    ω_kj = (what the label adds) Normal(f_kj; 0, I) (what the row adds in k with these scores) / q_k(f_kj).
-
-Their average over j, summed over k, is an unbiased estimate of the row's predictive density, whatever q_k is. To move a
-row, its current scores replace one candidate of its component, and a candidate is chosen in proportion to the weights.
-This leaves π_t unchanged and is its own time reversal (Tjelmeland 2004; Andrieu, Doucet & Holenstein 2010, §4: iterated
-importance sampling).
+To move one row, candidates for its component and scores are drawn and weighed (`candidates`).
 
 A sweep of all rows at once draws weights and parameters given labels and scores, then labels and scores given these,
 both exactly. It rotates the factors of a component, which moving one row after another hardly does.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -111,6 +103,14 @@ class FactorAnalyzerChain(eqx.Module):
         courses = {name: Course(prior, prior) for name, prior in component.inferred.items()}
         own = component, concentration, np.asarray(size), coordinates, known, carriers, weight, courses
         return cls(*own, None, capacity)
+
+    @classmethod
+    def of(cls, model: FactorAnalyzerMixture, data: Dataset, size: int, capacity: int) -> "FactorAnalyzerChain":
+        """Do the same as `from_data`, under its former name. Deprecated: it warns."""
+        warnings.warn(
+            "FactorAnalyzerChain.of is called FactorAnalyzerChain.from_data now", DeprecationWarning, stacklevel=2
+        )
+        return cls.from_data(model, data, size, capacity)
 
     @property
     def elements(self) -> int:
