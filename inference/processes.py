@@ -1,4 +1,4 @@
-"""How many parts of a nonparametric process the data occupy: one interface for all exact samplers of processes.
+"""Counts of the parts of a nonparametric process that data occupy: one interface for all exact samplers.
 
 A process has no size (`Model.process`). What a person means by its size is the number of its parts that hold some of
 the data, where parts are components, topics or nodes of a tree. A sampler of the process visits that number with its

@@ -37,7 +37,7 @@ FINAL_SWEEPS = 3
 
 @dataclass(frozen=True)
 class AnnotationSettings:
-    """How hard the estimator tries.
+    """Settings of the estimator: effort and stopping rules.
 
     | field | meaning |
     |---|---|

@@ -15,7 +15,10 @@ from lvsearch.models.units import Row
 
 
 class CellLayout(NamedTuple):
-    """How the arrays of a cell's statistics lie side by side. `shapes` are the shapes of the arrays of one cell."""
+    """The layout by which the arrays of a cell's statistics lie side by side.
+
+    `shapes` are the shapes of the arrays of one cell.
+    """
 
     structure: Any
     shapes: tuple[tuple[int, ...], ...]

@@ -110,7 +110,7 @@ class Dataset:
 
     @property
     def unit_ids(self) -> tuple[Int[np.ndarray, " _"], ...]:
-        """For each batch, which unit of the data set each row is; −1 for padding."""
+        """The unit of the data set that each row of each batch is; −1 for padding."""
         return self._batched.unit_ids
 
     @property

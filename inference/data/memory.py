@@ -1,4 +1,4 @@
-"""How much memory a fit takes: the estimate before it starts, and how the fit is made to fit.
+"""The memory that a fit takes: the estimate before it starts, and the chunks that keep it within a budget.
 
 An estimator states a `MemoryPlan` for every size, and works in chunks of the data that `Chunks` controls. There are so
 many chunks that the plan stays within a budget. Their size is halved once more each time the device runs out of memory
@@ -63,7 +63,7 @@ class MemoryPlan:
 
 
 class Chunks(NamedTuple):
-    """How small the chunks of a fit are.
+    """The size of the chunks in which a fit works.
 
     budget_bytes: the most that a memory plan may come to.
     halvings: how often memory ran out.

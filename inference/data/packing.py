@@ -126,7 +126,7 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
 
 
 class TilePlaces(NamedTuple):
-    """Where documents stand in their tiles.
+    """The places of documents in their tiles.
 
     | field | meaning |
     |---|---|

@@ -37,7 +37,7 @@ PASSES = 2
 
 
 class ScoredSettings(NamedTuple):
-    """How hard the estimator tries. Tolerances are in nats per row and sweep.
+    """Settings of the estimator: effort and stopping rules. Tolerances are in nats per row and sweep.
 
     | field | meaning |
     |---|---|

@@ -184,7 +184,7 @@ class AnchoredFactorization(eqx.Module):
 
     @property
     def exists(self) -> Array:
-        """Which of the factors exist, (factor,)."""
+        """A mask of the factors that exist, (factor,)."""
         return first(jnp.asarray(self.size), self.capacity)
 
     def _values(self, log_values: Array) -> Array:

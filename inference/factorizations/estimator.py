@@ -44,7 +44,7 @@ They have converged when no intensity changes by more than the share `FOLD_TOLER
 
 @dataclass(frozen=True)
 class FactorizationSettings:
-    """How hard the estimator tries.
+    """Settings of the estimator: effort and stopping rules.
 
     | field | meaning |
     |---|---|

@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 
 
 class BeamStep(NamedTuple):
-    """How the nodes of one depth came from those above: the parent of each, and the row that was placed."""
+    """The step that led to the nodes of one depth: the parent of each node, and the row that was placed."""
 
     parent: Int64[np.ndarray, " node"]
     row: Bool[np.ndarray, "node feature"]

@@ -1,4 +1,4 @@
-"""How the assignments of one row change the prior, for many nodes of the search at once.
+"""The change of the prior by the assignments of one row, for many nodes of the search at once.
 
 The opened columns of a node fall into groups with equal histories, side by side in left-ordered form. A row takes the
 first c columns of a group of g (any other choice gives the same class). So each column's bit within a group adds one

@@ -29,7 +29,7 @@ FIRST_BEAM, FIRST_WIDTH = 10, 32
 
 @dataclass(frozen=True)
 class Online:
-    """What a beam needs to go on with further rows: the bound data, the beam, and the settings of the search."""
+    """The state of a beam that can go on with further rows: the bound data, the beam, and the settings."""
 
     likelihood: BoundLikelihood
     beam: Beam

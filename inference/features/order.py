@@ -26,7 +26,7 @@ Heuristic = Literal["admissible", "inadmissible", "clustered"]
 
 
 class Plan(NamedTuple):
-    """How a search goes over the rows.
+    """The plan of a search over the rows.
 
     order: rows in the order in which they are placed.
     completed_rank: whether nodes are ranked by their upper score.

@@ -39,7 +39,7 @@ MOST_PASSES = 20
 
 @dataclass(frozen=True)
 class HDPSettings:
-    """How hard the estimator tries.
+    """Settings of the estimator: effort and stopping rules.
 
     | field | meaning |
     |---|---|

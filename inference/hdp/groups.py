@@ -41,7 +41,7 @@ from lvsearch.models.hyperpriors import GammaPrior
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """How hard the estimator tries. Tolerances are in nats per row and pass.
+    """Settings of the estimator: effort and stopping rules. Tolerances are in nats per row and pass.
 
     | field | meaning |
     |---|---|

@@ -99,8 +99,8 @@ def _make_sampler(
     """Return the sampler and recorder of several chains side by side."""
     n_members = len(members.unit_of)
     labels = [deal(jax.random.fold_in(key, i), start_groups(i, n_members)) for i in range(chains)]
-    sampler = FranchiseSampler.of(model, members, states_of_partitions(model, np.stack(labels)))
-    return sampler, FranchiseRecorder.of(model, n_members, units=units)
+    sampler = FranchiseSampler.from_members(model, members, states_of_partitions(model, np.stack(labels)))
+    return sampler, FranchiseRecorder.for_model(model, n_members, units=units)
 
 
 def _no_log_prior(most: int) -> tuple[LogPrior, ...]:

@@ -74,7 +74,7 @@ class FranchiseSampler(eqx.Module):
     one_by_one: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, model: HierarchicalProcess, members: Members, begin: FranchiseStates) -> "FranchiseSampler":
+    def from_members(cls, model: HierarchicalProcess, members: Members, begin: FranchiseStates) -> "FranchiseSampler":
         """Return the sampler of these members, with places for at least one part more than `begin` has."""
         unit_of, n_units, emission, log_carrier, places = members
         while places <= begin.labels.max(initial=0) + 1:
@@ -171,7 +171,7 @@ class FranchiseRecorder(Recorder):
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, model: HierarchicalProcess, n_members: int, *, units: bool) -> "FranchiseRecorder":
+    def for_model(cls, model: HierarchicalProcess, n_members: int, *, units: bool) -> "FranchiseRecorder":
         """Return the recorder of a model. units: record the members' parts too."""
         varies = tuple(level.concentration for level in model.levels if model.has_prior(level))
         numbers = tuple(Quantity(name, (), (), False) for name in ("occupied", "largest", *varies))
@@ -333,12 +333,12 @@ def run_all_sweeps(
     """
     draws = sweeps if after is None else after.draws + sweeps
     trace = run(
-        FranchiseSampler.of(model, members, begin),
+        FranchiseSampler.from_members(model, members, begin),
         key,
         chains=len(begin.left),
         draws=draws,
         warmup=0,
-        recorder=FranchiseRecorder.of(model, len(members.unit_of), units=units),
+        recorder=FranchiseRecorder.for_model(model, len(members.unit_of), units=units),
         after=after,
     )
     if trace.draws < draws:

@@ -39,7 +39,7 @@ At that temperature a document's words hardly say which topic it belongs to.
 
 @dataclass(frozen=True)
 class UnigramMixtureSettings:
-    """How hard the estimator tries.
+    """Settings of the estimator: effort and stopping rules.
 
     | field | meaning |
     |---|---|

@@ -41,7 +41,7 @@ WORDS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class PLSISettings:
-    """How hard the estimator tries.
+    """Settings of the estimator: effort and stopping rules.
 
     | field | meaning |
     |---|---|

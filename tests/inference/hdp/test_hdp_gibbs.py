@@ -178,7 +178,7 @@ def test_the_density_of_a_state_is_that_of_its_partition(labels):
     begin = states_of_partitions(SHARP, np.repeat(labels, n_points, axis=0))
     begin = begin._replace(weight=weights[:, labels[0]], left=1 - weights.sum(1))
     with jax.enable_x64(True):
-        sampler = FranchiseSampler.of(SHARP, members, begin)
+        sampler = FranchiseSampler.from_members(SHARP, members, begin)
         density = np.asarray(jax.jit(lambda s: s.log_density(s.init(jax.random.key(0), n_points)))(sampler))
     exact = topics()[3][tuple(labels[0].tolist())]
     in_use = weights.sum(1)
