@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import Array, Float
-from lvsearch.inference.trees.tree import AllocatedTree
+from lvsearch.inference.trees.allocated_tree import AllocatedTree
 
 from lvsearch.inference.generators import generator
 from lvsearch.inference.sampling import Trace, run

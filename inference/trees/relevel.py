@@ -14,7 +14,7 @@ from itertools import permutations, product
 
 import numpy as np
 import scipy.sparse
-from lvsearch.inference.trees.tree import AllocatedTree
+from lvsearch.inference.trees.allocated_tree import AllocatedTree
 
 from lvsearch.inference.trees.density import Allocation
 
