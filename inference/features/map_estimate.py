@@ -163,19 +163,25 @@ def map_features(
     if beam is not None:
         found = beam_search(setting, nothing, beam, known, progress)
         return _beam_result(Online(bound, found, plan.order, alpha, beam, tried, width, most), refine)
-    # A* with a quick beam search's matrix to beat
+    return _best_first_result(setting, known, refine, limit, progress)
+
+
+def _best_first_result(
+    setting: Setting, known: float, sweeps: int, limit: int, progress: Progress | None
+) -> MapFeatures:
+    """Run A* with a quick beam search's matrix to beat, refine the best matrix if asked for, and return the result."""
+    bound, alpha, most = setting.likelihood, setting.alpha, setting.most_features
     quick = setting._replace(expansion="column", width=FIRST_WIDTH, completed_rank=False)
-    first = beam_search(quick, nothing, FIRST_BEAM, known)
+    first = beam_search(quick, Beam(root_node(bound), (), -np.inf), FIRST_BEAM, known)
     features = first.features(0)
     log_joint = float(first.nodes.log_likelihood[0]) + log_prior(features, alpha)
     outcome = best_first(setting, root_node(bound), log_joint, limit, progress)
     if outcome.features is not None:
         features, log_joint = outcome.features, outcome.log_joint
-    features, log_joint = _refine_if_asked(
-        bound, _restore_row_order(features, plan.order), log_joint, alpha, refine, width, most
-    )
+    Z = _restore_row_order(features, setting.order)
+    Z, log_joint = _refine_if_asked(bound, Z, log_joint, alpha, sweeps, setting.width, most)
     gap = _gap(outcome.open, log_joint)
-    return _make_result(bound, features, log_joint, gap, plan.order, outcome.expanded, most, None)
+    return _make_result(bound, Z, log_joint, gap, setting.order, outcome.expanded, most, None)
 
 
 def _restore_row_order(features: np.ndarray, order: np.ndarray) -> Int64[np.ndarray, "row feature"]:
