@@ -7,6 +7,7 @@ There are M half-chains of N draws each, with variance s²_m and autocovariances
     W = mean_m s²_m
     var⁺ = (N − 1)/N · W + var_m(mean of m)
     R̂ = √(var⁺ / W)
+
     ρ_t = 1 − (W − mean_m c_mt) / var⁺
     τ = −1 + 2 Σ_t P_t
     ESS = M N / τ

@@ -9,7 +9,9 @@ the sufficient statistics of a block's parameters, s(x) the increments of a cell
 Then (Wyse & Friel 2012, §3, at t = 1)
 
     z_n | · ∝ π_k exp(t Σ_d ⟨T_{k w_d}, s(x_nd)⟩)        all rows at once, given the columns
+
     w_d | · ∝ ρ_l exp(t Σ_n ⟨T_{z_n l}, s(x_nd)⟩)        all columns at once, given the rows
+
     π, ρ | · ~ Dirichlet(a + rows, b + columns of each cluster)
     θ_kl | · ~ its family at λ + t S_kl
 

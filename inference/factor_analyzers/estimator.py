@@ -3,9 +3,9 @@
 A start is a label for every row. Its scores are those of the principal components of each group of rows. Labels come
 from three sources:
 
-- the fit of a smaller size, with its largest component cut in two where it spreads most;
-- rows drawn in turn as if there were no factors;
-- the end of a path that draws labels and scores along the rows (`row_by_row`).
+- From the fit of a smaller size, with its largest component cut in two where it spreads most.
+- From rows drawn in turn as if there were no factors.
+- From the end of a path that draws labels and scores along the rows (`row_by_row`).
 """
 
 from typing import Any, NamedTuple

@@ -4,7 +4,9 @@ A state holds, per node, C = M⁻¹ with M = ZᵀZ + (σ_x²/σ_a²) I over the 
 next row is Gaussian, and placing it is a rank-one update (Sherman & Morrison):
 
   x_n | z, j new features ~ N(μᵀz, s I),      s = σ_x² (1 + zᵀCz) + j σ_a²
+
   C ← C − Cz zᵀC / (1 + zᵀCz)
+
   μ ← μ + Cz (x_n − μᵀz)ᵀ / (1 + zᵀCz)
 
 A feature that no row has is in its prior state, C_kk = σ_a²/σ_x² and μ_k = 0. Opening a new feature therefore changes

@@ -4,9 +4,12 @@ Source: Teh, Jordan, Beal & Blei (2006), §5.3 and appendix A. Let n be the coun
 of the parts in use, and β_u what is left for all others.
 
     p(z_i = k | …)   ∝ (n_jk + α β_k) p(x_i | members of k)      a part in use
+
     p(z_i new | …)   ∝ α β_u p(x_i);  then b ~ Beta(1, γ), β_new = b β_u, β_u ← (1 − b) β_u
+
     m_jk             = Σ_{r=0}^{n_jk − 1} Bernoulli(α β_k / (α β_k + r))   tables (Antoniak 1974)
     γ                given the tables, by an auxiliary variable (Escobar & West 1995)
+
     (β, β_u)         ~ Dirichlet(m_·1, …, m_·K, γ)
     α                given the tables, by auxiliary variables (Teh et al., appendix A)
 
