@@ -1,5 +1,5 @@
 """One of several processes that compute together: fits on a mesh of all their devices, printed as JSON, a line each,
-beside those of process 0 by itself. Run by test_together.py: COORDINATOR PROCESSES NUMBER NAME …
+beside those of process 0 by itself. Run by test_several_processes.py: COORDINATOR PROCESSES NUMBER NAME …
 """
 
 import json
