@@ -162,10 +162,10 @@ def best_by_column(score, columns: Columns, width: int) -> tuple[np.ndarray, np.
     bits = np.zeros((nodes, 1, capacity), bool)
     value = score(bits)
     cut = np.zeros(nodes, bool)
-    for k in np.flatnonzero(columns.with_new_features.any(axis=0)):
+    for k in np.flatnonzero(columns.opened.any(axis=0)):
         flipped = bits.copy()
         flipped[:, :, k] = True
-        allowed = np.isfinite(value) & columns.with_new_features[:, None, k]
+        allowed = np.isfinite(value) & columns.opened[:, None, k]
         if k:
             allowed &= ~columns.same[:, None, k] | bits[:, :, k - 1]
         bits = np.concatenate([bits, flipped], axis=1)
