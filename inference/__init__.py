@@ -1,4 +1,4 @@
-"""How beliefs are updated at a fixed size: engines, samplers, kernels, estimators."""
+"""Inference at a fixed size: engines, samplers, kernels, estimators."""
 
 from lvsearch.inference import block_models as _block_models  # noqa: F401 — registers block models
 from lvsearch.inference import evidence as _evidence  # noqa: F401 — registers the annealed path of each model

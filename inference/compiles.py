@@ -1,11 +1,11 @@
-"""How often each kernel was compiled: a promise of this library, so it is counted and shown.
+"""Counts how often each kernel was compiled, and lets go of compiled programs when a process holds too many.
 
-Counted are traces, one per combination of shapes and static arguments, whether or not the compiled program then comes
-from a persistent cache.
+The library promises few compilations, so they are counted and shown. A count is one trace: one combination of shapes
+and static arguments, whether or not the compiled program then comes from a persistent cache.
 
 JAX keeps every program that a process has compiled. A search of a corpus of another shape takes some 40 MB and 500
-memory maps more; Linux gives a process 65,530 of these, and XLA ends it at the next. So programs are let go now and
-then, between calls: `bound_programs`.
+memory maps more. Linux gives a process 65,530 memory maps, and XLA ends the process when it asks for one more. So
+`bound_programs` now and then lets go of all programs, between calls.
 """
 
 import gc
@@ -26,15 +26,20 @@ _traces: Counter[str] = Counter()
 _traces_when_released = 0
 
 MOST_TRACES = 100
-"""Of counted kernels, until all programs are let go: those of 15 to 20 corpora of different shapes. Whatever of them
-is still wanted is compiled again, so that no process compiles more than twice what it would."""
+"""All programs are let go after this many traces of counted kernels: about 15 to 20 corpora of different shapes.
+
+A program that is still needed is compiled again, so no process compiles more than twice what it would otherwise.
+"""
 MOST_MAPS = 20_000
-"""The same, of memory maps: kernels that are not counted, other people's programs."""
+"""All programs are also let go above this many memory maps. It covers uncounted kernels and other people's programs."""
 _MAPS = Path("/proc/self/maps")
 
 
 def counted(kernel: Callable[P, R]) -> Callable[P, R]:
-    """The kernel, its traces counted under its name; goes inside `jax.jit`, where Python runs only to trace."""
+    """Return the kernel with its traces counted under its name.
+
+    Apply it inside `jax.jit`, where Python code runs only while a program is traced.
+    """
 
     @wraps(kernel)
     def traced(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -45,26 +50,28 @@ def counted(kernel: Callable[P, R]) -> Callable[P, R]:
 
 
 def compiles() -> Mapping[str, int]:
-    """Kernel -> times compiled since the process began."""
+    """Return how often each kernel was compiled since the process began, by the kernel's name."""
     return dict(_traces)
 
 
 def compiles_since(before: Mapping[str, int]) -> dict[str, int]:
-    """Kernel -> times compiled since `before = compiles()`; kernels that were not compiled are left out."""
+    """Return how often each kernel was compiled since `before = compiles()`, leaving out those that were not."""
     return {name: n - before.get(name, 0) for name, n in _traces.items() if n > before.get(name, 0)}
 
 
 def prepare_programs() -> None:
-    """Called where a search, a fit or a sampling begins: those compiled before are let go where there are many, those
-    to come are kept in the user's folder (`program_cache`)."""
+    """Prepare JAX's programs at the beginning of a search, a fit or a sampling.
+
+    Programs compiled before are let go where there are many. New ones are kept in the user's folder (`program_cache`).
+    """
     bound_programs()
     keep_programs()
 
 
 def bound_programs() -> bool:
-    """Let go of all compiled programs of this process, those of other libraries too, where there are many; whether so.
+    """Let go of all compiled programs of this process if there are many, and return whether that was done.
 
-    Not to be called while a search, a fit or a sampling is under way.
+    Programs of other libraries are let go too. Do not call this while a search, a fit or a sampling is under way.
     """
     global _traces_when_released
     if _traces.total() - _traces_when_released < MOST_TRACES and _n_maps() < MOST_MAPS:
@@ -76,5 +83,5 @@ def bound_programs() -> bool:
 
 
 def _n_maps() -> int:
-    """Memory maps of this process; 0 where the system does not say."""
+    """Return the number of memory maps of this process, or 0 where the operating system does not say."""
     return _MAPS.read_bytes().count(b"\n") if _MAPS.exists() else 0

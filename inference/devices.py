@@ -1,8 +1,8 @@
-"""On which device a program runs that is a loop over small steps, each given all before it.
+"""Chooses the device for programs that are loops over many small steps, each of which depends on the last.
 
-An accelerator starts every step anew, for some microseconds, where the step itself is a few hundred additions: a
-sampler that goes token by token, or row by row, is slower there than on one core of the host. So such loops run on the
-CPU whatever there is, and what they return lies there.
+An accelerator needs some microseconds to start each step, and such a step is only a few hundred additions. A sampler
+that goes token by token, or row by row, is therefore slower on an accelerator than on one CPU core. Such loops run on
+the CPU whatever devices there are, and their results lie in the host's memory.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +12,10 @@ import jax
 
 
 def device_of_loops() -> Any:
-    """The CPU, where programs would go elsewhere; None where they go there anyhow, or JAX was told of no CPU."""
+    """Return the CPU if JAX would use another device by default.
+
+    Returns None if programs go to the CPU anyway, or if JAX was set up without a CPU.
+    """
     if jax.default_backend() == "cpu":
         return None
     try:
@@ -22,6 +25,9 @@ def device_of_loops() -> Any:
 
 
 def one_after_another() -> AbstractContextManager[object]:
-    """Inside: programs run on `device_of_loops`, wherever their arguments lie, unless these were put there by name."""
+    """Return a context in which programs run on `device_of_loops`, wherever their arguments lie.
+
+    Arguments that were explicitly committed to a device stay on it.
+    """
     device = device_of_loops()
     return nullcontext() if device is None else jax.default_device(device)

@@ -1,16 +1,21 @@
-"""Do several chains agree, what are their draws worth, and how long is a chain to be run?
+"""Diagnostics of Markov chains: do several chains agree, what are their draws worth, how long should a chain run?
 
 Source of the first two: Vehtari, Gelman, Simpson, Carpenter & Bürkner (2021), *Rank-normalization, folding, and
-localization: an improved R-hat*. Every chain is cut in two halves, so that one that drifts disagrees with itself. With
-M half-chains of N draws each, s²_m and c_mt the variance and the autocovariances of each,
+localization: an improved R-hat*. Every chain is cut in two halves, so that a chain that drifts disagrees with itself.
+There are M half-chains of N draws each, with variance s²_m and autocovariances c_mt. Then
 
-    W = mean_m s²_m,      var⁺ = (N − 1)/N · W + var_m(mean of m),      R̂ = √(var⁺ / W)
-    ρ_t = 1 − (W − mean_m c_mt) / var⁺,      τ = −1 + 2 Σ_t P_t,      ESS = M N / τ
+    W = mean_m s²_m
+    var⁺ = (N − 1)/N · W + var_m(mean of m)
+    R̂ = √(var⁺ / W)
 
-with P_t = ρ_2t + ρ_2t+1 while it is positive, made decreasing (Geyer 1992). Rank normalisation puts z-scores of ranks
-in the place of the draws. The last is the diagnostic of Raftery & Lewis (1992).
+    ρ_t = 1 − (W − mean_m c_mt) / var⁺
+    τ = −1 + 2 Σ_t P_t
+    ESS = M N / τ
 
-Draws are (chain, draw), equally many of each chain.
+P_t = ρ_2t + ρ_2t+1 is summed while it is positive, and made decreasing (Geyer 1992). Rank normalisation replaces the
+draws by z-scores of their ranks. How long a chain should run is the diagnostic of Raftery & Lewis (1992).
+
+Draws are arrays (chain, draw): every chain has equally many.
 """
 
 from typing import NamedTuple
@@ -26,32 +31,35 @@ Draws = Float[np.ndarray, "chain draw"] | Int[np.ndarray, "chain draw"]
 
 
 def rhat(draws: Draws) -> float:
-    """The larger of R̂ of the rank-normalised half-chains, which sees other places, and of their folded draws
-    |x − median|, which sees other spreads.
+    """Return R̂ of the chains: close to 1 if they agree.
 
-    1 where every draw of every chain is the same; `inf` where each half-chain stays at a value of its own. Raises
-    ValueError for fewer than 4 draws of a chain.
+    It is the larger of two values. One is R̂ of the rank-normalised half-chains, which notices chains at different
+    places. The other is R̂ of their folded draws |x − median|, which notices chains of different spread.
+
+    Returns 1 if every draw of every chain is the same, and `inf` if each half-chain stays at a value of its own. Raises
+    ValueError for fewer than 4 draws per chain.
     """
-    halves = _halves(draws)
+    halves = _split_in_halves(draws)
     folded = np.abs(halves - np.median(halves))
-    return max(_ratio(_rank_normalised(halves)), _ratio(_rank_normalised(folded)))
+    return max(_rhat_of_halves(_rank_normalise(halves)), _rhat_of_halves(_rank_normalise(folded)))
 
 
 def bulk_effective_sample_size(draws: Draws) -> float:
-    """How many independent draws the chains are worth for where the bulk lies: ESS of the rank-normalised draws.
+    """Return how many independent draws the chains are worth in the bulk of the distribution.
 
-    NaN where every draw is the same: nothing is known of how fast the chains move. Errors as for `rhat`.
+    It is the ESS of the rank-normalised draws. NaN if every draw is the same, because then nothing is known about how
+    fast the chains move. Raises ValueError for fewer than 4 draws per chain.
     """
-    return _effective(_rank_normalised(_halves(draws)))
+    return _effective_sample_size(_rank_normalise(_split_in_halves(draws)))
 
 
 def mean_effective_sample_size(draws: Draws) -> float:
-    """How many independent draws the chains are worth for the mean of the draws as they are: ESS without ranks."""
-    return _effective(_halves(draws))
+    """Return how many independent draws the chains are worth for estimating the mean: the ESS without ranks."""
+    return _effective_sample_size(_split_in_halves(draws))
 
 
-def _halves(draws: np.ndarray) -> Float[np.ndarray, "half draw"]:
-    """First and second half of every chain; the middle draw of an odd number is left out."""
+def _split_in_halves(draws: np.ndarray) -> Float[np.ndarray, "half draw"]:
+    """Return the first and second half of every chain, stacked. The middle draw of an odd number is left out."""
     values = np.asarray(draws, np.float64)
     if values.ndim != 2 or values.shape[1] < 4:
         raise ValueError(f"got draws of shape {values.shape}, expected (chain, draw) with at least 4 draws of a chain")
@@ -59,15 +67,15 @@ def _halves(draws: np.ndarray) -> Float[np.ndarray, "half draw"]:
     return np.concatenate([values[:, :half], values[:, -half:]])
 
 
-def _rank_normalised(values: Float[np.ndarray, "half draw"]) -> Float[np.ndarray, "half draw"]:
-    """Normal quantiles of (rank − 3/8) / (S + 1/4); equal draws share the mean of their ranks."""
+def _rank_normalise(values: Float[np.ndarray, "half draw"]) -> Float[np.ndarray, "half draw"]:
+    """Replace draws by normal quantiles of (rank − 3/8) / (S + 1/4). Equal draws share the mean of their ranks."""
     _, inverse, counts = np.unique(values.ravel(), return_inverse=True, return_counts=True)
     rank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     return ndtri((rank - 0.375) / (values.size + 0.25)).reshape(values.shape)
 
 
 def _variances(values: Float[np.ndarray, "half draw"]) -> tuple[float, float]:
-    """(W, var⁺); exactly 0 where nothing varies, which sums of equal numbers rounded are not."""
+    """Return (W, var⁺), exactly 0 where nothing varies, which rounded sums of equal numbers are not."""
     n, moves = values.shape[1], np.ptp(values, axis=1) > 0
     within = float(np.where(moves, values.var(1, ddof=1), 0.0).mean())
     means = np.where(moves, values.mean(1), values[:, 0])
@@ -75,24 +83,30 @@ def _variances(values: Float[np.ndarray, "half draw"]) -> tuple[float, float]:
     return within, (n - 1) / n * within + between
 
 
-def _ratio(values: Float[np.ndarray, "half draw"]) -> float:
+def _rhat_of_halves(values: Float[np.ndarray, "half draw"]) -> float:
+    """Return R̂ = √(var⁺ / W), 1 if nothing varies and infinity if only the half-chains' means do."""
     within, total = _variances(values)
     if not total > 0:
         return 1.0
     return float(np.sqrt(total / within)) if within > 0 else float("inf")
 
 
-def _effective(values: Float[np.ndarray, "half draw"]) -> float:
-    """M N / τ, τ no smaller than 1 / log₁₀(M N): chains that oscillate are worth more than independent draws."""
+def _effective_sample_size(values: Float[np.ndarray, "half draw"]) -> float:
+    """Return the effective sample size M N / τ.
+
+    τ is at least 1 / log₁₀(M N): chains that oscillate may be worth more than independent draws, but not without limit.
+    """
     n_halves, n = values.shape
     within, total = _variances(values)
     if not total > 0:
         return float("nan")
+    # autocovariances by the Fourier transform, padded with zeros so that the series does not wrap around
     centred = values - values.mean(1, keepdims=True)
     spectrum = np.fft.rfft(centred, 2 * n, axis=1)
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :n] / n
     correlation = 1 - (within - covariance.mean(0)) / total
     correlation[0] = 1.0
+    # Geyer's sequence: sums of pairs while they are positive, made decreasing
     pairs = correlation[: n // 2 * 2].reshape(-1, 2).sum(1)
     ends = np.flatnonzero(pairs <= 0)
     pairs = np.minimum.accumulate(pairs[: ends[0]] if len(ends) else pairs)
@@ -104,7 +118,7 @@ def _effective(values: Float[np.ndarray, "half draw"]) -> float:
 
 
 def autocorrelation(series: Float[np.ndarray, " sweep"], lags: int) -> Float[np.ndarray, " lag"]:
-    """Of lags 0…`lags`; 1 and then 0 for a series that never moves."""
+    """Return the autocorrelations of a series at lags 0, …, `lags`. A series that never moves gives 1 and then 0."""
     centred = np.asarray(series, np.float64) - np.mean(series)
     total = centred @ centred
     if not total > 0:
@@ -113,8 +127,14 @@ def autocorrelation(series: Float[np.ndarray, " sweep"], lags: int) -> Float[np.
 
 
 class RunLength(NamedTuple):
-    """What Raftery & Lewis recommend, in sweeps: `burn_in`; `lag` between samples that are to be independent; `total`
-    for the quantile to be known to the precision asked for."""
+    """The run length that Raftery & Lewis recommend, in sweeps.
+
+    | field | meaning |
+    |---|---|
+    | `burn_in` | sweeps to drop at the beginning |
+    | `lag` | sweeps between samples that are to be independent |
+    | `total` | sweeps after which the quantile is known to the precision asked for |
+    """
 
     burn_in: int
     lag: int
@@ -128,28 +148,36 @@ def raftery_lewis(
     probability: float = 0.95,
     epsilon: float = 0.01,
 ) -> RunLength:
-    """Burn-in and spacing from the indicator of series ≤ its quantile.
+    """Return how long a chain should run, found from the indicator of series ≤ its quantile.
 
-    The series is thinned until the indicator is closer to a first-order Markov chain than to a second-order one (BIC),
-    whose transition probabilities α, β give the burn-in after which the chain is within `epsilon` of stationary; `lag`
-    is thinned further until the indicator is closer to independence. precision, probability: the quantile's cumulative
-    probability is to be within ± precision with this probability.
+    First the series is thinned until BIC prefers a first-order Markov chain for the indicator to a second-order one.
+    That chain has transition probabilities α and β. They give the burn-in after which it is within `epsilon` of
+    stationary. For `lag` the series is thinned further, until BIC prefers independent draws.
+
+    series: one number per sweep, (sweep,).
+    quantile: the quantile of the series to be estimated, in (0, 1).
+    precision: the quantile's cumulative probability is to be within ± this number.
+    probability: the probability with which that should hold.
+    epsilon: how far from its stationary distribution the indicator may be after the burn-in.
     """
     values = np.asarray(series)
     below = (values <= np.quantile(values, quantile)).astype(int)
-    if below.all() or not below.any():
+    if below.all() or not below.any():  # ties at the quantile: try the other side of the median
         below = (values < np.median(values)).astype(int)
     if below.all() or not below.any():
         return RunLength(0, 1, 1)
     thin = next((k for k in range(1, len(below) // 50 + 1) if _markov_bic(below[::k]) < 0), max(1, len(below) // 50))
     chain = below[::thin]
+    # α = P(0 → 1) and β = P(1 → 0), estimated from the thinned indicator
     moves = np.array([[np.sum((chain[:-1] == a) & (chain[1:] == b)) for b in (0, 1)] for a in (0, 1)], float)
     alpha = max(moves[0, 1], 0.5) / max(moves[0].sum(), 1.0)
     beta = max(moves[1, 0], 0.5) / max(moves[1].sum(), 1.0)
+    # the second eigenvalue of the transition matrix is 1 − α − β: its powers are the distance from stationarity
     stay = abs(1 - alpha - beta)
     burn_in = (
         0 if stay < 1e-9 else max(0, int(np.ceil(np.log(epsilon * (alpha + beta) / max(alpha, beta)) / np.log(stay))))
     )
+    # draws for the wanted precision: the variance of the indicator's mean along such a chain
     needed = alpha * beta * (2 - alpha - beta) / (alpha + beta) ** 3 * (ndtri((1 + probability) / 2) / precision) ** 2
     lag = next(
         (k for k in range(thin, len(below) // 25 + 1) if _independence_bic(below[::k]) < 0), max(thin, len(below) // 25)
@@ -158,7 +186,7 @@ def raftery_lewis(
 
 
 def _markov_bic(chain: np.ndarray) -> float:
-    """BIC of a second-order chain against a first-order one: negative where the first order is enough."""
+    """Return the BIC of a second-order chain minus that of a first-order one: negative if the first order is enough."""
     table = np.zeros((2, 2, 2))
     np.add.at(table, (chain[:-2], chain[1:-1], chain[2:]), 1)
     expected = (
@@ -168,7 +196,7 @@ def _markov_bic(chain: np.ndarray) -> float:
 
 
 def _independence_bic(chain: np.ndarray) -> float:
-    """BIC of a first-order chain against independent draws."""
+    """Return the BIC of a first-order chain minus that of independent draws: negative if the draws look independent."""
     table = np.zeros((2, 2))
     np.add.at(table, (chain[:-1], chain[1:]), 1)
     expected = table.sum(1, keepdims=True) * table.sum(0, keepdims=True) / max(table.sum(), 1)
@@ -176,5 +204,6 @@ def _independence_bic(chain: np.ndarray) -> float:
 
 
 def _likelihood_ratio(table: np.ndarray, expected: np.ndarray) -> float:
+    """Return the likelihood-ratio statistic G² = 2 Σ observed log(observed / expected)."""
     seen = table > 0
     return float(2 * (table[seen] * np.log(table[seen] / expected[seen])).sum())

@@ -1,9 +1,9 @@
-"""Random numbers and keys on the host, from the keys that the device uses.
+"""Random numbers and keys computed on the host, equal to those that `jax.random` would give.
 
-Outside of programs `jax.random` compiles one for every kind of call, which on little data is longer than the fit, and
-calls it, which is longer than the few sums here. Keys of the kind that JAX makes unless it is told otherwise are
-counters through Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror & Shaw, *Parallel Random Numbers: As Easy as 1, 2,
-3*, 2011); the bits are those of `jax.random`. Of other keys, and of keys that are traced, `jax.random` is asked.
+Outside of compiled programs `jax.random` compiles a program for every kind of call. On little data that takes longer
+than the fit itself. JAX's default keys are counters passed through Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror &
+Shaw, *Parallel Random Numbers: As Easy as 1, 2, 3*, 2011). This module computes the same bits in NumPy. For traced
+keys, and for keys of another kind, it calls `jax.random`.
 """
 
 from typing import Any
@@ -14,84 +14,102 @@ from jax.core import Tracer
 from jaxtyping import Array, Int, Key
 
 WORD = 0xFFFFFFFF
+"""The largest 32-bit word, used as a mask."""
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+"""Threefry's rotation distances in bits. Rounds of four use the two rows in turn."""
 PARITY = 0x1BD11BDA
-"""What Threefry's third key word is besides the other two."""
+"""Threefry's constant: its third key word is this number XOR the other two words."""
 ROUNDS = 5
-"""Of four rotations each."""
+"""How often four rotations are made: 5 × 4 = 20 rounds."""
 DISTINCT = 3.0
-"""log of the largest number of sort keys drawn, over that of the numbers sorted: how rare it is that two are equal."""
+"""How much larger, in powers, the range of the sort keys is than the number of items sorted.
+
+It decides how often `shuffled` sorts: two equal sort keys should be rare.
+"""
 
 
 def generator(key: Array) -> np.random.Generator:
-    """NumPy's generator seeded by the bits of a JAX key: the same key, the same numbers."""
+    """Return a NumPy generator seeded with the bits of a JAX key. The same key gives the same numbers."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
 
 
 def generators(key: Array, number: int) -> list[np.random.Generator]:
-    """So many that are independent: those of `split_key`."""
+    """Return `number` independent NumPy generators, one for each key of `split_key`."""
     return [generator(each) for each in split_key(key, number)]
 
 
 def key_of(seed: int) -> Key[Array, ""]:
-    """The key that `jax.random.key` makes of a seed."""
-    if not _by_default(None):
+    """Return the key that `jax.random.key(seed)` makes."""
+    if not _is_threefry(None):
         return jax.random.key(seed)
     high = seed >> 32 & WORD if jax.config.jax_enable_x64 else 0  # pyright: ignore[reportAttributeAccessIssue]
-    return _wrapped((high, seed & WORD))
+    return _key_from_words((high, seed & WORD))
 
 
 def split_key(key: Key[Array, ""], number: int = 2) -> list[Key[Array, ""]]:
-    """The keys of `jax.random.split`."""
-    if not _by_default(key):
+    """Return the keys that `jax.random.split(key, number)` makes, as a list."""
+    if not _is_threefry(key):
         return list(jax.random.split(key, number))
-    words = _words(key)
-    return [_wrapped(_threefry(words, 0, counter)) for counter in range(number)]
+    words = _key_words(key)
+    return [_key_from_words(_threefry(words, 0, counter)) for counter in range(number)]
 
 
 def folded(key: Key[Array, ""], *numbers: int) -> Key[Array, ""]:
-    """The key of `jax.random.fold_in`, of one number after another."""
-    if not _by_default(key):
+    """Return the key with numbers folded in one after another, as `jax.random.fold_in` does."""
+    if not _is_threefry(key):
         for number in numbers:
             key = jax.random.fold_in(key, number)
         return key
-    words = _words(key)
+    words = _key_words(key)
     for number in numbers:
         words = _threefry(words, 0, int(np.uint32(number)))
-    return _wrapped(words)
+    return _key_from_words(words)
 
 
 def shuffled(key: Key[Array, ""], number: int) -> Int[np.ndarray, " number"]:
-    """The permutation of `jax.random.permutation`: sorted by random words, as often as leaves no two alike."""
-    if not _by_default(key):
+    """Return the permutation of 0, …, number − 1 that `jax.random.permutation` makes.
+
+    Items are sorted by random words, so often that equal words are unlikely to matter.
+    """
+    if not _is_threefry(key):
         return np.asarray(jax.random.permutation(key, number))
-    order, words, counters = np.arange(number), _words(key), np.arange(number, dtype=np.uint64)
+    order, words, counters = np.arange(number), _key_words(key), np.arange(number, dtype=np.uint64)
     for _ in range(int(np.ceil(DISTINCT * np.log(max(1, number)) / np.log(WORD)))):
         words, drawn = _threefry(words, 0, 0), _threefry(words, 0, 1)
         order = order[np.argsort(np.bitwise_xor(*_threefry(drawn, 0, counters)), kind="stable")]
     return order
 
 
-def _by_default(key: Array | None) -> bool:
-    """Whether keys, and this one, are of the kind whose words are known here, at a time when they are."""
+def _is_threefry(key: Array | None) -> bool:
+    """Return True if JAX's settings and `key` are such that this module can compute the bits itself.
+
+    That needs JAX's default generator, Threefry, and a key that is concrete. None asks about the settings alone.
+    """
     config, known = jax.config, "threefry2x32"
     if config.jax_default_prng_impl != known or not config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
         return False
     return key is None or (not isinstance(key, Tracer) and str(jax.random.key_impl(key)) == known)
 
 
-def _words(key: Array) -> tuple[int, int]:
+def _key_words(key: Array) -> tuple[int, int]:
+    """Return the two 32-bit words of a concrete Threefry key."""
     one, two = np.asarray(jax.random.key_data(key)).tolist()
     return one, two
 
 
-def _wrapped(words: tuple[int, int]) -> Key[Array, ""]:
+def _key_from_words(words: tuple[int, int]) -> Key[Array, ""]:
+    """Return the JAX key made of two 32-bit words."""
     bits: Any = np.array(words, np.uint32)
     return jax.random.wrap_key_data(bits)
 
 
 def _threefry(words: tuple[int, int], high: Any, low: Any) -> tuple[Any, Any]:
-    """Threefry-2x32 of the pair of words of a counter, or of many in arrays of 64 bits, under a key."""
+    """Return Threefry-2x32 of a counter's two words under a key's two words.
+
+    words: the key.
+    high, low: the counter's words, as integers or as arrays of 64-bit integers.
+    """
+    # the key's words and their parity are added again after every four rotations
     schedule = (*words, words[0] ^ words[1] ^ PARITY)
     high, low = high + schedule[0] & WORD, low + schedule[1] & WORD
     for number in range(ROUNDS):

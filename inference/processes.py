@@ -1,8 +1,8 @@
-"""How many parts of a process the data occupy: the common face of the exact samplers of processes.
+"""Counts of the parts of a nonparametric process that data occupy: one interface for all exact samplers.
 
-A process has no size (`Model.process`). What a person means by its size is how many of its parts — components, topics,
-nodes of a tree — hold some part of the data, a number whose posterior a sampler of the process visits. A sampler
-registers itself with `occupied_sampler.register(ModelType)`.
+A process has no size (`Model.process`). What a person means by its size is the number of its parts that hold some of
+the data, where parts are components, topics or nodes of a tree. A sampler of the process visits that number with its
+posterior probability. A sampler registers itself with `occupied_sampler.register(ModelType)`.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,11 @@ from lvsearch.inference.sampling.recording import Recorder
 from lvsearch.models.contract import Model
 
 LogPrior = Float[np.ndarray, " count"] | None
+"""log p(count) for counts 1, 2, … before any data, nats; None if unknown."""
 
 
 class OccupiedSampler(NamedTuple):
-    """The exact sampler of one model on one data set, seen by its counts alone.
+    """The exact sampler of one model on one data set, reduced to its counts of occupied parts.
 
     | field | meaning |
     |---|---|
@@ -30,8 +31,8 @@ class OccupiedSampler(NamedTuple):
     | `chain` | (key, number of the chain, sweeps) -> counts (sweep, name), one row after each sweep |
     | `log_prior` | most -> for each name log p(count) of 1, …, most before any data, nats; None if unknown |
 
-    The number of a chain decides where it starts: one in few parts, one in many, others in between, so that chains
-    which agree have come from far apart.
+    The number of a chain decides where it starts: one chain in few parts, one in many, others in between. Chains that
+    agree have then come from far apart.
     """
 
     names: tuple[str, ...]
@@ -41,7 +42,7 @@ class OccupiedSampler(NamedTuple):
 
 @singledispatch
 def occupied_sampler(model: Model, data: Dataset) -> OccupiedSampler:
-    """The sampler registered for the model's type.
+    """Return the sampler of occupied parts that is registered for the model's type.
 
     Raises ValueError for data that the sampler cannot take, NotImplementedError for a type without a sampler.
     """
@@ -53,11 +54,15 @@ def occupied_sampler(model: Model, data: Dataset) -> OccupiedSampler:
 
 @singledispatch
 def process_sampler(model: Model, data: Dataset, key: Array, *, chains: int, units: bool) -> tuple[Sampler, Recorder]:
-    """What the one run loop draws from a process with, and what it records.
+    """Return the sampler that draws from a process, and the recorder of what is kept of its draws.
 
-    key: of the starts, which are far apart. units: record what belongs to each unit too. A sampler registers itself
-    with `process_sampler.register(ModelType)`. Raises ValueError for data that the sampler cannot take,
-    NotImplementedError for a type without a sampler.
+    A sampler registers itself with `process_sampler.register(ModelType)`.
+
+    key: the key of the starting states, which are far apart.
+    chains: the number of chains.
+    units: whether to record what belongs to each unit too.
+
+    Raises ValueError for data that the sampler cannot take, NotImplementedError for a type without a sampler.
     """
     raise NotImplementedError(
         f"no sampler is registered for {type(model).__name__}: "
@@ -73,7 +78,11 @@ def occupied_chains(
     sweeps: int,
     done: Callable[[], object] = lambda: None,
 ) -> Int[np.ndarray, "chain sweep name"]:
-    """Counts after every sweep of independent chains, keys folded with their numbers. done: called after each chain."""
+    """Run independent chains and return the counts after every sweep, (chain, sweep, name).
+
+    key: folded with the number of each chain.
+    done: called after each chain, for example to show progress.
+    """
     visited = []
     for number in range(chains):
         visited.append(sampler.chain(jax.random.fold_in(key, number), number, sweeps))

@@ -1,11 +1,11 @@
-"""Compiled programs kept in a folder of the user's: the next process that wants one reads it instead of compiling it.
+"""Keeps compiled programs in a folder of the user's, so that the next process reads them instead of compiling.
 
-It is JAX's persistent cache, put to use where nobody has: a search of little data is mostly compiling. It is the cache
-of the whole process, so that other people's programs are kept too. It is left alone where JAX has a folder already, and
-where the environment variable LVSEARCH_CACHE says "off"; otherwise that variable names the folder.
+A search of little data is mostly compiling. This module switches on JAX's persistent compilation cache where nobody
+has. The cache serves the whole process, so programs of other libraries are kept too. It is left alone if JAX already
+has a folder, or if the environment variable LVSEARCH_CACHE says "off". Any other value of LVSEARCH_CACHE is the folder.
 
-Programs for CPUs hold instructions of the machine that made them: a home that several kinds of machines share gets a
-folder for each kind.
+Programs for CPUs hold instructions of the machine that made them. Several kinds of machines may share one home folder,
+so each kind has a folder of its own.
 """
 
 import hashlib
@@ -19,46 +19,54 @@ import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 OFF = "off"
+"""The value of LVSEARCH_CACHE that switches the cache off."""
 LEAST_SECONDS = 0.05
-"""Programs that compile faster are not kept: reading is not faster."""
+"""Programs that compile faster than this are not kept: reading them would not be faster."""
 MOST_BYTES = 2 * 2**30
-"""Of a folder; the programs not read for longest go first, when a process begins to use it."""
+"""The most bytes in one folder. When a process begins to use the folder, the programs not read for longest are removed.
+"""
 
 _decided = False
 _place: Path | None = None
 
 
 class ProgramsKept(NamedTuple):
-    """What was decided in a process: whether anything was, and the folder of its machine that it keeps programs in."""
+    """The decision of a process about its cache.
+
+    | field | meaning |
+    |---|---|
+    | `decided` | whether a decision was made at all |
+    | `place` | the folder that programs are kept in; None for no folder |
+    """
 
     decided: bool
     place: Path | None
 
 
 def decision() -> ProgramsKept:
-    """For `adopt` in a process that this one begins."""
+    """Return this process's decision, to be handed to `adopt` in a process that it starts."""
     return ProgramsKept(_decided, _place)
 
 
 def adopt(kept: ProgramsKept) -> None:
-    """Keep programs as the process that began this one does; where nothing was decided there, nothing is here."""
+    """Make the same decision as the process that started this one."""
     global _decided
     _decided = kept.decided
     if kept.place is not None:
-        _use(kept.place)
+        _set_cache_folder(kept.place)
 
 
 def keep_programs() -> None:
-    """Keep compiled programs from now on, unless it has been decided before, here or by whoever set up JAX."""
+    """Keep compiled programs from now on, unless it was decided before, by this function or by whoever set up JAX."""
     if not _decided:
         given = os.environ.get("LVSEARCH_CACHE", "")
-        keep_programs_in(None if given.lower() == OFF or _folder_of_jax() else _user_folder(given))
+        keep_programs_in(None if given.lower() == OFF or _jax_cache_folder() else _user_folder(given))
 
 
 def keep_programs_in(folder: Path | None) -> None:
-    """Keep compiled programs in this folder; None: as JAX was set up, and nowhere if it was not.
+    """Keep compiled programs in this folder. None leaves JAX as it was set up.
 
-    Says so in a line on standard error where it makes the folder. A folder that cannot be made is done without.
+    A line on standard error says so when the folder is created. If it cannot be created, programs are not kept.
     """
     global _decided
     _decided = True
@@ -68,15 +76,16 @@ def keep_programs_in(folder: Path | None) -> None:
     try:
         new = not folder.exists()
         place.mkdir(parents=True, exist_ok=True)
-        sweep(place, MOST_BYTES)
+        remove_oldest_files(place, MOST_BYTES)
     except OSError:
         return
     if new:
         print(f"lvsearch keeps compiled programs in {folder} (LVSEARCH_CACHE=off turns that off)", file=sys.stderr)
-    _use(place)
+    _set_cache_folder(place)
 
 
-def _use(place: Path) -> None:
+def _set_cache_folder(place: Path) -> None:
+    """Tell JAX to keep compiled programs in this folder."""
     global _place
     _place = place
     jax.config.update("jax_compilation_cache_dir", str(place))
@@ -85,8 +94,8 @@ def _use(place: Path) -> None:
     reset_cache()  # JAX decides at its first program whether there is a cache, which may have been before
 
 
-def sweep(folder: Path, most_bytes: int) -> None:
-    """Remove files of a folder, those not used for longest first, until it holds at most so many bytes."""
+def remove_oldest_files(folder: Path, most_bytes: int) -> None:
+    """Remove files from a folder, those not used for longest first, until it holds at most `most_bytes` bytes."""
     files = [(path, path.stat()) for path in folder.iterdir() if path.is_file()]
     total = sum(stat.st_size for _, stat in files)
     for path, stat in sorted(files, key=lambda each: max(each[1].st_atime, each[1].st_mtime)):
@@ -96,16 +105,18 @@ def sweep(folder: Path, most_bytes: int) -> None:
         total -= stat.st_size
 
 
-def _folder_of_jax() -> str | None:
+def _jax_cache_folder() -> str | None:
+    """Return the cache folder that JAX was set up with, or None."""
     return jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _user_folder(given: str) -> Path:
+    """Return the folder named by LVSEARCH_CACHE, or by default `lvsearch` in the user's cache folder."""
     return Path(given or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lvsearch")
 
 
 def _kind_of_machine() -> str:
-    """A name for what this processor can do."""
+    """Return a name for the processor's kind: its architecture, and a hash of the instruction sets it supports."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []
     able = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())

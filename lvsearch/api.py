@@ -20,8 +20,8 @@ from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.storage import known_folder, new_folder, refuse_existing
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
+from lvsearch.inference import several_processes
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
-from lvsearch.inference.together import all_are_here, checked_by_first, from_first, spans_processes, writes
 from lvsearch.interrupts import put_off, watched
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import as_path, check_flags, one_of, shown, whole_number
@@ -119,7 +119,7 @@ def search(
     starts = whole_number("starts", starts, least=1) if starts else (PARTS if evidence == PREDICTIVE else STARTS)
     check_flags(grow=grow, exhaustive=exhaustive, per_token=per_token, robustness=robustness, report=report)
     if out is not None:
-        checked_by_first(mesh, partial(refuse_existing, Path(out)))  # before data are read, which may take long
+        several_processes.check_in_first_process(mesh, partial(refuse_existing, Path(out)))  # before slow reading
     settings = SearchSettings(evidence, per_token, None, seed, starts, grow, exhaustive, keep)
     evaluator, training, kept_back = _evaluator(model, data, held_out, settings, mesh)
     prior = checked_prior(evidence, prior, len(evaluator.size_names))
@@ -186,7 +186,7 @@ def resume(
     _check_elsewhere(executor, mesh)
     with ExitStack() as holding:
         folder = as_path("folder", folder)
-        checked_by_first(mesh, lambda: holding.enter_context(known_folder(folder)))
+        several_processes.check_in_first_process(mesh, lambda: holding.enter_context(known_folder(folder)))
         result = SearchResult.load(folder)
         if robustness:
             check_robust(result)
@@ -272,7 +272,7 @@ def _evaluator(
         training = data_for(model, data)
         kept_back = None if held_out is None else require_comparable(training.like_this(held_out))
         evaluator = model_evaluator(model, training, kept_back, settings, mesh=mesh)
-        checked_by_first(mesh, evaluator.check_room)
+        several_processes.check_in_first_process(mesh, evaluator.check_room)
         return evaluator, training, kept_back
     if held_out is not None:
         raise ValueError("a search over a function has no data: nothing can be held out of it")
@@ -315,8 +315,8 @@ def _run(
     """The search gone on with, and fewer units asked where that is wanted and it finished."""
     prepare_programs()
     began, compiled = time.monotonic(), compiles()
-    together = spans_processes(mesh)
-    out, progress = (out, progress) if writes(mesh) else (None, False)
+    together = several_processes.spans_processes(mesh)
+    out, progress = (out, progress) if several_processes.is_writing_process(mesh) else (None, False)
     if progress and isinstance(result.evaluator, ModelEvaluator):
         print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)
 
@@ -339,7 +339,7 @@ def _run(
     with watched():
         if executor is None:
             with put_off() if together else nullcontext():
-                state = going_on(agreed=from_first if together else bool)
+                state = going_on(agreed=several_processes.broadcast_from_first if together else bool)
         else:
             with Workers(result.evaluator, result.prior, result.settings, executor) as workers:
                 state = going_on(make=workers.make)
@@ -365,8 +365,8 @@ def _run_in_new_folder(
 ) -> SearchResult:
     encode_search(result)  # what cannot be stored is refused before there is a folder
     with ExitStack() as holding:
-        checked_by_first(mesh, lambda: holding.enter_context(new_folder(out)))
-        if writes(mesh):
+        several_processes.check_in_first_process(mesh, lambda: holding.enter_context(new_folder(out)))
+        if several_processes.is_writing_process(mesh):
             save_search(result, out)  # from here on there is something to resume
         return _reported(_run(result, budget, out, robustness, progress, executor, mesh), out, report, progress, mesh)
 
@@ -382,9 +382,9 @@ def _asked_of_fewer(result: SearchResult, progress: bool) -> SearchResult:
 
 def _reported(result: SearchResult, folder: Path, wanted: bool, progress: bool, mesh: Mesh | None) -> SearchResult:
     """The result as it is, its page written where there is an answer to write of."""
-    if wanted and has_answer(result) and writes(mesh):
+    if wanted and has_answer(result) and several_processes.is_writing_process(mesh):
         _write_page(result, folder, progress)
-    all_are_here(mesh)  # who is done first does not leave while a page is still being written
+    several_processes.wait_for_all(mesh)  # who is done first does not leave while a page is still being written
     return result
 
 

@@ -1,4 +1,4 @@
-"""Images with captions: how they are packed, started, fitted, and what the fitted models say about them."""
+"""Images with captions: how they are packed, started and fitted, and what the fitted models predict about them."""
 
 from lvsearch.inference.annotation import estimator as _estimator  # noqa: F401 — registers the estimator of the models
 from lvsearch.inference.annotation.tasks import (

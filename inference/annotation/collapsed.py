@@ -1,13 +1,13 @@
-"""Images with captions, their proportions integrated out: collapsed zero-order updates, from the model's gradients.
+"""Collapsed updates for images with captions, whose proportions are integrated out, from the model's gradients.
 
-Source: Asuncion, Welling, Smyth & Teh (2009), *On smoothing and inference for topic models*: in the exact conditional
-of a factor's indicator, counts are replaced by their expected values,
+Source: Asuncion, Welling, Smyth & Teh (2009), *On smoothing and inference for topic models*. In the exact conditional
+of a factor's indicator, counts are replaced by their expected values:
 
     q(z_n = k) ∝ exp(∂ log-joint / ∂ z_nk, without log θ) · (α_k + Σ_{n' ≠ n} q(z_n' = k)),
 
-n' over all things of the image that have a factor. Parameters are taken at their posterior means. This is no ascent on
-the bound. But it commits later than mean field does, whose exp(E[log θ]) is far too sure of itself where images have
-few regions: fits that start with such passes end at higher bounds.
+where n' runs over all things of the image that have a factor. Parameters are taken at their posterior means. These
+updates do not ascend the evidence bound. But they commit later than mean field does, whose exp(E[log θ]) is far too
+sure of itself where images have few regions. Fits that start with such passes end at higher bounds.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,13 @@ from lvsearch.models.units import AnnotatedImage
 
 
 class Counted(NamedTuple):
-    """A tile's expected statistics of the locals, and `total` with what they add to the globals' natural parameters."""
+    """The result of one collapsed step on a tile of images.
+
+    | field | meaning |
+    |---|---|
+    | `locals` | the expected statistics of the images' latent variables |
+    | `total` | the global parameters' natural parameters, with the tile's part added |
+    """
 
     locals: Any
     total: dict[str, Statistics]
@@ -37,20 +43,28 @@ class Counted(NamedTuple):
 def collapsed_sweep(
     model: AnnotatedModel, g: Mapping[str, Statistics], unit: AnnotatedImage, l: dict[str, Statistics], on: Masks
 ) -> dict[str, Statistics]:
-    """One update of every local site of an image but its proportions, whose statistics are left and not used."""
+    """Update the expected statistics of every latent variable of an image except its proportions.
+
+    The statistics of the proportions are neither read nor changed.
+
+    g: expected statistics of the global parameters.
+    l: expected statistics of the image's latent variables, by name.
+    on: which entries of each axis exist.
+    """
     exists = within(model, unit, on)
     alpha = model.alpha(on)
 
     def log_joint(means: Mapping[str, Statistics]) -> Array:
-        without = {**means, model.representation: jnp.zeros_like(means[model.representation])}
-        return model.log_unit(g, without, unit, exists)
+        without_theta = {**means, model.representation: jnp.zeros_like(means[model.representation])}
+        return model.log_unit(g, without_theta, unit, exists)
 
     for name, site in model.locals().items():
         if name == model.representation:
             continue
         if site.axes[-1] != "factor":
-            l = sweep_site(site, name, Beliefs(l, l), log_joint, unit, exists).mean
+            l = sweep_site(site, name, Beliefs(l, l), log_joint, unit, exists).mean  # an ordinary mean-field update
             continue
+        # the formula above, per copy of an element; α_k + counts is taken without the element itself
         copies = _copies(site, unit, l[name])
         gradient = jax.grad(lambda m, n=name, here=l: log_joint({**here, n: m}))(l[name])
         per_copy = jnp.where(copies > 0, gradient / jnp.where(copies > 0, copies, 1), 0)
@@ -62,14 +76,14 @@ def collapsed_sweep(
 
 
 def factor_counts(model: AnnotatedModel, unit: AnnotatedImage, l: Mapping[str, Statistics]) -> Array:
-    """Expected numbers of an image's things in each factor."""
+    """Return the expected number of an image's things in each factor, (factor,)."""
     sites = [(site, l[name]) for name, site in model.locals().items() if name != model.representation]
     of_factors = [(_copies(site, unit, mean) * mean).sum(0) for site, mean in sites if site.axes[-1] == "factor"]
     return jnp.stack(of_factors).sum(0)
 
 
 def _copies(site: Site, unit: AnnotatedImage, mean: Array) -> Array:
-    """How often each element occurs, (element, 1); regions that are absent 0 times."""
+    """Return how often each element occurs, (element, 1): regions that are absent 0 times."""
     if site.axes[0] == "region":
         return jnp.asarray(unit.present)[:, None].astype(mean.dtype)
     return jnp.asarray(unit.counts)[:, None] if site.copies is not None else jnp.ones((len(mean), 1), mean.dtype)
@@ -89,17 +103,20 @@ def collapsed_step(
     capacity: tuple[int, ...],
     sweeps: int,
 ) -> Counted:
-    """`sweeps` collapsed sweeps over the locals of a tile's images, at the parameters `g`; then the proportions given
-    the factors."""
+    """Make `sweeps` collapsed sweeps over the images of a tile, then update their proportions given the factors.
+
+    The parameters stay at `g`. The images' part is added to `total`, the natural parameters of the global parameters.
+    """
     on = model.active(size, capacity)
     proportions = model.locals()[model.representation]
 
-    def settled(unit: AnnotatedImage, means: dict[str, Statistics]) -> dict[str, Statistics]:
+    def update_proportions(unit: AnnotatedImage, means: dict[str, Statistics]) -> dict[str, Statistics]:
+        """Set an image's proportions to their expected statistics given its factors."""
         natural = model.alpha(on) + factor_counts(model, unit, means) - 1
         return {**means, model.representation: expected_statistics(proportions, natural, on)}
 
     sweep = jax.vmap(lambda unit, here: collapsed_sweep(model, g, unit, here, on))
     means = jax.lax.fori_loop(0, sweeps, lambda _, here: sweep(batch.units, here), l)
-    means = jax.vmap(settled)(batch.units, means)
+    means = jax.vmap(update_proportions)(batch.units, means)
     added = jax.grad(lambda globals_: batch_log_joint(model, globals_, batch, means, on))(g)
     return Counted(means, jax.tree.map(jnp.add, total, added))

@@ -1,12 +1,13 @@
-"""What a fitted model of images with captions says about images, its parameters at their posterior means.
+"""Predictions of a fitted model of images with captions, its parameters at their posterior means.
 
-With a caption: mean field, the locals of the fit (§4.1.3). An image alone: each region's factor with the proportions
-integrated out, by the collapsed zero-order update (Asuncion et al. 2009)
+For an image with its caption these are the mean-field beliefs of the fit (§4.1.3). For an image alone, each region's
+factor is found with the proportions integrated out, by the collapsed update (Asuncion et al. 2009)
 
     φ_nk ∝ p(r_n | k) (α_k + Σ_{n' ≠ n} φ_n'k),
 
-which is the posterior but for replacing counts by their expected values. The thesis uses mean field here too. With few
-regions and a small α its φ is far too sure (exact, by enumeration, in the tests), and captions are predicted worse.
+which is the posterior except that counts are replaced by their expected values. The thesis uses mean field here too.
+With few regions and a small α, mean field's φ is far too sure (the tests compare it with enumeration), and captions are
+predicted worse.
 """
 
 from typing import Any, NamedTuple
@@ -26,16 +27,20 @@ from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.families import IndicatorFamily
 
 UNIT_SWEEPS, UNIT_TOLERANCE = 100, 1e-4
+"""The most mean-field sweeps over an image, and the change in nats below which they stop."""
 COLLAPSED_SWEEPS = 30
+"""The number of collapsed sweeps over an image without its caption."""
 
 
-class About(NamedTuple):
-    """One image with its caption; leading axis images. `bound` in nats, the others shares of the factors.
+class CaptionedBeliefs(NamedTuple):
+    """Beliefs about an image with its caption. Arrays have images on their leading axis.
 
-    | field | of what |
+    | field | meaning |
     |---|---|
-    | `representation` | the image (its proportions or, for the mixture, p(factor | image)) |
-    | `words`, `absent` | () caption words; how many have a most probable factor that is no region's |
+    | `bound` | the evidence bound of the image, nats |
+    | `representation` | the image's proportions or, for the mixture, p(factor \\| image) |
+    | `words` | the number of caption words |
+    | `absent` | the number of caption words whose most probable factor is no region's most probable factor |
     """
 
     bound: Any
@@ -44,8 +49,11 @@ class About(NamedTuple):
     absent: Any
 
 
-def everything(model: Any, g: Any, unit: Any, beliefs: Beliefs, on: Any) -> About:
-    """All that is asked of an image with its caption: one function, so that one program serves all questions."""
+def captioned_beliefs(model: Any, g: Any, unit: Any, beliefs: Beliefs, on: Any) -> CaptionedBeliefs:
+    """Return all that is asked about an image with its caption.
+
+    It is one function, so that one compiled program serves all questions.
+    """
     site = model.locals()[model.representation]
     point = site.family.point(beliefs.natural[model.representation], on["factor"])
     indicator = isinstance(site.family, IndicatorFamily)  # its expected value is a probability already
@@ -53,7 +61,7 @@ def everything(model: Any, g: Any, unit: Any, beliefs: Beliefs, on: Any) -> Abou
     here = jnp.where(jnp.asarray(unit.present), regions.argmax(-1), -1)
     missing = ~(words.argmax(-1)[:, None] == here[None, :]).any(-1)
     counts = jnp.asarray(unit.counts)
-    return About(
+    return CaptionedBeliefs(
         unit_bound(model, g, unit, beliefs, on),
         point if indicator else site.family.value(point, on["factor"]),
         counts.sum(),
@@ -61,16 +69,24 @@ def everything(model: Any, g: Any, unit: Any, beliefs: Beliefs, on: Any) -> Abou
     )
 
 
-class Alone(NamedTuple):
-    """One image without its caption; leading axis images: the factor of one more caption word, and (region, factor) of
-    each region."""
+class ImageBeliefs(NamedTuple):
+    """Beliefs about an image without its caption. Arrays have images on their leading axis.
+
+    | field | meaning |
+    |---|---|
+    | `next_word` | the factor of one more caption word, (factor,) |
+    | `regions` | the factor of each region, (region, factor) |
+    """
 
     next_word: Any
     regions: Any
 
 
-def alone(model: Any, g: Any, unit: Any, beliefs: Beliefs, on: Any) -> Alone:
-    """Exact, after one sweep, where one factor stands for the image; else collapsed, from no knowledge."""
+def image_beliefs(model: Any, g: Any, unit: Any, beliefs: Beliefs, on: Any) -> ImageBeliefs:
+    """Return the beliefs about an image without its caption.
+
+    If one factor stands for the whole image, they are exact after one sweep. Otherwise they come from collapsed sweeps.
+    """
     natural, mean, sites = dict(beliefs.natural), dict(beliefs.mean), model.locals()
     (image,) = (name for name, site in sites.items() if site.axes == ("factor",))
     for name, site in sites.items():
@@ -79,15 +95,18 @@ def alone(model: Any, g: Any, unit: Any, beliefs: Beliefs, on: Any) -> Alone:
             mean[name] = collapsed_factors(model.log_regions(g, unit), alpha, unit.present, on["factor"])
             natural[image] = alpha + mean[name].sum(0) - 1  # of the proportions, given the regions' factors
     points = {**mean, image: sites[image].family.point(natural[image], on["factor"])}
-    return Alone(model.next_word_factor(points, unit), model.region_factor(points, unit))
+    return ImageBeliefs(model.next_word_factor(points, unit), model.region_factor(points, unit))
 
 
 def collapsed_factors(
     log_density: Float[Array, "region factor"], alpha: Float[Array, " factor"], present: Any, exists: Any
 ) -> Float[Array, "region factor"]:
-    """φ of an image's regions, proportions integrated out; rows of absent regions are 0.
+    """Return φ of an image's regions with the proportions integrated out. Rows of absent regions are 0.
 
-    log_density: log p(r_n | k), nats. exists: which factors do. α_k > 0 for those.
+    log_density: log p(r_n | k), (region, factor), nats.
+    alpha: the proportions' concentration, positive for factors that exist, (factor,).
+    present: which regions exist, (region,).
+    exists: which factors exist, (factor,).
     """
     here = jnp.asarray(present)[:, None] & exists
     density = jnp.where(here, jax.nn.softmax(log_density, where=here), 0)  # up to a constant per row
@@ -100,18 +119,24 @@ def collapsed_factors(
     return jax.lax.fori_loop(0, COLLAPSED_SWEEPS, sweep, jnp.zeros_like(density))
 
 
-def about_images(estimate: Estimate, data: Dataset) -> tuple[Dataset, list[About]]:
-    """(The tiles, what is asked of the images of each with their captions, float64). ValueError for other models."""
-    return _summaries(estimate, data, UNIT_SWEEPS, everything)
+def about_images(estimate: Estimate, data: Dataset) -> tuple[Dataset, list[CaptionedBeliefs]]:
+    """Return (tiles, beliefs about the images of each tile with their captions, float64).
+
+    Raises ValueError for models without captions.
+    """
+    return _summarise_images(estimate, data, UNIT_SWEEPS, captioned_beliefs)
 
 
-def images_alone(estimate: Estimate, data: Dataset) -> tuple[Dataset, list[Alone]]:
-    """(The tiles, what is asked of their images, captions not looked at, in float64). Errors as above."""
-    return _summaries(estimate, without_captions(data), 1, alone)
+def images_alone(estimate: Estimate, data: Dataset) -> tuple[Dataset, list[ImageBeliefs]]:
+    """Return (tiles, beliefs about the images of each tile without their captions, float64).
+
+    Raises ValueError for models without captions.
+    """
+    return _summarise_images(estimate, remove_captions(data), 1, image_beliefs)
 
 
-def without_captions(data: Dataset) -> Dataset:
-    """The images alone."""
+def remove_captions(data: Dataset) -> Dataset:
+    """Return the images with their captions removed."""
 
     def bare(batch: Batch) -> Batch:
         return Batch(batch.units._replace(counts=np.zeros_like(batch.units.counts)), batch.weight)
@@ -119,7 +144,8 @@ def without_captions(data: Dataset) -> Dataset:
     return Dataset.of_batches(tuple(map(bare, data.batches)), data.unit_ids, data.extents, data.n_units)
 
 
-def _summaries(estimate: Estimate, data: Dataset, sweeps: int, summary: Summary) -> tuple[Dataset, list[Any]]:
+def _summarise_images(estimate: Estimate, data: Dataset, sweeps: int, summary: Summary) -> tuple[Dataset, list[Any]]:
+    """Return (tiles, `summary` of the images of each tile) at the posterior-mean parameters, in float64."""
     model, size = estimate.model, estimate.size
     if not isinstance(model, AnnotatedModel):
         raise ValueError(f"{type(model).__name__} has no captions; expected GMMixture, GMLDA or CorrLDA")
@@ -143,7 +169,9 @@ def _summaries(estimate: Estimate, data: Dataset, sweeps: int, summary: Summary)
 
 @describe_units.register
 def _(model: AnnotatedModel, estimate: Estimate, data: Dataset) -> Described:
-    """Shares of the factors (images, K), and a lower bound on log p(regions, caption | parameters)."""
+    """Describe images by their shares of the factors (images, K) and a lower bound on log p(regions, caption |
+    parameters).
+    """
     tiles, about = about_images(estimate, data)
     values = tiles.gather([a.representation for a in about])
     return Described(values[:, : estimate.size[0]], tiles.gather([a.bound for a in about]))

@@ -1,8 +1,9 @@
-"""The estimator of images with captions: clusters of regions to start from, then tiled coordinate ascent.
+"""The estimator of images with captions: starts from clusters of regions, then coordinate ascent tile by tile.
 
-Marginal (factors with priors): variational Bayes. Plug-in (factors at a point): variational EM, the weight α_k of
-every factor by Newton in each pass (§4.1.3, "Empirical and variational Bayes"). Every bound that is handed out is one
-more pass in float64 at exactly the globals of the estimate.
+In the marginal form (factors with priors) this is variational Bayes. In the plug-in form (factors as point estimates)
+it is variational EM, and the concentration α_k of every factor is refitted by Newton's method in each pass (§4.1.3,
+"Empirical and variational Bayes"). Every reported bound is one more pass in float64 at exactly the global parameters of
+the estimate.
 """
 
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ import numpy as np
 from jaxtyping import Array
 
 from lvsearch.inference.annotation.collapsed import collapsed_step
-from lvsearch.inference.annotation.describing import everything
-from lvsearch.inference.annotation.seeds import described_regions
-from lvsearch.inference.annotation.starts import clustered, with_factors_of
+from lvsearch.inference.annotation.describing import captioned_beliefs
+from lvsearch.inference.annotation.seeds import describe_regions
+from lvsearch.inference.annotation.starts import beliefs_from_clusters, replace_factors
 from lvsearch.inference.annotation.tiles import double, tiles_of, weighted_sum
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.images import has_tokens
@@ -36,8 +37,19 @@ FINAL_SWEEPS = 3
 
 @dataclass(frozen=True)
 class AnnotationSettings:
-    """How hard to try. `tolerance`: nats per image and pass. `token_spread`, `feature_spread`: how much of a region's
-    start is not its cluster's but dealt at random to all factors: tokens in one factor alone would stay there."""
+    """Settings of the estimator: effort and stopping rules.
+
+    | field | meaning |
+    |---|---|
+    | `passes` | the most passes of coordinate ascent |
+    | `collapsed_passes` | passes with the proportions integrated out that come first, for regions that are tokens |
+    | `trial_passes` | passes after which the better of two starts is chosen |
+    | `sweeps` | sweeps over an image in a pass |
+    | `tolerance` | nats per image; a pass that changes the bound by less is the last one |
+    | `token_spread`, `feature_spread` | the share of a region's start that is dealt at random to all factors |
+
+    The rest of a region starts in the factor of its cluster. A token that started in one factor alone would stay there.
+    """
 
     passes: int = 100
     collapsed_passes: int = 40
@@ -69,23 +81,28 @@ class AnnotationEstimator(BaseEstimator):
         self.plug_in = model.words.estimated
         for batch in data.batches:
             model.check(batch.units)
-        self._described = described_regions(data)
+        self._described = describe_regions(data)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Coarse: as if all units' beliefs were held as the generic engine holds them."""
+        """Return a coarse plan: as if the beliefs about all images were held as the generic engine holds them."""
         return resident_plan(self.model, self.data, size, capacity_of(size))
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """From clusters of regions; or, where that is better after a few passes, from the factors of `start` and, for
-        the others, clusters."""
+        """Fit from clusters of regions, or from the factors of `start` if those do better after a few passes.
+
+        Factors that `start` does not have begin with clusters.
+        """
         capacity = capacity_of(size)
-        model = self._sized(size, capacity)
+        model = self._model_for_size(size, capacity)
         tiles = tiles_of(cast(self.data, np.float32), capacity)
         spread = self.settings.token_spread if has_tokens(self.data) else self.settings.feature_spread
-        scratch = clustered(model, self.data, self._described, size, capacity, key, spread)
-        begun = [scratch] if start is None else [scratch, with_factors_of(model, scratch, start, size, capacity)]
+        # every start goes through the collapsed passes; of several, the best after a few passes is continued
+        scratch = beliefs_from_clusters(model, self.data, self._described, size, capacity, key, spread)
+        begun = [scratch] if start is None else [scratch, replace_factors(model, scratch, start, size, capacity)]
         blanks = [blank_tile(model, tile, size, capacity=capacity) for tile in tiles.batches]
-        states = [self._collapsed(_State(model, beliefs, blanks, ()), tiles, size, capacity) for beliefs in begun]
+        states = [
+            self._collapsed_passes(_FitState(model, beliefs, blanks, ()), tiles, size, capacity) for beliefs in begun
+        ]
         if len(states) > 1:
             states = [self._ascend(state, tiles, size, capacity, self.settings.trial_passes) for state in states]
         best = max(states, key=lambda state: state.trace[-1]) if len(states) > 1 else states[0]
@@ -97,8 +114,10 @@ class AnnotationEstimator(BaseEstimator):
             fitted = fitted.with_parts(np.asarray(fitted.concentration)[: size[0]], fitted.words, fitted.regions)
         return Estimate(fitted, size, natural, lower, np.inf, len(done.trace))
 
-    def _collapsed(self, state: "_State", tiles: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]) -> "_State":
-        """Passes with the proportions integrated out, for models that have some and regions that are tokens."""
+    def _collapsed_passes(
+        self, state: "_FitState", tiles: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]
+    ) -> "_FitState":
+        """Make the passes with proportions integrated out, for models that have them and regions that are tokens."""
         model, beliefs, l = state.model, state.beliefs, list(state.locals)
         passes = self.settings.collapsed_passes if has_tokens(self.data) and not model.whole_images else 0
         for _ in range(passes):
@@ -109,17 +128,17 @@ class AnnotationEstimator(BaseEstimator):
                     model, point, tile, l[index], statistics, size, capacity=capacity, sweeps=1
                 )
             beliefs = update_globals(model, beliefs, statistics, size, capacity=capacity)
-        return _State(model, beliefs, l, ())
+        return _FitState(model, beliefs, l, ())
 
     def _ascend(
         self,
-        state: "_State",
+        state: "_FitState",
         tiles: Dataset,
         size: tuple[int, ...],
         capacity: tuple[int, ...],
         passes: int,
-    ) -> "_State":
-        """More passes, until one gains too little."""
+    ) -> "_FitState":
+        """Make up to `passes` passes of coordinate ascent, until one changes the bound by less than the tolerance."""
         model, beliefs, trace, l = state.model, state.beliefs, list(state.trace), list(state.locals)
         for _ in range(passes):
             statistics, bounds = jax.tree.map(jnp.zeros_like, beliefs.mean), []
@@ -141,13 +160,16 @@ class AnnotationEstimator(BaseEstimator):
             if len(trace) > 1 and abs(trace[-1] - trace[-2]) < self.settings.tolerance * self.data.n_units:
                 break
             beliefs = update_globals(model, beliefs, statistics, size, capacity=capacity)
-            model = self._refitted(model, beliefs, tiles, l, size)
-        return _State(model, beliefs, l, tuple(trace))
+            model = self._refit_hyperparameters(model, beliefs, tiles, l, size)
+        return _FitState(model, beliefs, l, tuple(trace))
 
     # -- hyper-parameters -------------------------------------------------------------------------------------------
 
-    def _sized(self, size: tuple[int, ...], capacity: tuple[int, ...]) -> AnnotatedModel:
-        """With one α per factor where α is to be estimated: as many as the capacity, so that sizes share programs."""
+    def _model_for_size(self, size: tuple[int, ...], capacity: tuple[int, ...]) -> AnnotatedModel:
+        """Return the model with one α per factor, if α is to be estimated.
+
+        There are as many α as the capacity has factors, so that sizes share programs.
+        """
         model = self.model
         if not self.plug_in or model.whole_images:
             return model
@@ -156,10 +178,11 @@ class AnnotationEstimator(BaseEstimator):
             alpha[: size[0]] = model.concentration
         return model.with_parts(alpha, model.words, model.regions)
 
-    def _refitted(
+    def _refit_hyperparameters(
         self, model: AnnotatedModel, beliefs: Beliefs, tiles: Dataset, l: list[Any], size: tuple[int, ...]
     ) -> AnnotatedModel:
-        if self.plug_in and not model.whole_images:
+        """Return the model with its hyper-parameters refitted to the current beliefs."""
+        if self.plug_in and not model.whole_images:  # α by Newton from the mean of E[log θ] over images
             total = np.zeros(size[0])
             for ids, means in zip(tiles.unit_ids, l, strict=True):
                 log_theta = on_host(means["proportions"]).astype(np.float64)[:, : size[0]]
@@ -168,6 +191,7 @@ class AnnotationEstimator(BaseEstimator):
             alpha[: size[0]] = newton_dirichlet(alpha[: size[0]], total / self.data.n_units)
             return model.with_parts(alpha, model.words, model.regions)
         if self.empirical_bayes and not model.words.estimated:
+            # one concentration for all words, by Newton from the mean of E[log β]
             log_beta = np.asarray(beliefs.mean["factor_word"], np.float64)[: size[0]]
             entries = log_beta.shape[1]
             total = newton_symmetric(float(model.words.concentration) * entries, entries, float(log_beta.sum(1).mean()))
@@ -176,8 +200,8 @@ class AnnotationEstimator(BaseEstimator):
         return model
 
 
-class _State(NamedTuple):
-    """A fit on its way: `trace` holds the bound after the local step of every pass, nats."""
+class _FitState(NamedTuple):
+    """A fit in progress. `trace` holds the bound after the local step of every pass, nats."""
 
     model: AnnotatedModel
     beliefs: Beliefs
@@ -193,7 +217,10 @@ def double_bound(
     size: tuple[int, ...],
     capacity: tuple[int, ...],
 ) -> float:
-    """The bound in float64 at exactly these globals, the locals brought to them by a few sweeps, in nats."""
+    """Return the bound in float64 at exactly these global parameters, nats.
+
+    A few sweeps update the local beliefs first.
+    """
     with jax.enable_x64(True):
         beliefs, total = recorded_at(model, natural, size, capacity)
         done = [
@@ -206,7 +233,7 @@ def double_bound(
                 0.0,
                 FINAL_SWEEPS,
                 capacity=capacity,
-                summary=everything,
+                summary=captioned_beliefs,
             ).bound
             for tile, means in zip(tiles.batches, l, strict=True)
         ]
@@ -215,4 +242,5 @@ def double_bound(
 
 @estimator.register
 def _(model: AnnotatedModel, data: Dataset) -> AnnotationEstimator:
+    """Return the estimator of images with captions."""
     return AnnotationEstimator(model, data)

@@ -1,7 +1,7 @@
-"""Where the factors of images with captions start: at clusters of regions (or, for the mixture, of images).
+"""Clusters of regions (or, for the mixture, of images), at which the factors of images with captions start.
 
-Features are clustered as they are; a token is described by the captions that it comes with (the square roots of the
-shares of their words, whose distances are Hellinger's).
+Features are clustered as they are. A token is described by the captions it comes with: the square roots of the shares
+of their words, so that distances are Hellinger's.
 """
 
 from typing import Any
@@ -14,19 +14,26 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.images import has_tokens
 
 MOST_POINTS = 10_000
-"""Points that centres are found from, at most."""
+"""The most points that cluster centres are found from."""
 RESTARTS = 4
-"""Of which the clusters with the smallest squared distances are taken: coordinate ascent does not escape poor ones."""
+"""The number of clusterings, of which that with the smallest squared distances is used.
+
+Several are needed because coordinate ascent does not escape a poor start.
+"""
 
 
 def cluster(
     points: Float[np.ndarray, "point dim"], n_clusters: int, random: np.random.Generator, *, rounds: int = 10
 ) -> Int[np.ndarray, " point"]:
-    """The cluster of each point: k-means from seeds chosen far from each other (Arthur & Vassilvitskii 2007)."""
+    """Return the cluster of each point, by k-means from seeds chosen far from each other (Arthur & Vassilvitskii 2007).
+
+    points: (point, dim).
+    rounds: the number of k-means updates of the centres.
+    """
     some = points[random.permutation(len(points))[:MOST_POINTS]]
     found = []
     for _ in range(RESTARTS):
-        centres = some[_far_apart(some, n_clusters, random)]
+        centres = some[_spread_seeds(some, n_clusters, random)]
         for _ in range(rounds):
             nearest = _squared_distances(some, centres).argmin(1)
             totals = csr_array((np.ones(len(some)), (nearest, np.arange(len(some)))), shape=(n_clusters, len(some)))
@@ -37,8 +44,12 @@ def cluster(
     return _squared_distances(points, best).argmin(1)
 
 
-def _far_apart(points: np.ndarray, n_seeds: int, random: np.random.Generator) -> np.ndarray:
-    """Numbers of points, each drawn by its squared distance to those before: the best of a few draws (greedy form)."""
+def _spread_seeds(points: np.ndarray, n_seeds: int, random: np.random.Generator) -> np.ndarray:
+    """Return the numbers of `n_seeds` points that are far from each other.
+
+    Each is drawn with probability proportional to its squared distance from those before: the best of a few draws (the
+    greedy form).
+    """
     tries = 2 + int(np.log(max(n_seeds, 1)))
     chosen = [int(random.integers(len(points)))]
     squares = (points**2).sum(1)
@@ -59,12 +70,12 @@ def _far_apart(points: np.ndarray, n_seeds: int, random: np.random.Generator) ->
 
 
 def _squared_distances(points: np.ndarray, centres: np.ndarray) -> Float[np.ndarray, "point centre"]:
-    """Less the points' own squares, which no comparison between centres needs."""
+    """Return squared distances minus each point's own square, which comparisons between centres do not need."""
     return (centres**2).sum(1) - 2 * points @ centres.T
 
 
-def described_regions(data: Dataset) -> list[Float[np.ndarray, "image region dim"]]:
-    """What each region is like, for clustering; one array per batch, 0 where there is no region."""
+def describe_regions(data: Dataset) -> list[Float[np.ndarray, "image region dim"]]:
+    """Return a description of each region for clustering, one array per batch, 0 where there is no region."""
     units = [batch.units for batch in data.batches]
     if not has_tokens(data):
         return [np.where(u.present[..., None], u.regions, 0.0) for u in units]
@@ -78,11 +89,13 @@ def described_regions(data: Dataset) -> list[Float[np.ndarray, "image region dim
 
 
 def _token_counts(units: Any, n_tokens: int) -> csr_array:
+    """Return how often each token occurs among each image's regions, (image, token)."""
     rows = np.repeat(np.arange(len(units.present)), units.present.sum(1))
     tokens = units.regions[units.present]
     return csr_array((np.ones(len(rows)), (rows, tokens)), shape=(len(units.present), n_tokens))
 
 
 def _word_counts(units: Any, n_words: int) -> csr_array:
+    """Return how often each word occurs in each image's caption, (image, word)."""
     rows = np.repeat(np.arange(len(units.counts)), units.counts.shape[1])
     return csr_array((units.counts.ravel(), (rows, units.words.ravel())), shape=(len(units.counts), n_words))

@@ -1,4 +1,4 @@
-"""Where fits of images with captions start: clusters, and the factors of a smaller fit."""
+"""Starts of fits of images with captions: from clusters, and from the factors of a smaller fit."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from lvsearch.models.contract import Statistics
 from lvsearch.models.kernels import kernel
 
 
-def clustered(
+def beliefs_from_clusters(
     model: AnnotatedModel,
     data: Dataset,
     described: list[np.ndarray],
@@ -27,10 +27,11 @@ def clustered(
     key: Array,
     spread: float,
 ) -> Beliefs:
-    """The globals that follow from regions (for the mixture: images) put into clusters.
+    """Return beliefs about the global parameters that follow from putting regions (for the mixture: images) in
+    clusters.
 
-    described: what each region is like, (image, region, dim) per batch. spread: the share of a region that is not its
-    cluster's but dealt at random to all factors.
+    described: what each region is like, (image, region, dim) per batch.
+    spread: the share of a region that is dealt at random to all factors, rather than put in its cluster's factor.
     """
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     blank = blank_globals(model, data.extents, size, capacity)
@@ -52,8 +53,10 @@ def _region_shares(
     random: np.random.Generator,
     spread: float,
 ) -> list[np.ndarray]:
-    """How much of each region starts in each factor, (image, region, factor) per batch: most of it in that of its
-    cluster, or of its image's."""
+    """Return how much of each region starts in each factor, (image, region, factor) per batch.
+
+    Most of it starts in the factor of the region's cluster or, for the mixture, of the image's cluster.
+    """
     if whole_images:
         points = [d.sum(1) / np.maximum(p.sum(1, keepdims=True), 1) for d, p in zip(described, present, strict=True)]
     else:
@@ -75,7 +78,7 @@ def _region_shares(
 
 
 class _Shares(NamedTuple):
-    """Caption words' and regions' shares of each factor, weighted by their image's weight."""
+    """The shares of each factor in regions and in caption words, multiplied by their image's weight."""
 
     regions: Array
     words: Array
@@ -86,8 +89,10 @@ class _Shares(NamedTuple):
 def _start_statistics(
     model: AnnotatedModel, g: dict[str, Statistics], units: Any, weight: Any, share: Any
 ) -> dict[str, Statistics]:
-    """What regions and words add to the natural parameters when they belong to factors by these shares: a word to those
-    of all its image's regions."""
+    """Return what regions and words add to the natural parameters if they belong to factors by these shares.
+
+    A word belongs to the factors of all its image's regions.
+    """
     present = jnp.asarray(units.present)
     n_regions = jnp.maximum(present.sum(1), 1)
     image = jnp.where(present[..., None], share, 0).sum(1) / n_regions[:, None]  # (image, factor)
@@ -104,10 +109,10 @@ def _start_statistics(
     return statistics
 
 
-def with_factors_of(
+def replace_factors(
     model: AnnotatedModel, beliefs: Beliefs, start: Estimate, size: tuple[int, ...], capacity: tuple[int, ...]
 ) -> Beliefs:
-    """The first factors replaced by those of a smaller fit."""
+    """Return the beliefs with the first factors replaced by those of a smaller fit."""
     kept = np.arange(capacity[0]) < min(start.size[0], size[0])
 
     def choose(new: Array, old: np.ndarray) -> np.ndarray:

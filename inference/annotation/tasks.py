@@ -1,6 +1,7 @@
-"""What models of images and captions are asked: captions of images, labels of regions, which images fit some words.
+"""Predictions of images and captions: captions of images, labels of regions, words from absent factors.
 
-All with the parameters at their posterior means (plug-in: at the estimate), given what is known (`describing`):
+All predictions hold the parameters at their posterior means (plug-in: at the estimate), and condition on what is known
+(`describing`):
 
     p(w | r) = Σ_k p(factor k of one more word | r) β_kw                    (Corr-LDA: (1/N) Σ_n φ_n; §4.1.1–4.1.3)
     p(w | r, r_n) = Σ_k φ_nk β_kw                                           (region labelling)
@@ -21,13 +22,13 @@ from lvsearch.models.annotated import AnnotatedModel
 
 
 def caption_distributions(estimate: Estimate, data: Dataset) -> Float[np.ndarray, "images word"]:
-    """p(w | r) of every image, rows summing to 1; the images' own captions are not looked at."""
+    """Return p(w | r) of every image, rows summing to 1. The images' own captions are not used."""
     tiles, images = images_alone(estimate, data)
-    return _words_of(estimate, tiles.gather([image.next_word for image in images]))
+    return _word_distribution(estimate, tiles.gather([image.next_word for image in images]))
 
 
 def region_distributions(estimate: Estimate, data: Dataset) -> list[Float[np.ndarray, "regions word"]]:
-    """p(w | r, r_n): for every image one row per region, each summing to 1; captions are not looked at.
+    """Return p(w | r, r_n): for every image one row per region, each summing to 1. Captions are not used.
 
     Raises ValueError for a model in which regions have no words of their own.
     """
@@ -40,25 +41,28 @@ def region_distributions(estimate: Estimate, data: Dataset) -> list[Float[np.nda
     rows: list[Any] = [None] * data.n_units
     for tile, ids, seen in zip(tiles.batches, tiles.unit_ids, images, strict=True):
         for row in np.flatnonzero(ids >= 0):
-            rows[ids[row]] = _words_of(estimate, seen.regions[row][tile.units.present[row]])
+            rows[ids[row]] = _word_distribution(estimate, seen.regions[row][tile.units.present[row]])
     return rows
 
 
 class AbsentFactors(NamedTuple):
-    """Caption words by the factor they most probably come from, the captions known: how many in all, and how many from
-    a factor that is no region's most probable one."""
+    """Counts of caption words by the factor they most probably come from, the captions being known.
+
+    words: how many caption words there are.
+    absent: how many of them come from a factor that is no region's most probable factor.
+    """
 
     words: float
     absent: float
 
     @property
     def share(self) -> float:
-        """NaN where there are no words."""
+        """The share of words from absent factors; NaN if there are no words."""
         return self.absent / self.words if self.words else float("nan")
 
 
 def absent_factors(estimate: Estimate, data: Dataset) -> AbsentFactors:
-    """How many caption words are assigned to factors absent from their image (§4.2.2: GM-LDA, 54 %)."""
+    """Return how many caption words are assigned to factors absent from their image (§4.2.2: GM-LDA, 54 %)."""
     words = absent = 0.0
     tiles, described = about_images(estimate, data)
     for ids, about in zip(tiles.unit_ids, described, strict=True):
@@ -68,8 +72,8 @@ def absent_factors(estimate: Estimate, data: Dataset) -> AbsentFactors:
     return AbsentFactors(words, absent)
 
 
-def _words_of(estimate: Estimate, factors: np.ndarray) -> Float[np.ndarray, "things word"]:
-    """Σ_k p(k) β_kw, β at its posterior mean."""
+def _word_distribution(estimate: Estimate, factors: np.ndarray) -> Float[np.ndarray, "things word"]:
+    """Return Σ_k p(k) β_kw with β at its posterior mean, rows summing to 1."""
     beta = np.asarray(site_value(estimate, "factor_word"), np.float64)
     distribution = factors[..., : estimate.size[0]] @ (beta / beta.sum(1, keepdims=True))
     return distribution / distribution.sum(-1, keepdims=True)

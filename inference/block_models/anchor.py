@@ -1,9 +1,9 @@
-"""Where a path of a block model ended, as the beginning of a shorter one: a q about one labelling.
+"""Builds a q about one labelling of a block model, from which a shorter annealed path starts.
 
-Of all particles, and of others at the labels of a fit, the one whose joint is highest after some sweeps in the
-posterior gives the factors of q: averages over further sweeps of the conditional probabilities of its labels, and of
-the natural parameters of its blocks and weights. All are made broader, so that q covers what the posterior may hold
-around them; the path does the rest.
+Candidates are the particles with which a first path ended, and particles at the labels of a fit. All make some sweeps
+in the posterior, and the one whose joint probability is highest then gives the factors of q. These are averages over
+further sweeps of the conditional probabilities of its labels, and of the natural parameters of its blocks and weights.
+All factors are made broader, so that q covers what the posterior may hold around them. The path does the rest.
 """
 
 from collections.abc import Sequence
@@ -16,69 +16,78 @@ from jaxtyping import Array, Key
 
 from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patience
 from lvsearch.inference.annealing.particles import log_densities
-from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState
+from lvsearch.inference.block_models.chain import BlockChain
+from lvsearch.inference.block_models.state import BlockStart, BlockState
 from lvsearch.inference.generators import folded
 from lvsearch.models.kernels import kernel
 
 SETTLING, AVERAGED = 10, 20
-"""Sweeps before the averages, and those averaged over."""
+"""The number of sweeps before the averages begin, and the number of sweeps that are averaged."""
 SETTLED = 16
-"""Particles that settle: those whose joint is highest where the path ended."""
+"""How many particles of the first path make these sweeps: those with the highest joint probability."""
 FITTED = 8
-"""And those that begin with the labels of a fit."""
+"""How many particles begin with the labels of a fit."""
 ANYWHERE = 0.02
-"""Probability under q that a label is drawn evenly."""
+"""The probability under q that a label is drawn evenly from all clusters."""
 DATA_SHARE = 0.5
-"""Of what data say of blocks and weights, that q knows: its variances are twice the posterior's."""
+"""The share of the data's information about blocks and weights that q has: its variances are twice the posterior's."""
 
 
 @anchored_chain.register
 def _(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> Anchor:
-    known = settled(chain, key, states)
-    return Anchor(eqx.tree_at(lambda c: c.start, chain, _broadened(chain, known), is_leaf=lambda x: x is None), 0.0)
+    """Return the chain from a q about the labelling in which these particles end."""
+    known = average_best_particle(chain, key, states)
+    return Anchor(eqx.tree_at(lambda c: c.start, chain, _broaden(chain, known), is_leaf=lambda x: x is None), 0.0)
 
 
-def settled(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> BlockStart:
-    """Averages of the particle, of all these, that settles with the highest joint: probabilities of labels, rows and
-    columns of each cluster, sums of each block."""
+def average_best_particle(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> BlockStart:
+    """Return averages over the sweeps of the particle that ends with the highest joint probability.
+
+    These are the probabilities of its labels, rows and columns in each cluster, and sums of each block.
+    """
     with jax.enable_x64(True):
         together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
         order = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")
         together = chain.take(together, jnp.asarray(order[:SETTLED]))
         if chain.fitted is not None:
             rows, columns = (np.repeat(labels[:, None], FITTED, axis=1) for labels in chain.fitted)
-            fits = _of_labels(chain, folded(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
+            fits = _state_with_labels(chain, folded(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
             together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), together, fits)
-        return _highest(*_averaged(chain, key, together))
+        return _select_highest(*_average_sweeps(chain, key, together))
 
 
-_of_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
+_state_with_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
 
 
 @patience.register
 def _(chain: BlockChain) -> float:
-    """q is normalised, so that nothing of the second path is estimated beforehand, and a fit of hundreds of rows and
-    columns leaves little around one labelling: with 24 temperatures its two ends were within a nat of each other where
-    those of the path from the prior were hundreds apart."""
+    """Return 0: no patience is needed, because the path from a q about one labelling is short.
+
+    q is normalised, so nothing of the second path is estimated beforehand. A fit of hundreds of rows and columns leaves
+    little uncertainty around one labelling. With 24 temperatures the path's two ends were within a nat of each other,
+    where the ends of the path from the prior were hundreds of nats apart.
+    """
     return 0.0
 
 
 @kernel()
-def _averaged(chain: BlockChain, key: Key[Array, ""], state: BlockState) -> tuple[BlockStart, Array]:
-    """Averages for each particle, its axis last, of what a `BlockStart` holds, labels as probabilities; and of the
-    joint, nats."""
+def _average_sweeps(chain: BlockChain, key: Key[Array, ""], state: BlockState) -> tuple[BlockStart, Array]:
+    """Average over sweeps, for each particle on the last axis.
+
+    Returns what a `BlockStart` holds, with labels as probabilities, and the log of the joint, nats.
+    """
 
     def one(index: Array, carry: tuple[BlockState, tuple[BlockStart, Array]]) -> tuple[BlockState, tuple]:
         state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
         share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
-        return state, jax.tree.map(lambda mean, now: mean + share * now, carry[1], _observed(chain, state))
+        return state, jax.tree.map(lambda mean, now: mean + share * now, carry[1], _observe(chain, state))
 
-    begin = state, jax.tree.map(jnp.zeros_like, _observed(chain, state))
+    begin = state, jax.tree.map(jnp.zeros_like, _observe(chain, state))
     return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)[1]
 
 
-def _observed(chain: BlockChain, state: BlockState) -> tuple[BlockStart, Array]:
-    """Of each particle, its axis last, what a `BlockStart` holds, labels as probabilities; and the joint, nats."""
+def _observe(chain: BlockChain, state: BlockState) -> tuple[BlockStart, Array]:
+    """Return what a `BlockStart` holds for each particle, labels as probabilities, and the log-joint, nats."""
     rows, columns = chain.counts(state)
     sums = chain.sums(state.rows, state.columns)
     row_labels, column_labels = (
@@ -91,24 +100,28 @@ def _observed(chain: BlockChain, state: BlockState) -> tuple[BlockStart, Array]:
     return BlockStart(row_labels, column_labels, rows, columns, sums), chain.log_density(state)
 
 
-_observed_once = kernel(brief=True)(_observed)
+_observe_once = kernel(brief=True)(_observe)
 
 
-def best_of(chain: BlockChain, state: BlockState) -> BlockStart:
-    """Of the particle whose joint is highest: probabilities of labels, rows and columns of each cluster, sums of each
-    block."""
+def describe_best_particle(chain: BlockChain, state: BlockState) -> BlockStart:
+    """Return what a `BlockStart` holds for the particle with the highest joint probability, with labels as
+    probabilities.
+    """
     with jax.enable_x64(True):
-        return _highest(*_observed_once(chain, state))
+        return _select_highest(*_observe_once(chain, state))
 
 
-def _highest(known: BlockStart, log_density: Array) -> BlockStart:
-    """Of particles, their axis last, the one whose joint is highest."""
+def _select_highest(known: BlockStart, log_density: Array) -> BlockStart:
+    """Return the averages of the particle whose joint probability is highest. Particles are on the last axis."""
     best = int(np.argmax(np.asarray(log_density)))
     return BlockStart(*(np.asarray(leaf)[..., best] for leaf in known))
 
 
-def _broadened(chain: BlockChain, known: BlockStart) -> BlockStart:
-    """q from averages: probabilities of labels, rows and columns of each cluster, sums of each block."""
+def _broaden(chain: BlockChain, known: BlockStart) -> BlockStart:
+    """Return q from averages: mix labels with even ones, and weaken what the data say about weights and blocks.
+
+    known: probabilities of labels, rows and columns in each cluster, and sums of each block.
+    """
     sides = []
     for probability, number in zip((known.rows, known.columns), chain.size, strict=True):
         exists = np.arange(probability.shape[1]) < int(number)

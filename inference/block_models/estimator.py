@@ -1,8 +1,8 @@
 """The estimator of block models: mean field from where a short annealing ended.
 
-Coordinate ascent alone stops at the first division of the rows that fits some division of the columns: from scattered
-labels, 2,200 nats below the evidence on 100 × 80 planted cells of 4 × 3 blocks, where from here it stops 70 below. A
-smaller size's fit is tried as a start beside it, and the better of the two kept.
+Coordinate ascent alone stops at the first division of the rows that fits some division of the columns. On 100 × 80
+planted cells of 4 × 3 blocks it stops 2,200 nats below the evidence from scattered labels, and 70 nats below from an
+annealing. A smaller size's fit is tried as a start beside it, and the better of the two is kept.
 """
 
 from typing import Any
@@ -13,9 +13,10 @@ from jaxtyping import Array
 
 from lvsearch.inference.annealing.dispatch import effort
 from lvsearch.inference.annealing.particles import forward
-from lvsearch.inference.block_models.anchor import best_of
-from lvsearch.inference.block_models.chain import BlockChain, BlockState
+from lvsearch.inference.block_models.anchor import describe_best_particle
+from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.packing import layout_of
+from lvsearch.inference.block_models.state import BlockState
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of, cut_axes
 from lvsearch.inference.engine.estimator import GenericEstimator, estimator, exact_bound
@@ -25,20 +26,21 @@ from lvsearch.inference.generators import generator
 from lvsearch.models.block_model import COLUMN, LatentBlockModel
 
 SETTLING = 20
-"""Sweeps at the last temperature."""
+"""The number of sweeps at the last temperature."""
 TEMPERATURES = 32
-"""From where a few cells count to all of them, each a fixed share above the last."""
+"""The number of temperatures, from where a few cells count to all of them. Each is a fixed share above the last."""
 FEW_CELLS = 10
+"""The number of cells that count at the first temperature."""
 
 
 class BlockEstimator(GenericEstimator):
-    """Batch mean field by the generic engine, begun where labels were annealed to."""
+    """Fits block models by the generic engine's mean field, started from annealed labels."""
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """The best of the ascents from an annealing and, where there is one, from a smaller fit."""
+        """Return the best ascent: one from an annealing and, if there is a smaller fit, one from that."""
         capacity = capacity_of(size)
         scattered = scattered_start(self.model, key, self.data, size, capacity)
-        begins = [self._annealed(scattered, key, size, capacity)]
+        begins = [self._anneal_start(scattered, key, size, capacity)]
         if start is not None:
             begins.append(self._grown(scattered, start, size, capacity))
         fits = [
@@ -50,11 +52,13 @@ class BlockEstimator(GenericEstimator):
         lower = exact_bound(self.model, self.data, natural, best, size, capacity)
         return Estimate(self.model, size, natural, lower, np.inf, sum(len(fit.trace) for fit in fits))
 
-    def _annealed(self, begin: MeanField, key: Array, size: tuple[int, ...], capacity: tuple[int, ...]) -> MeanField:
-        """The globals that follow from the labels which the best particle of a short annealing settles with."""
+    def _anneal_start(
+        self, begin: MeanField, key: Array, size: tuple[int, ...], capacity: tuple[int, ...]
+    ) -> MeanField:
+        """Return a start whose parameters follow from the labels of the best particle of a short annealing."""
         model = self.model
         assert isinstance(model, LatentBlockModel)
-        chain = BlockChain.of(model, self.data, size, capacity)
+        chain = BlockChain.from_data(model, self.data, size, capacity)
         work = effort(chain, 0)
         n_cells = max(FEW_CELLS + 1, int(sum(np.asarray(batch.units.observed).sum() for batch in self.data.batches)))
         rising = np.geomspace(FEW_CELLS / n_cells, 1.0, TEMPERATURES)
@@ -64,10 +68,10 @@ class BlockEstimator(GenericEstimator):
             np.concatenate([rising, np.ones(SETTLING)]),
             islands=work.islands,
             particles=work.particles,
-            begin=_before_drawing(chain, generator(key), work.islands * work.particles),
+            begin=_states_before_first_sweep(chain, generator(key), work.islands * work.particles),
             short=True,
         )
-        known = best_of(chain, ended.state)
+        known = describe_best_particle(chain, ended.state)
         old = begin.beliefs.natural
         blocks = layout_of(model.component).unpack(np.asarray(chain.prior) + known.blocks)
         natural = {
@@ -76,13 +80,17 @@ class BlockEstimator(GenericEstimator):
             "blocks": blocks,
             COLUMN: np.log(np.maximum(known.columns, 1e-6)),
         }
+        # in the precision of the engine's own start
         same = jax.tree.map(lambda new, was: np.asarray(new, np.asarray(was).dtype), natural, dict(old))
         return begin._replace(beliefs=beliefs_of(model, same, size, capacity=capacity))
 
 
-def _before_drawing(chain: BlockChain, random: np.random.Generator, particles: int) -> BlockState:
-    """States with weights from the prior and nothing else, whose first sweep, at temperature 0, draws the rest from it:
-    a draw of all in a program of its own takes longer to compile than all else of a fit of few cells."""
+def _states_before_first_sweep(chain: BlockChain, random: np.random.Generator, particles: int) -> BlockState:
+    """Return states with weights from the prior and nothing else.
+
+    Their first sweep, at temperature 0, draws the other latent variables from the prior. Drawing everything in a
+    program of its own would take longer to compile than all else in a fit of few cells.
+    """
     n_rows, n_dims, n_numbers = chain.increments.shape
     weights: list[Any] = []
     for places, size, a in zip(
@@ -101,4 +109,5 @@ def _before_drawing(chain: BlockChain, random: np.random.Generator, particles: i
 
 @estimator.register
 def _(model: LatentBlockModel, data: Dataset) -> Any:
+    """Return the estimator of block models."""
     return BlockEstimator(model, data)

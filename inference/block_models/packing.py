@@ -1,4 +1,4 @@
-"""The statistics of one cell as numbers on one axis: so that blocks of every kind of component are one array."""
+"""Packs the statistics of one cell on one axis, so that blocks of every kind of component are one array."""
 
 import math
 from typing import Any, NamedTuple
@@ -15,18 +15,21 @@ from lvsearch.models.units import Row
 
 
 class CellLayout(NamedTuple):
-    """How the arrays of a cell's statistics lie side by side. `shapes`: of each array, of one cell."""
+    """The layout by which the arrays of a cell's statistics lie side by side.
+
+    `shapes` are the shapes of the arrays of one cell.
+    """
 
     structure: Any
     shapes: tuple[tuple[int, ...], ...]
 
     @property
     def length(self) -> int:
-        """Numbers of one cell."""
+        """The number of numbers of one cell."""
         return sum(map(math.prod, self.shapes))
 
     def pack(self, statistics: Any) -> Float[Array, "*cells number"]:
-        """From arrays (cells…, shape…) to one (cells…, number)."""
+        """Pack arrays (cells…, shape…) into one array (cells…, number)."""
         leaves = jax.tree.leaves(statistics)
         flat = [
             jnp.asarray(leaf).reshape(*jnp.shape(leaf)[: jnp.ndim(leaf) - len(shape)], math.prod(shape))
@@ -35,7 +38,7 @@ class CellLayout(NamedTuple):
         return jnp.concatenate(flat, axis=-1)
 
     def unpack(self, numbers: Float[Array | np.ndarray, "*cells number"]) -> Any:
-        """The inverse of `pack`."""
+        """Unpack one array (cells…, number) into arrays (cells…, shape…): the inverse of `pack`."""
         leaves, start = [], 0
         for shape in self.shapes:
             end = start + math.prod(shape)
@@ -45,7 +48,7 @@ class CellLayout(NamedTuple):
 
 
 def layout_of(component: Component) -> CellLayout:
-    """The layout of a kind whose cells have statistics of their own (`Component.cellwise`)."""
+    """Return the layout of a component whose cells have statistics of their own (`Component.cellwise`)."""
     one = jax.eval_shape(lambda: component.prior(1))
     return CellLayout(jax.tree.structure(one), tuple(leaf.shape[1:] for leaf in jax.tree.leaves(one)))
 
@@ -54,7 +57,9 @@ def layout_of(component: Component) -> CellLayout:
 def packed_cells(
     model: LatentBlockModel, rows: Row
 ) -> tuple[Float[Array, "row dim number"], Float[Array, ""], Float[Array, " number"]]:
-    """(s(x_nd) of each cell, Σ over observed cells of log h(x), λ), statistics packed."""
+    """Return the packed statistics s(x_nd) of each cell, Σ over observed cells of log h(x) in nats, and the packed
+    prior λ.
+    """
     layout = layout_of(model.component)
     cells, carriers = jax.vmap(model.increments)(rows), jax.vmap(model.log_carrier)(rows)
     return layout.pack(cells), carriers.sum(), layout.pack(model.block_prior())

@@ -1,4 +1,4 @@
-"""Simulated data: the path of a block model may begin at the latents that they were drawn with."""
+"""The latents of simulated data as states, from which the path of a block model may begin."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from lvsearch.inference.block_models.chain import BlockChain, BlockState
+from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.packing import layout_of
+from lvsearch.inference.block_models.state import BlockState
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.evidence.truth import true_state
 from lvsearch.models.block_model import COLUMN, ROW
@@ -18,11 +19,11 @@ _completed = kernel(brief=True)(lambda chain, *latents: chain.completed(*latents
 
 @true_state.register
 def _(chain: BlockChain, simulated: Simulated, particles: int) -> BlockState:
-    """The clusters of rows and columns, their weights and the blocks."""
+    """Return states that hold the true clusters of rows and columns, their weights and the blocks."""
     g, (more_rows, more_columns) = simulated.globals, np.subtract(chain.capacity, simulated.size).tolist()
 
     def copies(leaf: Any, *more: int, padding: float = 0.0) -> Array:
-        """The leaf for every particle, with so many empty places more at the end of its first axes."""
+        """Return the leaf repeated for every particle, with empty places added at the end of its first axes."""
         array = np.asarray(leaf)
         ends = [(0, n) for n in (*more, *[0] * (array.ndim - len(more)))]
         padded = np.pad(array, ends, constant_values=padding) if more else array

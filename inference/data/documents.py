@@ -1,4 +1,4 @@
-"""Bag-of-words documents: their counts, and batches of them padded, bucketed by length and dealt."""
+"""Bag-of-words documents: their counts, and padded batches of documents of similar length."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,21 +7,25 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse
 
-from lvsearch.inference.data.dataset import Batch, Cut, Dataset
+from lvsearch.inference.data.dataset import Batch, Dataset, UnitBatches
 from lvsearch.inference.data.mapped import CountFiles, files_of
 from lvsearch.models.units import BagOfWords
 
 SHORTEST = 16
 """Documents with fewer distinct words are padded to this many."""
 MOST_SHAPES = 3
-"""Distinct shapes of batches: each is compiled once per capacity, and compiling is what small searches wait for."""
+"""The most distinct shapes of batches. Each shape is compiled once per capacity, and small searches mostly compile."""
 TOKENS_PER_BATCH = 8192
-"""Distinct words, padding included, in one batch: small enough for memoized updates to be frequent."""
+"""The number of distinct words in one batch, padding included. Small batches let memoized updates be frequent."""
 
 
 @dataclass(frozen=True)
 class RaggedDocuments:
-    """Sparse counts (D, V), sorted ids, no zeros; `tokens_per_batch`: how large batches are cut."""
+    """Documents as sparse counts.
+
+    counts: (D, V), word ids ascending in each document, no zeros.
+    tokens_per_batch: how many distinct words a batch holds, about.
+    """
 
     counts: scipy.sparse.csr_array
     tokens_per_batch: int = TOKENS_PER_BATCH
@@ -35,58 +39,67 @@ class RaggedDocuments:
         return self.counts.shape[0]
 
     @cached_property
-    def whole(self) -> scipy.sparse.csr_array:
-        """The counts as int32."""
+    def int32_counts(self) -> scipy.sparse.csr_array:
+        """The counts as int32, (D, V)."""
         return scipy.sparse.csr_array(self.counts, dtype=np.int32)
 
-    def cut(self) -> Cut:
-        """Batches of `BagOfWords`, bucketed by padded number of distinct words.
+    def to_batches(self) -> UnitBatches:
+        """Divide the documents into batches of `BagOfWords` with similar numbers of distinct words.
 
-        Lengths are padded to 16, 32, 48, 64, 96, 128, 192, …, joined into at most `MOST_SHAPES` buckets where that adds
-        least padding, and batches of one bucket to one number of documents: a corpus has few shapes, and one that fits
-        in a batch has one where that is at most twice as much to go over. Documents are dealt to batches round-robin,
-        so that each batch is a sample of the whole corpus whatever order it came in.
+        Lengths are first padded to 16, 32, 48, 64, 96, 128, 192, …. These are joined into at most `MOST_SHAPES`
+        lengths, where joining adds the least padding. All batches of one length have one number of documents, so a
+        corpus has few shapes. A corpus that fits in one batch gets a single shape, if that makes at most twice as much
+        to go over.
+
+        Documents are dealt to batches round-robin. Each batch is then a sample of the whole corpus, however that was
+        sorted.
         """
         lengths = [_padded_length(n) for n in np.diff(self.counts.indptr).tolist()]
-        most = 1 if self._are_few(lengths) else MOST_SHAPES
+        most = 1 if self._fit_one_batch(lengths) else MOST_SHAPES
         padded = _merge_buckets(np.array(lengths, dtype=np.int64), most)
         batches, unit_ids = [], []
         for length in np.unique(padded).tolist():
             ids = np.flatnonzero(padded == length)
             n_batches = max(1, round(len(ids) * length / self.tokens_per_batch))
-            rows = -(-len(ids) // n_batches)
+            rows = -(-len(ids) // n_batches)  # rounded up: the last rows of some batches are padding
             for offset in range(n_batches):
                 members = np.full(rows, -1, np.int64)
                 dealt = ids[offset::n_batches]
                 members[: len(dealt)] = dealt
                 batches.append(_padded_batch(self.counts, members, length))
                 unit_ids.append(members)
-        return Cut(tuple(batches), tuple(unit_ids))
+        return UnitBatches(tuple(batches), tuple(unit_ids))
 
-    def _are_few(self, lengths: list[int]) -> bool:
-        together = len(lengths) * max(lengths, default=0)
+    def _fit_one_batch(self, lengths: list[int]) -> bool:
+        """Return whether all documents, padded to the longest, fit in one batch at most twice as large as the
+        documents.
+        """
+        together = len(lengths) * max(lengths, default=0)  # the size of one batch padded to the longest document
         return together <= min(self.tokens_per_batch, 2 * sum(lengths))
 
 
 @dataclass(frozen=True)
 class StoredDocuments(RaggedDocuments):
-    """The same in files: `counts` are memory maps of them, and `parts` are read a run at a time."""
+    """Documents whose counts are memory maps of files. `parts` reads them one run at a time."""
 
     @property
     def files(self) -> CountFiles:
-        """Where the counts lie."""
+        """The files that hold the counts."""
         files = files_of(self.counts)
         assert files is not None
         return files
 
     def parts(self) -> Iterator[RaggedDocuments]:
-        """The documents in runs of about a million (document, word) pairs."""
+        """Yield the documents in runs of about a million (document, word) pairs."""
         for first, last in self.files.runs():
             yield RaggedDocuments(self.files.rows(first, last), self.tokens_per_batch)
 
 
 def documents(counts: scipy.sparse.csr_array, *, tokens_per_batch: int = TOKENS_PER_BATCH) -> Dataset:
-    """The documents of bag-of-words counts (D, V)."""
+    """Return the data set of the documents in bag-of-words counts (D, V).
+
+    Repeated entries are added up and zeros dropped. Counts in files stay there.
+    """
     if files_of(counts) is not None:
         return Dataset(StoredDocuments(counts, tokens_per_batch))
     counts = scipy.sparse.csr_array(counts)
@@ -98,9 +111,10 @@ def documents(counts: scipy.sparse.csr_array, *, tokens_per_batch: int = TOKENS_
 
 
 def counts_of(data: Dataset) -> scipy.sparse.csr_array:
-    """Sparse counts (D, V) of a data set of documents, int32, sorted ids. To be read, not to be changed."""
+    """Return the sparse counts (D, V) of a data set of documents: int32, word ids ascending. Do not change them."""
     if isinstance(data.original, RaggedDocuments):
-        return data.original.whole
+        return data.original.int32_counts
+    # units that came as batches: collect the cells of all batches, then sort them into one matrix
     document_ids, words, values = [], [], []
     for batch, ids in zip(data.batches, data.unit_ids, strict=True):
         document, slot = np.nonzero(np.asarray(batch.units.counts))
@@ -114,6 +128,7 @@ def counts_of(data: Dataset) -> scipy.sparse.csr_array:
 
 
 def _padded_length(n: int) -> int:
+    """Return the padded length of a document: the next of 16, 32, 48, 64, 96, 128, …."""
     length = SHORTEST
     while length < n:
         length = length * 3 // 2 if length & (length - 1) == 0 and length > SHORTEST else -(-length * 4 // 3 // 16) * 16
@@ -121,7 +136,10 @@ def _padded_length(n: int) -> int:
 
 
 def _merge_buckets(padded: np.ndarray, most: int) -> np.ndarray:
-    """Join buckets with their next longer neighbour, the cheapest in added padding first, until `most` are left."""
+    """Return the padded lengths after joining them until at most `most` distinct lengths are left.
+
+    A length is joined with the next longer one. The pair that adds the least padding goes first.
+    """
     lengths, documents_in = np.unique(padded, return_counts=True)
     kept, members = list(lengths), list(documents_in)
     target = {length: length for length in lengths}
@@ -135,6 +153,7 @@ def _merge_buckets(padded: np.ndarray, most: int) -> np.ndarray:
 
 
 def _padded_batch(counts: scipy.sparse.csr_array, members: np.ndarray, length: int) -> Batch:
+    """Return the batch of the documents `members` (−1 for padding), padded to `length` distinct words."""
     words = np.zeros((len(members), length), np.int32)
     values = np.zeros((len(members), length), np.float32)
     lengths = np.where(members >= 0, np.diff(counts.indptr)[members], 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from lvsearch.inference.data.dataset import Batch, Cut, Dataset
+from lvsearch.inference.data.dataset import Batch, Dataset, UnitBatches
 from lvsearch.models.units import GroupOfRows, Row
 
 GROUPS_STEP = 8
@@ -15,8 +15,12 @@ GROUPS_STEP = 8
 
 @dataclass(frozen=True)
 class RowGroups:
-    """All rows, float64, 0 where not observed, those of one group next to each other; `sizes`: rows of each group, 0
-    for none."""
+    """All rows of all groups. Rows of one group stand next to each other.
+
+    values: (row, dim), float64, 0 where not observed.
+    observed: (row, dim), which cells were observed.
+    sizes: (group,), how many rows each group has; may be 0.
+    """
 
     values: Float[np.ndarray, "row dim"]
     observed: Bool[np.ndarray, "row dim"]
@@ -30,8 +34,10 @@ class RowGroups:
     def n_units(self) -> int:
         return len(self.sizes)
 
-    def cut(self) -> Cut:
-        """Batches of `GroupOfRows`, padded to the next power of two, so that there are few lengths to compile."""
+    def to_batches(self) -> UnitBatches:
+        """Divide the groups into batches of `GroupOfRows`, padded to the next power of two so that few lengths are
+        compiled.
+        """
         starts = np.concatenate([[0], np.cumsum(self.sizes)])
         lengths = 2 ** np.ceil(np.log2(np.maximum(self.sizes, 1))).astype(np.int64)
         batches, unit_ids = [], []
@@ -45,18 +51,21 @@ class RowGroups:
             units = GroupOfRows(np.where(known, self.values[at], 0.0), known, present)
             batches.append(Batch(units, (ids >= 0).astype(np.float32)))
             unit_ids.append(ids)
-        return Cut(tuple(batches), tuple(unit_ids))
+        return UnitBatches(tuple(batches), tuple(unit_ids))
 
 
 def groups_of_rows(
     values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"], sizes: Int[np.ndarray, " group"]
 ) -> Dataset:
-    """Groups of rows, float64; engines cast to their own precision. Fields as of `RowGroups`."""
+    """Return the data set of groups of rows, float64. Engines cast to their own precision.
+
+    values, observed, sizes: as the fields of `RowGroups`.
+    """
     return Dataset(RowGroups(np.where(observed, values, 0.0), observed, sizes))
 
 
 def rows_of_groups(data: Dataset) -> tuple[Row, Int[np.ndarray, " group"]]:
-    """(all rows, those of one group next to each other in the order of the groups, how many each group has)."""
+    """Return (all rows, how many rows each group has), the rows in the order of the groups."""
     if isinstance(data.original, RowGroups):
         return Row(data.original.values, data.original.observed), data.original.sizes
     values, observed, owners = [], [], []

@@ -1,8 +1,8 @@
-"""Counts in files: rows of a matrix too large for memory, read a run at a time.
+"""Counts in files: the rows of a matrix too large for memory, read one run at a time.
 
-The three arrays of compressed rows lie in a file each. As memory maps they are a `csr_array` like any other
-(`MappedCounts`); what passes over all of them reads runs of documents from the files instead (`CountFiles.rows`), so
-that what it holds depends on the length of a run and not on how many documents there are.
+The three arrays of compressed sparse rows lie in one file each. As memory maps they form a `csr_array` like any other
+(`MappedCounts`). Code that passes over all rows reads runs of documents from the files instead (`CountFiles.rows`). The
+memory it needs then depends on the length of a run, and not on the number of documents.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from jaxtyping import Int
 from scipy.sparse import csr_array
 
 STARTS_AT_ONCE = 1 << 16
-"""Row starts that are read at once."""
+"""The number of row starts that are read at once."""
 PAIRS_AT_ONCE = 1 << 20
-"""(document, word) pairs of a run, unless a single document has more."""
+"""The most (document, word) pairs of a run, unless a single document has more."""
 
 
 class FileArray(NamedTuple):
@@ -33,8 +33,10 @@ class FileArray(NamedTuple):
         return self.length * self.dtype.itemsize
 
     def read(self, first: int, last: int) -> np.ndarray:
-        """Entries first … last − 1, (entries,). ValueError where there are none such, or the file is shorter than it
-        should be."""
+        """Return entries first, …, last − 1, (entries,).
+
+        Raises ValueError where there are no such entries, or the file is shorter than it should be.
+        """
         if not 0 <= first <= last <= self.length:  # asked of another, damaged file; NumPy would make room for them
             raise ValueError(
                 f"{self.path}: got a request for entries {first:,} to {last:,} of {self.length:,}: the folder is "
@@ -49,7 +51,7 @@ class FileArray(NamedTuple):
         return found
 
     def mapped(self) -> np.ndarray:
-        """All of it as a read-only memory map, (entries,)."""
+        """Return all entries as a read-only memory map, (entries,)."""
         if not self.length:  # nothing cannot be mapped
             return np.zeros(0, self.dtype)
         return np.memmap(self.path, self.dtype, "r", shape=(self.length,))
@@ -57,8 +59,10 @@ class FileArray(NamedTuple):
 
 @dataclass(frozen=True)
 class CountFiles:
-    """Counts (D, V) in compressed rows: of row d the entries `starts[d]` … `starts[d + 1]` − 1, ids ascending, counts
-    1 or more."""
+    """Counts (D, V) as compressed sparse rows in files.
+
+    Row d has the entries `starts[d]`, …, `starts[d + 1]` − 1, with word ids ascending and counts of 1 or more.
+    """
 
     starts: FileArray
     words: FileArray
@@ -68,7 +72,7 @@ class CountFiles:
 
     @property
     def folder(self) -> Path:
-        """Where they lie."""
+        """The folder that holds the files."""
         return self.starts.path.parent
 
     @property
@@ -80,13 +84,15 @@ class CountFiles:
         return self.words.length
 
     def lengths(self) -> Iterator[Int[np.ndarray, " document"]]:
-        """Distinct words of documents, run by run of `STARTS_AT_ONCE`."""
+        """Yield the numbers of distinct words of documents, `STARTS_AT_ONCE` documents at a time."""
         for first in range(0, self.n_documents, STARTS_AT_ONCE):
             last = min(first + STARTS_AT_ONCE, self.n_documents)
             yield np.diff(self.row_starts(first, last))
 
     def runs(self, most_pairs: int = PAIRS_AT_ONCE) -> Iterator[tuple[int, int]]:
-        """(first, last + 1) of runs of documents that have at most so many pairs together, or are a single one."""
+        """Yield (first, last + 1) of runs of documents that have at most `most_pairs` pairs together, or are a single
+        document.
+        """
         first = 0
         while first < self.n_documents:
             starts = self.row_starts(first, min(first + STARTS_AT_ONCE, self.n_documents))
@@ -96,21 +102,23 @@ class CountFiles:
             first = last
 
     def rows(self, first: int, last: int) -> csr_array:
-        """Documents first … last − 1, (documents, V), int32.
+        """Return documents first, …, last − 1 as counts (documents, V), int32.
 
-        Raises ValueError, naming the file, for entries that no such matrix has.
+        Raises ValueError, naming the file, if its entries are no such counts.
         """
         starts = self.row_starts(first, last)
         words = self.words.read(int(starts[0]), int(starts[-1]))
         counts = self.counts.read(int(starts[0]), int(starts[-1]))
         if len(words):
             if words.min() < 0 or words.max() >= self.n_words:
-                _damaged(self.words, f"word ids from {words.min()} to {words.max()}", f"0 to {self.n_words - 1}", first)
+                _raise_damaged(
+                    self.words, f"word ids from {words.min()} to {words.max()}", f"0 to {self.n_words - 1}", first
+                )
             if counts.min() < 1:
-                _damaged(self.counts, f"a count of {counts.min()}", "1 or more", first)
+                _raise_damaged(self.counts, f"a count of {counts.min()}", "1 or more", first)
             falls = np.flatnonzero(np.diff(words) <= 0) + 1 + starts[0]
             if len(falls) and not np.isin(falls, starts).all():
-                _damaged(self.words, "word ids that do not ascend in a document", "ascending ones", first)
+                _raise_damaged(self.words, "word ids that do not ascend in a document", "ascending ones", first)
         return csr_array((counts, words, (starts - starts[0]).astype(np.int32)), shape=(last - first, self.n_words))
 
     def check(self) -> None:
@@ -121,7 +129,7 @@ class CountFiles:
         """
         first = int(self.starts.read(0, 1)[0])
         if first != 0 or int(self.starts.read(self.n_documents, self.n_documents + 1)[0]) != self.n_pairs:
-            _damaged(self.starts, f"row starts from {first:,}", f"starts from 0 to {self.n_pairs:,}", 0)
+            _raise_damaged(self.starts, f"row starts from {first:,}", f"starts from 0 to {self.n_pairs:,}", 0)
         n_tokens = sum(int(self.rows(*run).data.sum(dtype=np.int64)) for run in self.runs())
         if n_tokens != self.n_tokens:
             raise ValueError(
@@ -130,32 +138,37 @@ class CountFiles:
             )
 
     def row_totals(self) -> Int[np.ndarray, " document"]:
-        """Tokens of each document, int64."""
+        """Return the number of tokens of each document, (D,), int64."""
         return np.concatenate([self.rows(*run).sum(axis=1, dtype=np.int64) for run in self.runs()])
 
     def word_totals(self) -> Int[np.ndarray, " word"]:
-        """Tokens of each word, int64."""
+        """Return the number of tokens of each word, (V,), int64."""
         totals = np.zeros(self.n_words, np.int64)
         for run in self.runs():
             totals += self.rows(*run).sum(axis=0, dtype=np.int64)
         return totals
 
     def row_starts(self, first: int, last: int) -> Int[np.ndarray, " start"]:
-        """Where documents first … last − 1 begin, and where the last of them ends, int64."""
+        """Return where documents first, …, last − 1 begin, and where the last of them ends, int64."""
         starts = self.starts.read(first, last + 1).astype(np.int64)
         if starts[0] < 0 or starts[-1] > self.n_pairs or (np.diff(starts) < 0).any():
-            _damaged(self.starts, "row starts that do not ascend", f"ascending ones from 0 to {self.n_pairs:,}", first)
+            _raise_damaged(
+                self.starts, "row starts that do not ascend", f"ascending ones from 0 to {self.n_pairs:,}", first
+            )
         return starts
 
 
 class MappedCounts(csr_array):
-    """Counts whose arrays are memory maps of `source`; what is computed from them lies in memory and has no source."""
+    """Counts (D, V) whose arrays are memory maps of the files of `source`.
+
+    Whatever is computed from them lies in memory and has no source.
+    """
 
     source: CountFiles | None = None
 
     @classmethod
-    def over(cls, source: CountFiles) -> "MappedCounts":
-        """The matrix, its entries as they stand: `CountFiles.check` says whether they are those of a matrix."""
+    def from_files(cls, source: CountFiles) -> "MappedCounts":
+        """Return the counts in these files, as they stand: `CountFiles.check` says whether they are a matrix's."""
         counts = cls((source.n_documents, source.n_words), dtype=np.int32)
         counts.data, counts.indices, counts.indptr = (
             each.mapped() for each in (source.counts, source.words, source.starts)
@@ -166,7 +179,7 @@ class MappedCounts(csr_array):
 
 
 def runs_of(counts: csr_array, most_pairs: int = PAIRS_AT_ONCE) -> Iterator[csr_array]:
-    """Counts (D, V), at hand or in files, in runs of documents with about so many pairs together."""
+    """Yield counts (D, V), in memory or in files, in runs of documents that have about `most_pairs` pairs together."""
     files = files_of(counts)
     if files is not None:
         yield from (files.rows(*run) for run in files.runs(most_pairs))
@@ -180,11 +193,12 @@ def runs_of(counts: csr_array, most_pairs: int = PAIRS_AT_ONCE) -> Iterator[csr_
 
 
 def files_of(counts: csr_array) -> CountFiles | None:
-    """Where counts lie, if it is in files."""
+    """Return the files that hold the counts, or None if they are in memory."""
     return counts.source if isinstance(counts, MappedCounts) else None
 
 
-def _damaged(array: FileArray, got: str, expected: str, first: int) -> None:
+def _raise_damaged(array: FileArray, got: str, expected: str, first: int) -> None:
+    """Raise ValueError that names the damaged file, what was found in it and what was expected."""
     raise ValueError(
         f"{array.path}: got {got} after document {first:,}, expected {expected}: the file is damaged; restore it "
         "from a copy, or convert the documents again"

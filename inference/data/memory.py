@@ -1,8 +1,9 @@
-"""How much memory a fit takes, said before it starts; how it is made to fit, and what happens when it does not.
+"""The memory that a fit takes: the estimate before it starts, and the chunks that keep it within a budget.
 
-An estimator states a `MemoryPlan` for every size and works in chunks that `Chunks` make smaller: so many that the plan
-stays within a budget, and halved once more for every time that the device ran out of memory all the same. The chunks
-follow from the data, the size and `Chunks` alone, so that a search resumed with the same `Chunks` gives the same bits.
+An estimator states a `MemoryPlan` for every size, and works in chunks of the data that `Chunks` controls. There are so
+many chunks that the plan stays within a budget. Their size is halved once more each time the device runs out of memory
+all the same. Chunks depend only on the data, the size and `Chunks`, so a search resumed with the same `Chunks` gives
+the same bits.
 """
 
 import os
@@ -15,11 +16,14 @@ from jax.errors import JaxRuntimeError
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 HOST_SHARE, DEVICE_SHARE = 0.5, 0.8
-"""Of the memory there is, what fits may take: a host also holds other things, a device keeps room for the compiler."""
+"""The share of a machine's memory that fits may take.
+
+A host also holds other things, and a device keeps room for the compiler.
+"""
 
 
 class Part(NamedTuple):
-    """One kind of array held at the worst moment of a fit, all its copies together."""
+    """The bytes of one kind of array at the worst moment of a fit, all its copies together."""
 
     name: str
     n_bytes: int
@@ -27,7 +31,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a fit of one size holds at its worst moment, beside the data set itself.
+    """The memory that a fit of one size needs at its worst moment, beside the data set itself.
 
     | field | meaning |
     |---|---|
@@ -46,11 +50,11 @@ class MemoryPlan:
 
     @property
     def kept_bytes(self) -> int:
-        """All batches together."""
+        """The bytes that all batches together keep between passes."""
         return self.n_batches * self.bytes_per_batch
 
     def describe(self, size: str) -> str:
-        """One line for people. size: in words, such as "64 topics"."""
+        """Return the plan as one line for people. size: the size in words, such as "64 topics"."""
         text = f"at most about {in_words(self.peak_bytes)} at {size}"
         if self.n_batches:
             several = f"{self.n_batches} batches keep" if self.n_batches > 1 else "one batch keeps"
@@ -59,7 +63,11 @@ class MemoryPlan:
 
 
 class Chunks(NamedTuple):
-    """How small the chunks are. `budget_bytes`: what a plan may come to; `halvings`: how often memory ran out."""
+    """The size of the chunks in which a fit works.
+
+    budget_bytes: the most that a memory plan may come to.
+    halvings: how often memory ran out.
+    """
 
     budget_bytes: int
     halvings: int = 0
@@ -69,7 +77,10 @@ class Chunks(NamedTuple):
 
 
 def machine_chunks() -> Chunks:
-    """What this machine has room for: 0.8 of the device's memory where it says, else half of the host's."""
+    """Return the chunks that this machine has room for.
+
+    The budget is 0.8 of the device's memory if the device says how much that is, else half of the host's memory.
+    """
     stats = jax.local_devices()[0].memory_stats()
     if stats is not None and "bytes_limit" in stats:
         return Chunks(int(DEVICE_SHARE * stats["bytes_limit"]))
@@ -79,12 +90,12 @@ def machine_chunks() -> Chunks:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on the host or on the device."""
+    """Return whether an error says that memory ran out, on the host or on the device."""
     return isinstance(error, MemoryError) or (isinstance(error, JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error))
 
 
 def in_words(n_bytes: int) -> str:
-    """Such as "1.2 GiB", "48 MiB", "3 KiB"."""
+    """Return a number of bytes in words, such as "1.2 GiB", "48 MiB" or "3 KiB"."""
     if n_bytes >= 0.995 * GIB:
         return f"{n_bytes / GIB:,.1f} GiB"
     return f"{n_bytes / MIB:,.0f} MiB" if n_bytes >= 0.995 * MIB else f"{n_bytes / KIB:,.0f} KiB"

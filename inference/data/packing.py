@@ -1,9 +1,9 @@
-"""Documents packed into tiles of equal shape, so that one program serves documents of every length.
+"""Packs documents into tiles of equal shape, so that one program serves documents of every length.
 
-A tile holds about 512 distinct words: small enough for its (token, topic) block to stay in a core's cache. Whole
-documents stand one after another, each filled up to a multiple of 8 slots; a *block* of 8 slots belongs to one
-document, so that sums over a document are sums inside blocks, then of few rows. Tiles are dealt to batches: the topics
-move after every batch.
+A tile holds about 512 distinct words, few enough for its (token, topic) array to stay in a core's cache. Documents
+stand in it one after another, each padded to a multiple of 8 slots. A *block* of 8 slots belongs to one document, so a
+sum over a document is a sum inside blocks and then over few blocks. Tiles are dealt to batches, and topics are updated
+after every batch.
 """
 
 from dataclasses import dataclass
@@ -18,19 +18,23 @@ from scipy.sparse import csr_array
 from lvsearch.inference.sharding import n_shares
 
 BLOCK = 8
-"""Slots that belong to one document."""
+"""The number of slots in a block. All of them belong to one document."""
 TILE_BLOCKS_CPU, TILE_BLOCKS_ACCELERATOR = 64, 32768
-"""Blocks in a tile, if the longest document does not need more: what stays in cache; what keeps an accelerator busy."""
+"""The number of blocks in a tile, unless the longest document needs more.
+
+On a CPU a tile should stay in the cache; an accelerator needs larger tiles to be kept busy.
+"""
 MOST_BATCHES = 16
+"""The most batches that a corpus is divided into."""
 
 
 class DocumentTiles(NamedTuple):
-    """Packed documents; 0 counts are padding.
+    """Packed documents. A count of 0 is padding.
 
     | field | shape | meaning |
     |---|---|---|
-    | `words` | (batch, tile, block, 8) | which word |
-    | `counts` | (batch, tile, block, 8) | how often |
+    | `words` | (batch, tile, block, 8) | word ids |
+    | `counts` | (batch, tile, block, 8) | how often each word occurs |
     | `slots` | (batch, tile, block) | which document of the tile the block belongs to |
     """
 
@@ -41,7 +45,7 @@ class DocumentTiles(NamedTuple):
 
 @dataclass(frozen=True)
 class PackedDocuments:
-    """`documents` (batch, tile, slot): which document each slot of a tile is; −1 for none."""
+    """Documents in tiles. `documents` (batch, tile, slot) says which document each slot of a tile is; −1 for none."""
 
     tiles: DocumentTiles
     documents: Int[np.ndarray, "batch tile document"]
@@ -54,14 +58,14 @@ class PackedDocuments:
 
     @property
     def lengths(self) -> Float[np.ndarray, "batch tile document"]:
-        """Tokens of the document in each slot."""
+        """The number of tokens of the document in each slot, (batch, tile, slot)."""
         out = np.zeros(self.documents.shape)
         batch, tile, _ = np.indices(self.tiles.slots.shape)
         np.add.at(out, (batch, tile, self.tiles.slots), np.asarray(self.tiles.counts, np.float64).sum(-1))
         return out
 
     def gather(self, per_slot: Array | np.ndarray) -> np.ndarray:
-        """Results per slot (batch, tile, document, …) in the order of the corpus."""
+        """Return results per slot (batch, tile, slot, …) in the order of the corpus, (document, …)."""
         values = np.asarray(per_slot)
         real = self.documents >= 0
         out = np.zeros((self.n_documents, *values.shape[3:]), values.dtype)
@@ -69,7 +73,10 @@ class PackedDocuments:
         return out
 
     def scatter(self, per_document: np.ndarray) -> np.ndarray:
-        """The inverse of `gather`: values (document, …) in their slots, 0 in slots without a document."""
+        """Return values (document, …) in their slots, (batch, tile, slot, …), and 0 in slots without a document.
+
+        This is the inverse of `gather`.
+        """
         real = self.documents >= 0
         out = np.zeros((*self.documents.shape, *per_document.shape[1:]), per_document.dtype)
         out[real] = per_document[self.documents[real]]
@@ -77,23 +84,26 @@ class PackedDocuments:
 
 
 def device_tile_blocks() -> int:
-    """Blocks in a tile on this device, if the longest document does not need more."""
+    """Return the number of blocks in a tile on this device, unless the longest document needs more."""
     return TILE_BLOCKS_CPU if jax.default_backend() == "cpu" else TILE_BLOCKS_ACCELERATOR
 
 
 def batches_for(n_pairs: int, n_words: int) -> int:
-    """How many batches: a batch costs as much as its words plus a few times the vocabulary, and the more there are, the
-    fewer passes are needed. Measured on AP and Cora, with 26 and 40 (document, word) pairs to each word of the
-    vocabulary: two or three batches reach a score soonest."""
+    """Return into how many batches a corpus should be divided.
+
+    The work of a batch is proportional to its words plus a few times the vocabulary. With more batches fewer passes are
+    needed. On AP and Cora, with 26 and 40 (document, word) pairs per word of the vocabulary, two or three batches reach
+    a score soonest.
+    """
     return int(np.clip(n_pairs // (12 * n_words), 1, MOST_BATCHES))
 
 
 def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | None = None) -> PackedDocuments:
-    """Counts (D, V), whole numbers, as tiles.
+    """Pack counts (D, V), whole numbers, into tiles.
 
-    Documents are dealt longest first, each to the tile with most room, so that tiles hold equally many of them and
-    equal work; tiles are dealt to batches in a fixed random order, since corpora come sorted. Empty documents have a
-    slot too. On a mesh of devices a batch has a multiple of them as tiles, of which the last may be empty.
+    Documents are dealt longest first, each to the tile with most room, so that tiles hold equal work. Tiles are dealt
+    to batches in a fixed random order, because corpora come sorted. Empty documents have a slot too. On a mesh of
+    devices each batch has a multiple of the number of devices as tiles, of which the last may be empty.
     """
     if n_batches is None:
         n_batches = batches_for(counts.nnz, counts.shape[1])
@@ -104,10 +114,9 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
     n_tiles = int(tile.max(initial=0)) + 1
     n_batches = min(n_batches, n_tiles)
     tiles_per_batch = -(-n_tiles // (n_batches * n_shares())) * n_shares()
+    # tiles in a random order, dealt to the batches in turn: `at` is each document's tile, counted batch after batch
     place = np.argsort(np.random.default_rng(0).permutation(n_tiles))[tile]
-    at = (
-        place % n_batches * tiles_per_batch + place // n_batches
-    )  # the tile of each document, batches one after another
+    at = place % n_batches * tiles_per_batch + place // n_batches
 
     places = place_documents(at, blocks)
     shape = (n_batches * tiles_per_batch, places.tile_blocks, places.slots)
@@ -117,10 +126,14 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
 
 
 class TilePlaces(NamedTuple):
-    """Where documents stand in their tiles.
+    """The places of documents in their tiles.
 
-    `order`: documents tile by tile, longest first; of each of these the `slot` that it has and its `first` block.
-    `blocks`: of each document, in the order of the corpus.
+    | field | meaning |
+    |---|---|
+    | `order` | document numbers, tile by tile and longest first |
+    | `slot` | the slot of each of these documents in its tile |
+    | `first` | the first block of each of these documents in its tile |
+    | `blocks` | the number of blocks of each document, in the order of the corpus |
     """
 
     order: Int[np.ndarray, " document"]
@@ -130,29 +143,37 @@ class TilePlaces(NamedTuple):
 
     @property
     def tile_blocks(self) -> int:
-        """Blocks of the fullest tile."""
+        """The number of blocks of the fullest tile."""
         return max(1, int((self.first + self.blocks[self.order]).max(initial=1)))
 
     @property
     def slots(self) -> int:
-        """Documents of the tile that has most."""
+        """The number of documents of the tile that has most."""
         return int(self.slot.max(initial=0)) + 1
 
 
 def place_documents(at: Int[np.ndarray, " document"], blocks: Int[np.ndarray, " document"]) -> TilePlaces:
-    """Documents of so many blocks one after another in the tiles (D,) that they were dealt to."""
+    """Place documents one after another in their tiles.
+
+    at: (D,), the tile that each document was dealt to.
+    blocks: (D,), the number of blocks of each document.
+    """
     order = np.lexsort((np.arange(blocks.size), -blocks, at))  # tile by tile, longest first
     starts_tile = np.diff(at[order], prepend=-1) > 0
-    slot, first = _within(starts_tile, np.ones_like(blocks)), _within(starts_tile, blocks[order])
+    slot, first = _sum_within(starts_tile, np.ones_like(blocks)), _sum_within(starts_tile, blocks[order])
     return TilePlaces(order, slot, first, blocks)
 
 
 def fill_tiles(
     counts: csr_array, at: Int[np.ndarray, " document"], places: TilePlaces, shape: tuple[int, int, int]
 ) -> tuple[DocumentTiles, Int[np.ndarray, "tile slot"]]:
-    """The documents of counts (D, V) in tiles, as yet of one batch, and which document each slot has, −1 for none.
+    """Write the documents of counts (D, V) into tiles, as a single batch.
 
-    shape: tiles, blocks and slots of each.
+    at: (D,), the tile of each document.
+    places: where the documents stand in their tiles.
+    shape: the number of tiles, of blocks in each tile, and of slots in each tile.
+
+    Returns the tiles, and which document each slot (tile, slot) has, −1 for none.
     """
     n_tiles, tile_blocks, n_slots = shape
     words = np.zeros((n_tiles, tile_blocks, BLOCK), np.int32)
@@ -164,34 +185,34 @@ def fill_tiles(
 
     begins = np.empty_like(blocks)  # the first block of each document among all
     begins[order] = at[order] * tile_blocks + places.first
-    slots.ravel()[_ranges(begins[order], blocks[order])] = np.repeat(places.slot, blocks[order])
-    cells = _ranges(begins * BLOCK, np.diff(counts.indptr))
+    slots.ravel()[_concatenate_ranges(begins[order], blocks[order])] = np.repeat(places.slot, blocks[order])
+    cells = _concatenate_ranges(begins * BLOCK, np.diff(counts.indptr))
     words.ravel()[cells], values.ravel()[cells] = counts.indices, counts.data
     return DocumentTiles(words[None], values[None], slots[None]), documents
 
 
-def _within(starts: np.ndarray, amounts: np.ndarray) -> np.ndarray:
-    """Running sums of what came before, begun again where `starts`."""
+def _sum_within(starts: np.ndarray, amounts: np.ndarray) -> np.ndarray:
+    """Return the running sum of the amounts before each entry, begun again at 0 where `starts` is true."""
     before = np.cumsum(amounts) - amounts
     return before - np.repeat(before[starts], np.diff(np.flatnonzero(np.append(starts, True))))
 
 
-def _ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """begins[0], begins[0] + 1, … `lengths[0]` of them, then begins[1] …"""
+def _concatenate_ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the numbers begins[i], …, begins[i] + lengths[i] − 1, one range after the other."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(begins - before, lengths) + np.arange(int(lengths.sum()))
 
 
 def deal(blocks: np.ndarray, tile_blocks: int) -> np.ndarray:
-    """The tile (D,) of each document: at most `tile_blocks` blocks in a tile, all of them nearly equally full.
+    """Return the tile (D,) of each document, such that all tiles are nearly equally full.
 
-    Where the tiles turn out too few, what was left over says how many to add. One more each time would deal all
-    documents again for every tile that is missing, which is quadratic in their number.
+    A tile gets at most `tile_blocks` blocks. If the tiles turn out too few, as many are added as the leftover blocks
+    need. Adding one tile at a time would deal all documents again for each, which is quadratic in their number.
     """
     order, amounts = np.argsort(-blocks, kind="stable").tolist(), blocks.tolist()
     n_tiles = max(1, -(-sum(amounts) // tile_blocks))
     while True:
-        of = np.zeros(blocks.size, np.int64)
+        tile_of = np.zeros(blocks.size, np.int64)
         filled = [(0, tile) for tile in range(n_tiles)]  # a heap: the emptiest comes first
         left = sum(amounts)
         for document in order:
@@ -199,9 +220,9 @@ def deal(blocks: np.ndarray, tile_blocks: int) -> np.ndarray:
             full, tile = filled[0]
             if full + amount > tile_blocks:
                 break
-            of[document] = tile
+            tile_of[document] = tile
             heapreplace(filled, (full + amount, tile))
             left -= amount
         else:
-            return of
+            return tile_of
         n_tiles += -(-left // tile_blocks)

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from lvsearch.inference.data.dataset import Batch, Cut, Dataset
+from lvsearch.inference.data.dataset import Batch, Dataset, UnitBatches
 from lvsearch.models.units import Row
 
 ROWS_PER_BATCH = 4096
-"""Rows in one batch, padding included: most data sets are one, since generic sweeps trace every batch anew."""
+"""The most rows in one batch, padding included.
+
+Most data sets are one batch, since generic sweeps trace every batch anew.
+"""
 ROWS_STEP = 8
 """Batches are padded to a multiple of this many rows, so that folds whose sizes differ by one share their programs."""
 
@@ -30,10 +33,12 @@ class RowMatrix:
     def n_units(self) -> int:
         return len(self.values)
 
-    def cut(self) -> Cut:
-        """Every batch has the same number of rows, the last rows of some being padding (value 0, nothing observed).
-        Rows are dealt to batches round-robin, so that each batch is a sample of the whole matrix whatever order it came
-        in."""
+    def to_batches(self) -> UnitBatches:
+        """Divide the rows into batches with equally many rows each.
+
+        The last rows of some batches are padding, with value 0 and nothing observed. Rows are dealt to batches
+        round-robin. Each batch is then a sample of the whole matrix, however that was sorted.
+        """
         n_rows = len(self.values)
         n_batches = max(1, -(-n_rows // ROWS_PER_BATCH))
         length = -(-n_rows // n_batches)
@@ -47,16 +52,16 @@ class RowMatrix:
             units = Row(np.where(real, self.values[members], 0.0), self.observed[members] & real)
             batches.append(Batch(units, real[:, 0].astype(np.float32)))
             unit_ids.append(members)
-        return Cut(tuple(batches), tuple(unit_ids))
+        return UnitBatches(tuple(batches), tuple(unit_ids))
 
 
 def rows(values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"]) -> Dataset:
-    """The rows of a matrix, float64; engines cast to their own precision."""
+    """Return the data set of the rows of a matrix (row, dim), float64. Engines cast to their own precision."""
     return Dataset(RowMatrix(np.asarray(values, np.float64), observed))
 
 
 def rows_of(data: Dataset) -> tuple[Row, Float[np.ndarray, " row"]]:
-    """The rows of a data set in its order, and their weights."""
+    """Return (rows, weights) of a data set, in the order of the data set."""
     if isinstance(data.original, RowMatrix):
         return Row(data.original.values, data.original.observed), np.ones(data.n_units)
     value = data.gather([batch.units.value for batch in data.batches])
@@ -66,10 +71,10 @@ def rows_of(data: Dataset) -> tuple[Row, Float[np.ndarray, " row"]]:
 
 
 def padded_rows(data: Dataset) -> tuple[Row, Float[np.ndarray, " row"]]:
-    """All batches' rows one after another and their weights, 0 for padding, of which nothing counts as observed.
+    """Return (rows, weights) of all batches one after another, padding included.
 
-    Padding stays, so that data sets of one padded length share their programs. Raises ValueError for rows weighted
-    otherwise than 0 or 1.
+    Padding has weight 0 and nothing observed. It is kept so that data sets of one padded length share their programs.
+    Raises ValueError for rows with a weight other than 0 or 1.
     """
     value = np.concatenate([np.asarray(batch.units.value, np.float64) for batch in data.batches])
     weight = np.concatenate([np.asarray(batch.weight, np.float64) for batch in data.batches])

@@ -1,4 +1,4 @@
-"""Arrays that lie in a file while they are not being worked on."""
+"""Arrays that lie in a temporary file while they are not being worked on."""
 
 import tempfile
 import weakref
@@ -7,10 +7,11 @@ import numpy as np
 
 
 class ScratchArray:
-    """An array (row, …) in a file without a name, which goes with the process however that ends.
+    """An array (row, …) in a file without a name, which disappears with the process however that ends.
 
-    It is read and written a few rows at a time, and not mapped: pages of a map count as memory of the process for as
-    long as they stay. The file is in the folder for temporary files (`TMPDIR`). Rows never written are 0.
+    A few rows are read and written at a time. The file is not memory-mapped, because mapped pages count as memory of
+    the process for as long as they stay. It lies in the folder for temporary files (`TMPDIR`). Rows never written are
+    0.
     """
 
     def __init__(self, n_rows: int, row: np.dtype):
@@ -21,11 +22,11 @@ class ScratchArray:
 
     @property
     def nbytes(self) -> int:
-        """On disk."""
+        """The size of the file in bytes."""
         return self.n_rows * self.row.itemsize
 
     def read(self, first: int, last: int) -> np.ndarray:
-        """Rows first … last − 1, (rows, …), of their own. Raises OSError where the file was cut off."""
+        """Return a copy of rows first, …, last − 1, (rows, …). Raises OSError if the file was cut off."""
         rows = np.empty(last - first, self.row)
         left = rows.reshape(-1).view(np.uint8).data
         self._file.seek(first * self.row.itemsize)
@@ -37,7 +38,7 @@ class ScratchArray:
         return rows
 
     def write(self, first: int, rows: np.ndarray) -> None:
-        """Put rows (rows, …) at `first` and after it. Raises OSError where the disk is full."""
+        """Write rows (rows, …) at row number `first` and after it. Raises OSError if the disk is full."""
         left = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
         self._file.seek(first * self.row.itemsize)
         while left:

@@ -1,8 +1,8 @@
 """Documents packed into tiles that lie on disk, for passes that hold a piece of a batch at a time.
 
-The tiles are those of `packing`, of documents that are read a run at a time. Where one run holds them all, the tiles
-and batches are the same to the last number; else each run is dealt to tiles of its own, and the tiles of all runs to
-batches in one random order. What is kept in memory is a few bytes for every tile.
+The tiles are those of `packing`, of documents that are read one run at a time. If one run holds all documents, tiles
+and batches are exactly those of `packing`. Otherwise each run is dealt to tiles of its own, and the tiles of all runs
+are dealt to batches in one random order. Only a few bytes per tile are kept in memory.
 """
 
 from collections.abc import Iterator
@@ -17,19 +17,22 @@ from lvsearch.inference.data.packing import BLOCK, DocumentTiles, deal, fill_til
 from lvsearch.inference.data.scratch import ScratchArray
 
 RUN_PAIRS = 1 << 21
-"""(document, word) pairs that are dealt to tiles together."""
+"""The number of (document, word) pairs that are dealt to tiles together."""
 PIECE_CELLS, PIECE_SLOTS = 1 << 20, 1 << 16
-"""Places for words and for documents in a piece, at most: 8 MiB of tiles, and of γ 4 bytes a slot and topic."""
+"""The most places for words, and for documents, in a piece.
+
+They come to 8 MiB of tiles, and to 4 bytes of γ for every document slot and topic.
+"""
 
 
 class StreamedLayout(NamedTuple):
-    """What tiles of these documents will be, before there are any.
+    """The shape of the tiles of some documents, known before any tile is filled.
 
     | field | meaning |
     |---|---|
     | `runs` | (first, last + 1) of the documents that are dealt together |
     | `tiles_of_runs` | how many tiles each run fills |
-    | `most_blocks` | that a tile may have |
+    | `most_blocks` | the most blocks that a tile may be given |
     | `tile_blocks`, `tile_slots` | blocks and places for documents that a tile has |
     """
 
@@ -45,27 +48,27 @@ class StreamedLayout(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """Places for documents in all tiles."""
+        """The number of places for documents in all tiles."""
         return self.n_tiles * self.tile_slots
 
     @property
     def cells(self) -> int:
-        """Places for words in all tiles."""
+        """The number of places for words in all tiles."""
         return self.n_tiles * self.tile_blocks * BLOCK
 
     @property
     def piece_tiles(self) -> int:
-        """Tiles in a piece at most."""
+        """The most tiles in a piece."""
         most = min(PIECE_CELLS // (self.tile_blocks * BLOCK), PIECE_SLOTS // self.tile_slots)
         return min(max(most, 1), self.n_tiles)
 
 
 class DocumentPiece(NamedTuple):
-    """Part of a batch, in memory; of tiles beyond the last all counts are 0.
+    """Part of a batch, in memory. Tiles beyond the last have counts of 0.
 
     | field | shape | meaning |
     |---|---|---|
-    | `first` | | its first tile among all |
+    | `first` | | the number of its first tile among all tiles |
     | `tiles` | (tile, block, 8), (tile, block) | words, counts, slots |
     | `lengths` | (tile, document) | tokens |
     | `documents` | (tile, document) | which document of the corpus, −1 for none |
@@ -78,7 +81,7 @@ class DocumentPiece(NamedTuple):
 
     @property
     def last(self) -> int:
-        """One more than its last tile."""
+        """One more than the number of its last tile."""
         return self.first + len(self.lengths)
 
 
@@ -96,16 +99,16 @@ class StreamedDocuments:
 
     @property
     def n_tiles(self) -> int:
-        """Padding among them."""
+        """The number of tiles, including padding."""
         return self.records.n_rows
 
     @property
     def tile_slots(self) -> int:
-        """Places for documents in a tile."""
+        """The number of places for documents in a tile."""
         return self.records.row["documents"].shape[0]
 
     def pieces(self, batch: int | None = None) -> Iterator[DocumentPiece]:
-        """The pieces of a batch, or of all one after another, in order."""
+        """Yield the pieces of one batch in order, or of all batches one after another if `batch` is None."""
         batches = range(self.n_batches) if batch is None else (batch,)
         for piece in (b * self.pieces_per_batch + p for b in batches for p in range(self.pieces_per_batch)):
             first = piece * self.piece_tiles
@@ -115,13 +118,16 @@ class StreamedDocuments:
 
 
 def streamed_layout(files: CountFiles, tile_blocks: int) -> StreamedLayout:
-    """The layout of documents in tiles of so many blocks, or as many as the longest has; reads the row starts alone."""
+    """Return the layout of documents in tiles. Only the row starts of the files are read.
+
+    tile_blocks: the number of blocks in a tile, unless the longest document needs more.
+    """
     longest = max((int(lengths.max(initial=1)) for lengths in files.lengths()), default=1)
     most = max(tile_blocks, -(-longest // BLOCK))
     runs = tuple(files.runs(RUN_PAIRS))
     tiles, blocks_filled, slots_filled = [], 1, 1
     for run in runs:
-        blocks = _blocks(files, run)
+        blocks = _blocks_of_documents(files, run)
         at = deal(blocks, most)
         places = place_documents(at, blocks)
         tiles.append(int(at.max(initial=0)) + 1)
@@ -130,20 +136,22 @@ def streamed_layout(files: CountFiles, tile_blocks: int) -> StreamedLayout:
 
 
 def pack_streamed(files: CountFiles, layout: StreamedLayout, n_batches: int) -> StreamedDocuments:
-    """Documents as tiles on disk, in so many batches at most.
+    """Write documents as tiles to a temporary file, divided into at most `n_batches` batches.
 
-    Raises ValueError for files that are damaged, OSError where the disk is full.
+    Raises ValueError if the files are damaged, OSError if the disk is full.
     """
+    # all batches get equally many pieces, all pieces equally many tiles, rounded up: the rest is padding
     n_batches = min(n_batches, layout.n_tiles)
     per_batch = -(-layout.n_tiles // n_batches)
     pieces = -(-per_batch // layout.piece_tiles)
     piece_tiles = -(-per_batch // pieces)
+    # the position of each tile: random order, dealt to the batches in turn
     place = np.argsort(np.random.default_rng(0).permutation(layout.n_tiles))
     positions = place % n_batches * (pieces * piece_tiles) + place // n_batches
-    records = ScratchArray(n_batches * pieces * piece_tiles, _record(layout))
+    records = ScratchArray(n_batches * pieces * piece_tiles, _tile_dtype(layout))
     with_words, before = 0, 0
     for run, n_tiles in zip(layout.runs, layout.tiles_of_runs, strict=True):
-        filled = _filled(files, run, layout, n_tiles)
+        filled = _fill_tiles_of_run(files, run, layout, n_tiles)
         with_words += int((filled["lengths"] > 0).sum())
         for tile, position in enumerate(positions[before : before + n_tiles].tolist()):
             records.write(position, filled[tile : tile + 1])
@@ -151,8 +159,11 @@ def pack_streamed(files: CountFiles, layout: StreamedLayout, n_batches: int) -> 
     return StreamedDocuments(records, n_batches, pieces, piece_tiles, files.n_documents, with_words, files.n_words)
 
 
-def _record(layout: StreamedLayout) -> np.dtype:
-    """A tile on disk; of `documents` 0 is none, since what was never written is 0."""
+def _tile_dtype(layout: StreamedLayout) -> np.dtype:
+    """Return the NumPy type of one tile on disk.
+
+    The field `documents` holds document numbers plus one, because rows never written are 0 and 0 must mean no document.
+    """
     blocks, slots = layout.tile_blocks, layout.tile_slots
     return np.dtype(
         [
@@ -165,14 +176,14 @@ def _record(layout: StreamedLayout) -> np.dtype:
     )
 
 
-def _filled(files: CountFiles, run: tuple[int, int], layout: StreamedLayout, n_tiles: int) -> np.ndarray:
-    """The tiles of a run, (tile,) records."""
-    counts, blocks = files.rows(*run), _blocks(files, run)
+def _fill_tiles_of_run(files: CountFiles, run: tuple[int, int], layout: StreamedLayout, n_tiles: int) -> np.ndarray:
+    """Return the tiles of one run of documents, (tile,) records."""
+    counts, blocks = files.rows(*run), _blocks_of_documents(files, run)
     at = deal(blocks, layout.most_blocks)
     tiles, documents = fill_tiles(
         counts, at, place_documents(at, blocks), (n_tiles, layout.tile_blocks, layout.tile_slots)
     )
-    found = np.zeros(n_tiles, _record(layout))
+    found = np.zeros(n_tiles, _tile_dtype(layout))
     found["words"], found["counts"], found["slots"] = (leaf[0] for leaf in tiles)
     there = documents >= 0
     found["lengths"][there] = counts.sum(axis=1, dtype=np.float64)[documents[there]]
@@ -180,5 +191,6 @@ def _filled(files: CountFiles, run: tuple[int, int], layout: StreamedLayout, n_t
     return found
 
 
-def _blocks(files: CountFiles, run: tuple[int, int]) -> Int[np.ndarray, " document"]:
+def _blocks_of_documents(files: CountFiles, run: tuple[int, int]) -> Int[np.ndarray, " document"]:
+    """Return the number of blocks of each document of a run."""
     return -(-np.diff(files.row_starts(*run)) // BLOCK)

@@ -46,7 +46,8 @@ from lvsearch.inference.annealing.hyperparameters import slice_moved
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
-from lvsearch.inference.factorizations.anchored import AnchoredFactorization, near_fit
+from lvsearch.inference.factorizations.anchor import near_fit
+from lvsearch.inference.factorizations.anchored import AnchoredFactorization
 from lvsearch.inference.factorizations.rescaling import scale_step
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics

@@ -1,4 +1,4 @@
-"""Mixtures of factor analysers at one size: their ascent, and their path along the rows."""
+"""Mixtures of factor analysers at one size: their ascent, and their annealed path along the rows."""
 
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
 from lvsearch.inference.factor_analyzers.estimator import FactorAnalyzerEstimator

@@ -1,8 +1,11 @@
-"""The estimator of mixtures of factor analysers: starts from labels, each climbed, the best one kept.
+"""The estimator of mixtures of factor analysers: an ascent from each of several starts, of which the best is kept.
 
-A start is a label for every row; the scores it begins with are those of the principal components of each group of rows.
-Labels come from the fit of a smaller size, its largest component cut in two where it spreads most; from rows drawn in
-turn as if there were no factors; and from where labels and scores drawn along the rows ended (`row_by_row`).
+A start is a label for every row. Its scores are those of the principal components of each group of rows. Labels come
+from three sources:
+
+- From the fit of a smaller size, with its largest component cut in two where it spreads most.
+- From rows drawn in turn as if there were no factors.
+- From the end of a path that draws labels and scores along the rows (`row_by_row`).
 """
 
 from typing import Any, NamedTuple
@@ -21,25 +24,25 @@ from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, recorded_natural
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator
-from lvsearch.inference.factor_analyzers.kernel import KnownRows, ascend_scored, beliefs_at_labels, shares_at
+from lvsearch.inference.factor_analyzers.kernel import KnownRows, ascend_scored, beliefs_at_labels, responsibilities_at
 from lvsearch.inference.generators import folded, shuffled, split_key
 from lvsearch.inference.mixtures.rows import seen_by
 from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
 PATH_SWEEPS = 2
-"""Over labels and scores of all rows, in one path along them."""
+"""The number of sweeps over labels and scores of all rows in one path along them."""
 PASSES = 2
-"""Of rows in turn as if there were no factors."""
+"""The number of starts from rows drawn in turn as if there were no factors."""
 
 
 class ScoredSettings(NamedTuple):
-    """How hard to try. Tolerances in nats per row and sweep.
+    """Settings of the estimator: effort and stopping rules. Tolerances are in nats per row and sweep.
 
     | field | meaning |
     |---|---|
-    | `sweeps`, `tolerance` | of the ascent |
-    | `start_rows` | rows that paths go over, drawn at random where there are more; others follow from these |
+    | `sweeps`, `tolerance` | the most sweeps of the ascent; a sweep that gains less is the last one |
+    | `start_rows` | the most rows that paths go over, drawn at random; the labels of the others follow from these |
     | `double_below` | rows × components × columns up to which everything is in float64 |
     """
 
@@ -70,7 +73,7 @@ class FactorAnalyzerEstimator(BaseEstimator):
         )
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """The rows in both precisions, their shares and scores in every component, and the beliefs about parameters."""
+        """Return the bytes of the rows in both precisions, of their shares and scores, and of q of the parameters."""
         (capacity,), (n_rows, n_dims) = capacity_of(size), self.rows.coordinates.shape
         p = self.scored.analyzers.n_factors + 1
         return MemoryPlan(
@@ -83,32 +86,32 @@ class FactorAnalyzerEstimator(BaseEstimator):
         )
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """The best of the ascents from all starts."""
+        """Return the best of the ascents from all starts."""
         capacity, key_turn, key_path = capacity_of(size), *split_key(key)
         double = self.n_rows * size[0] * self.rows.coordinates.shape[1] <= self.settings.double_below
         dtype = np.float64 if double else np.float32
-        path = self._along_rows(key_path, size)
+        path = self._labels_along_rows(key_path, size)
         with jax.enable_x64(double):
             there = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), self.rows)
-            starts = [path, *(self._in_turn(folded(key_turn, n), there, size) for n in range(PASSES))]
+            starts = [path, *(self._labels_in_turn(folded(key_turn, n), there, size) for n in range(PASSES))]
             if start is not None:
-                starts.append(self._grown(start, there, size))
-            climbed = [self._climbed(labels, there, size) for labels in starts]
+                starts.append(self._labels_from_fit(start, there, size))
+            climbed = [self._climb(labels, there, size) for labels in starts]
             ends = [trace.made()[-1] if int(trace.sweeps) else -np.inf for trace in climbed]
             natural = recorded_natural(self.model, climbed[int(np.argmax(ends))].beliefs, size, capacity)
         lower = self._bound(natural, size)
         return Estimate(self.model, size, natural, lower, np.inf, sum(int(trace.sweeps) for trace in climbed))
 
     def _bound(self, natural: Any, size: tuple[int, ...]) -> float:
-        """In float64 at exactly these natural parameters, nats, the rows at their optimum."""
+        """Return the bound in float64 at exactly these natural parameters, with the rows at their optimum, nats."""
         capacity = capacity_of(size)
         with jax.enable_x64(True):
             beliefs = beliefs_at(self.model, natural, size, capacity, np.float64)
             trace = ascend_scored(self.scored, beliefs, self.rows, size, np.inf, 1, capacity=capacity)
             return float(trace.bounds[0]) + self.log_carrier
 
-    def _climbed(self, labels: Int[np.ndarray, " row"], there: KnownRows, size: tuple[int, ...]) -> AscentTrace:
-        """From these labels; rows with −1 belong to no component to begin with."""
+    def _climb(self, labels: Int[np.ndarray, " row"], there: KnownRows, size: tuple[int, ...]) -> AscentTrace:
+        """Run the ascent from these labels. Rows with label −1 belong to no component at first."""
         capacity, dtype = capacity_of(size), there.weight.dtype
         shares = (labels[:, None] == np.arange(capacity[0])).astype(dtype)
         scores = principal_scores(np.asarray(there.coordinates), labels, self.scored.analyzers.n_factors)
@@ -118,8 +121,8 @@ class FactorAnalyzerEstimator(BaseEstimator):
 
     # ── starts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _in_turn(self, key: Array, there: KnownRows, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
-        """As components without factors draw rows one after another."""
+    def _labels_in_turn(self, key: Array, there: KnownRows, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
+        """Return labels drawn one row after another, as if components had no factors."""
         key_order, key_pass = split_key(key)
         order = shuffled(key_order, self.n_rows)[: self.settings.start_rows]
         order = np.concatenate([order, np.arange(self.n_rows, len(there.weight))])  # padding last
@@ -131,11 +134,11 @@ class FactorAnalyzerEstimator(BaseEstimator):
         labels[order] = np.asarray(drawn)
         return np.where(there.weight > 0, labels, -1)
 
-    def _grown(self, start: Estimate, there: KnownRows, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
-        """The labels of a smaller fit, the largest components cut in two."""
+    def _labels_from_fit(self, start: Estimate, there: KnownRows, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
+        """Return the labels of a smaller fit, with its largest components cut in two."""
         old = capacity_of(start.size)
         beliefs = beliefs_at(self.model, start.natural, start.size, old, there.weight.dtype)
-        found = np.asarray(shares_at(self.scored, beliefs, there, start.size, capacity=old)).argmax(1)
+        found = np.asarray(responsibilities_at(self.scored, beliefs, there, start.size, capacity=old)).argmax(1)
         shares = (found[:, None] == np.arange(size[0])) * (there.weight > 0)[:, None]
         shares = shares.astype(np.float64)
         for child in range(start.size[0], size[0]):
@@ -143,8 +146,8 @@ class FactorAnalyzerEstimator(BaseEstimator):
             shares = split_along_spread(shares, np.asarray(there.coordinates, np.float64), parent, child)
         return np.where(shares.any(1), shares.argmax(1), -1)
 
-    def _along_rows(self, key: Array, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
-        """Of the best particle of a path along the rows, or along some of them."""
+    def _labels_along_rows(self, key: Array, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
+        """Return the labels of the best particle of a path along the rows, or along some of them."""
         key_order, key_data, key_path = split_key(key, 3)
         order = shuffled(key_order, self.n_rows)[: self.settings.start_rows]
         units, _ = rows_of(self.data)
@@ -164,8 +167,10 @@ class FactorAnalyzerEstimator(BaseEstimator):
 def principal_scores(
     coordinates: Float[np.ndarray, "row dim"], labels: Int[np.ndarray, " row"], n_factors: int
 ) -> Float[np.ndarray, "row factor"]:
-    """Each row's place along the first principal components of the rows with its label, each of variance 1; 0 for rows
-    without a label and where a group has no such direction."""
+    """Return each row's coordinates on the first principal components of the rows with its label, each of variance 1.
+
+    They are 0 for rows without a label, and where a group has no such direction.
+    """
     scores = np.zeros((len(labels), n_factors))
     for label in np.unique(labels[labels >= 0]):
         members = np.flatnonzero(labels == label)
@@ -178,4 +183,5 @@ def principal_scores(
 
 @estimator.register
 def _(model: FactorAnalyzerMixture, data: Dataset) -> FactorAnalyzerEstimator:
+    """Return the estimator of mixtures of factor analysers."""
     return FactorAnalyzerEstimator(model, data)

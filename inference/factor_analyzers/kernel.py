@@ -1,12 +1,12 @@
-"""Mean field for mixtures of factor analysers, all rows in one compiled loop.
+"""Mean field for mixtures of factor analysers, with all rows in one compiled loop.
 
-q(z_n) q(f_n | z_n) q(π) q(μ, Λ, τ) q(h), as Ghahramani & Beal (2000) but that a column's mean, loadings and noise are
-one factor. With ⟨·⟩ over q of the parameters, w = (μ, λ), a row's scores in component k have the precision A_k and
-A_k times the mean
+The factorisation is q(z_n) q(f_n | z_n) q(π) q(μ, Λ, τ) q(h), as in Ghahramani & Beal (2000), except that a column's
+mean, loadings and noise form one factor. Let ⟨·⟩ be expectations over q of the parameters, and w = (μ, λ). A row's
+scores in component k have precision A_k and mean A_k⁻¹ h_nk, where
 
-    A_k = I + Σ_d ⟨τ λ λᵀ⟩_kd,      h_nk = Σ_d (y_nd ⟨τλ⟩_kd − ⟨τ μ λ⟩_kd),
+    A_k = I + Σ_d ⟨τ λ λᵀ⟩_kd,      h_nk = Σ_d (y_nd ⟨τλ⟩_kd − ⟨τ μ λ⟩_kd).
 
-and with these and the labels at their optimum the bound is Σ_n log Σ_k exp(ρ_nk) + log_prior + H[globals],
+With these and the labels at their optimum, the bound is Σ_n log Σ_k exp(ρ_nk) + log_prior + H[globals], where
 
     ρ_nk = ⟨log π_k⟩ + Σ_d ½⟨log τ − τ (y_nd − μ)²⟩_kd + ½ h_nkᵀ A_k⁻¹ h_nk − ½ log |A_k|,             nats.
 """
@@ -37,17 +37,21 @@ class KnownRows(NamedTuple):
     weight: Float[Array | np.ndarray, " row"]
 
 
-class Placed(NamedTuple):
-    """q of every row: log of the labels' odds (ρ), nats; means of its scores in each component, and their covariance
-    there, the same for every row."""
+class RowBeliefs(NamedTuple):
+    """q of every row.
+
+    log_odds: the log odds ρ of the labels, nats.
+    scores: the means of the row's scores in each component.
+    covariance: the scores' covariance in each component, the same for every row.
+    """
 
     log_odds: Float[Array, "row component"]
     scores: Float[Array, "row component factor"]
     covariance: Float[Array, "component factor factor"]
 
 
-def placed(model: FactorAnalyzerMixture, g: dict[str, Statistics], rows: KnownRows, on: Masks) -> Placed:
-    """q of the rows given the globals."""
+def update_rows(model: FactorAnalyzerMixture, g: dict[str, Statistics], rows: KnownRows, on: Masks) -> RowBeliefs:
+    """Compute q of every row given q of the global parameters."""
     y, known, t = rows.coordinates, rows.known[:, None], g["components"]
     outer = -2 * t.negative_half_outer.sum(1)
     factor = cholesky(outer[:, 1:, 1:] + jnp.eye(outer.shape[-1] - 1, dtype=outer.dtype))
@@ -57,16 +61,16 @@ def placed(model: FactorAnalyzerMixture, g: dict[str, Statistics], rows: KnownRo
     square = 0.5 * (y**2) @ t.negative_precision.T + y @ t.precision_weight[..., 0].T
     of_row = square + 0.5 * (t.log_precision.sum(1) - outer[:, 0, 0] - log_determinant(factor))
     log_odds = model.log_weights(g, on) + known * (of_row + 0.5 * (linear * scores).sum(-1))
-    return Placed(jnp.where(on["component"], log_odds, -jnp.inf), scores, covariance)
+    return RowBeliefs(jnp.where(on["component"], log_odds, -jnp.inf), scores, covariance)
 
 
-def sums_of(
+def row_statistics(
     shares: Float[Array, "row component"],
     scores: Float[Array, "row component factor"],
     covariance: Float[Array, "component factor factor"],
     rows: KnownRows,
 ) -> RegressionStatistics:
-    """What the rows add to the natural parameters of the components, (component, dim, …) a leaf."""
+    """Return what the rows add to the natural parameters of the components, (component, dim, …) a leaf."""
     y, own = rows.coordinates, shares * (rows.known * rows.weight)[:, None]
     g = jnp.concatenate([jnp.ones_like(scores[..., :1]), scores], axis=-1)
     more = own.sum(0)[:, None, None] * jnp.pad(covariance, [(0, 0), (1, 0), (1, 0)])
@@ -89,19 +93,20 @@ def ascend_scored(
     *,
     capacity: tuple[int, ...],
 ) -> AscentTrace:
-    """Coordinate ascent, at most `sweeps` (and `TRACE_LENGTH`) sweeps, until one gains less than `tolerance` nats.
+    """Run coordinate ascent until a sweep gains less than `tolerance` nats.
 
-    The bound of a sweep is that of the globals before it, with the rows at their optimum; log h is left out of it.
+    It makes at most `sweeps` (and `TRACE_LENGTH`) sweeps. The bound of a sweep is that of the global parameters before
+    it, with the rows at their optimum and without log h.
     """
     on = model.active(size, capacity)
 
     def sweep(b: Beliefs, l: None) -> tuple[Beliefs, None, Array]:
-        found = placed(model, b.mean, rows, on)
+        found = update_rows(model, b.mean, rows, on)
         bound = rows.weight @ jax.nn.logsumexp(found.log_odds, axis=1) + globals_bound(
             model, b, size, capacity=capacity
         )
         shares = jax.nn.softmax(found.log_odds, axis=1)
-        sums, counts = sums_of(shares, found.scores, found.covariance, rows), jnp.asarray(rows.weight) @ shares
+        sums, counts = row_statistics(shares, found.scores, found.covariance, rows), jnp.asarray(rows.weight) @ shares
         return with_sums(model, update_weights(model, b, counts, on), sums, on), l, bound
 
     return sweep_until_settled(sweep, beliefs, None, tolerance, sweeps, rows.weight.dtype)
@@ -118,18 +123,21 @@ def beliefs_at_labels(
     *,
     capacity: tuple[int, ...],
 ) -> Beliefs:
-    """The globals that follow from rows having these labels and scores: where every start enters the ascent."""
+    """Return the beliefs about global parameters if rows have these labels and scores.
+
+    Every ascent starts from such beliefs.
+    """
     on = model.active(size, capacity)
     everywhere = jnp.broadcast_to(scores[:, None], (*shares.shape, scores.shape[1]))
     none = jnp.zeros((shares.shape[1], scores.shape[1], scores.shape[1]), scores.dtype)
     blank = blank_beliefs(model, rows.coordinates.shape[1], capacity, scores.dtype)
-    settled = update_weights(model, blank, jnp.asarray(rows.weight) @ shares, on, START_ROUNDS)
-    return with_sums(model, settled, sums_of(shares, everywhere, none, rows), on, START_ROUNDS)
+    at_weights = update_weights(model, blank, jnp.asarray(rows.weight) @ shares, on, START_ROUNDS)
+    return with_sums(model, at_weights, row_statistics(shares, everywhere, none, rows), on, START_ROUNDS)
 
 
 @kernel(static_argnames=("capacity",), brief=True)
 @counted
-def shares_at(
+def responsibilities_at(
     model: FactorAnalyzerMixture,
     beliefs: Beliefs,
     rows: KnownRows,
@@ -137,5 +145,5 @@ def shares_at(
     *,
     capacity: tuple[int, ...],
 ) -> Float[Array, "row component"]:
-    """q(z_n = k) given the globals."""
-    return jax.nn.softmax(placed(model, beliefs.mean, rows, model.active(size, capacity)).log_odds, axis=1)
+    """Return q(z_n = k) of every row given the global parameters."""
+    return jax.nn.softmax(update_rows(model, beliefs.mean, rows, model.active(size, capacity)).log_odds, axis=1)

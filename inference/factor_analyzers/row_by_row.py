@@ -1,11 +1,11 @@
-"""Mixtures of factor analysers whose rows come one after another.
+"""Mixtures of factor analysers whose rows arrive one after another.
 
     p(x_m | x_1 … x_{m−1}, their labels and scores, h)
         = Σ_k (n_k + a) / (m − 1 + Ka) ∫ Normal(f; 0, I) p(x_m | f, k) df,
 
-n_k and p(· | f, k) of the rows before. The integral is taken by the candidates of a row (`chain`), an unbiased
-estimate, which is as good as the integral itself: forward, the row takes one of them in proportion; backward, what the
-row has stands among candidates drawn anew, so that one is the time reversal of the other.
+with n_k and p(· | f, k) of the rows before. The integral is estimated by the candidates of a row (`chain`). The
+estimate is unbiased, so the weights of the path stay exact. Forward, the row takes one candidate in proportion to the
+weights. Backward, what the row has stands among newly drawn candidates. Each is the time reversal of the other.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,14 @@ from lvsearch.inference.annealing.prefixes import in_turn, sequential
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import settled
-from lvsearch.inference.factor_analyzers.chain import CANDIDATES, FactorAnalyzerChain
-from lvsearch.inference.factor_analyzers.scored_labels import Candidates, ScoredLabels
+from lvsearch.inference.factor_analyzers.candidates import CANDIDATES, Candidates
+from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
+from lvsearch.inference.factor_analyzers.scored_labels import ScoredLabels
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
 
 class ScoredRowByRow(eqx.Module):
-    """A chain, and the order in which its `n_units` rows come, (row,); after them those of padding."""
+    """A chain, and the order (row,) in which its `n_units` rows arrive. Rows of padding come after them."""
 
     chain: FactorAnalyzerChain
     order: Int[np.ndarray, " row"]
@@ -39,49 +40,53 @@ class ScoredRowByRow(eqx.Module):
         return len(self.order)
 
     def none_yet(self, key: Key[Array, ""], particles: int) -> ScoredLabels:
-        """Hyper-parameters from their prior; no row has a label: −1."""
+        """Return the state before any row: hyper-parameters from their prior, and labels −1."""
         labels = jnp.full((self.places, particles), -1, jnp.int32)
         scores = jnp.zeros((self.places, self.chain.component.n_factors, particles))
-        return self.chain.state_of(labels, scores, self.chain.drawn_hyper(key, particles))
+        return self.chain.state_of(labels, scores, self.chain.draw_hyperparameters(key, particles))
 
     def append(
         self, key: Key[Array, ""], state: ScoredLabels, unit: Int[Array, ""]
     ) -> tuple[ScoredLabels, Float[Array, " particle"]]:
+        """Add the next row. Returns the state, and log of the estimate of the row's predictive density, nats."""
         row = jnp.asarray(self.order)[unit]
         key_row, key_choice = jax.random.split(key)
         found = self.chain.candidates(key_row, state, row)
         uniform = jax.random.uniform(key_choice, found.log_weight.shape[2:], found.log_weight.dtype)
-        return self.chain.with_row(state, row, *self.chain.chosen(found, uniform)), self._worth(state, found, row)
+        return self.chain.add_row(state, row, *self.chain.choose(found, uniform)), self._log_predictive(
+            state, found, row
+        )
 
     def remove(
         self, key: Key[Array, ""], state: ScoredLabels, unit: Int[Array, ""]
     ) -> tuple[ScoredLabels, Float[Array, " particle"]]:
+        """Take the last row out. Returns the state, and log of the estimate that `append` would make, nats."""
         row = jnp.asarray(self.order)[unit]
-        left = self.chain.without(state, row)
+        left = self.chain.remove_row(state, row)
         found = self.chain.candidates(key, left, row, (state.labels[row], state.scores[row]))
         nowhere = jnp.full_like(state.labels[0], -1)
-        return left._replace(labels=left.labels.at[row].set(nowhere)), self._worth(left, found, row)
+        return left._replace(labels=left.labels.at[row].set(nowhere)), self._log_predictive(left, found, row)
 
     def revisit(
         self, key: Key[Array, ""], state: ScoredLabels, units: Int[Array, ""], *, backward: bool
     ) -> ScoredLabels:
-        """Rows one by one, all at once, hyper-parameters; in the reverse order where `backward`."""
+        """Sweep over rows one by one, then all at once, then hyper-parameters; in the reverse order if `backward`."""
         key_rows, key_blocked, key_hyper = jax.random.split(key, 3)
         order = jnp.asarray(self.order)
         came = jnp.zeros(self.places, bool).at[order].set(jnp.arange(self.places) < units)
         if backward:
-            state = self.chain.hyper_moved(key_hyper, state, 1.0, backward)
-            state = self.chain.blocked(key_blocked, state, came, 1.0)
-            return self.chain.swept(key_rows, state, order, units, backward)
-        state = self.chain.swept(key_rows, state, order, units, backward)
-        state = self.chain.blocked(key_blocked, state, came, 1.0)
-        return self.chain.hyper_moved(key_hyper, state, 1.0, backward)
+            state = self.chain.move_hyperparameters(key_hyper, state, 1.0, backward)
+            state = self.chain.sweep_at_once(key_blocked, state, came, 1.0)
+            return self.chain.sweep_in_turn(key_rows, state, order, units, backward)
+        state = self.chain.sweep_in_turn(key_rows, state, order, units, backward)
+        state = self.chain.sweep_at_once(key_blocked, state, came, 1.0)
+        return self.chain.move_hyperparameters(key_hyper, state, 1.0, backward)
 
     def take(self, state: ScoredLabels, particles: Int[Array, " chosen"]) -> ScoredLabels:
         return self.chain.take(state, particles)
 
-    def _worth(self, before: ScoredLabels, found: Candidates, row: Array) -> Float[Array, " particle"]:
-        """log of the estimate of p(row | the rows before, their labels and scores)."""
+    def _log_predictive(self, before: ScoredLabels, found: Candidates, row: Array) -> Float[Array, " particle"]:
+        """Return log of the estimate of p(row | the rows before, their labels and scores), nats."""
         seats = before.counts.sum(0) + self.chain.total_concentration()
         weight = found.log_weight.reshape(-1, len(seats))
         carrier = jnp.asarray(self.chain.carriers, weight.dtype)[row]
@@ -92,7 +97,7 @@ class ScoredRowByRow(eqx.Module):
 def _(
     model: FactorAnalyzerMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> FactorAnalyzerChain:
-    return FactorAnalyzerChain.of(model, data, size[0], capacity_of(size)[0])
+    return FactorAnalyzerChain.from_data(model, data, size[0], capacity_of(size)[0])
 
 
 @sequential.register
@@ -104,18 +109,19 @@ def _(chain: FactorAnalyzerChain, key: Key[Array, ""]) -> ScoredRowByRow | None:
 
 @along_data.register
 def _(chain: FactorAnalyzerChain) -> bool:
+    """Return whether the path leads along the rows: True unless it is about a labelling."""
     return chain.anchor is None
 
 
 @patience.register
 def _(chain: FactorAnalyzerChain) -> float:
-    """q of labels is normalised and as cheap to draw from as the prior."""
+    """Return 0: no patience is needed, because q of the labels is normalised and as cheap to draw from as the prior."""
     return 0.0
 
 
 @anchored_chain.register
 def _(chain: FactorAnalyzerChain, key: Key[Array, ""], states: Sequence[ScoredLabels]) -> Anchor:
-    """About the labels of the best particle, and Gammas about the hyper-parameters that it ended with."""
+    """Return the chain about the labels and the hyper-parameters that the best particle ended with."""
     log_r, state = settled(chain, key, states)
     starts = {name: gamma_about(jnp.exp(each)) for name, each in state.log_hyper.items()}
     courses = {name: course._replace(start=starts[name]) for name, course in chain.courses.items()}

@@ -1,4 +1,4 @@
-"""What a chain over labels and scores has of the rows."""
+"""The state of a chain over labels and scores of rows."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,11 @@ from jaxtyping import Array, Float, Int
 from lvsearch.inference.factor_analyzers.regressions import RegressionSums
 
 LogHyper = dict[str, Float[Array, "column particle"]]
-"""log h by name; one column where all of them share a value."""
+"""log h by name, with one column if all columns share a value."""
 
 
 class ScoredLabels(NamedTuple):
-    """Particles side by side.
+    """Labels and scores of all rows, with particles side by side.
 
     | field | meaning | shape |
     |---|---|---|
@@ -19,7 +19,7 @@ class ScoredLabels(NamedTuple):
     | `scores` | f | (row, factor, particle) |
     | `log_hyper` | log h by name | (column, particle) |
     | `counts` | rows of each component | (component, particle) |
-    | `sums` | what its rows say of a component | |
+    | `sums` | sums over the rows of each component, by which its parameters are known | |
     """
 
     labels: Int[Array, "row particle"]
@@ -27,10 +27,3 @@ class ScoredLabels(NamedTuple):
     log_hyper: LogHyper
     counts: Float[Array, "component particle"]
     sums: RegressionSums
-
-
-class Candidates(NamedTuple):
-    """What a row might be: scores, and log ω of each, nats; −∞ in components that do not exist."""
-
-    scores: Float[Array, "component candidate factor particle"]
-    log_weight: Float[Array, "component candidate particle"]

@@ -1,4 +1,4 @@
-"""Where simulated mixtures of factor analysers are known to be, and what is recorded of their chain."""
+"""The latents of simulated mixtures of factor analysers as states, and the recorder of their chain."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, 
 
 @true_state.register
 def _(chain: FactorAnalyzerChain, simulated: Simulated, particles: int) -> ScoredLabels:
-    """The component and the scores of every row, and the hyper-parameters that have priors."""
+    """Return states with the true component and scores of every row, and the true hyper-parameters."""
     labels = np.argmax(simulated.locals["component"], -1)
     scores = np.asarray(simulated.locals["scores"].value, np.float64)[np.arange(len(labels)), labels]
 
@@ -31,14 +31,20 @@ def _(chain: FactorAnalyzerChain, simulated: Simulated, particles: int) -> Score
 
 
 class ScoredRecorder(Recorder):
-    """Hyper-parameters that have priors, in the components' coordinates; `occupied` components, `rows` of each, and
-    where asked for the `component` of each row."""
+    """Records what people ask about such a chain.
+
+    It records the hyper-parameters that have priors (in the components' coordinates), the number of `occupied`
+    components and the `rows` of each. Where asked for, it records the `component` of each row.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: FactorAnalyzerChain, state: ScoredLabels) -> tuple[Array, ...]:
-        """In the order of the quantities. Padding has weight 0, so that no component counts it."""
+        """Return the recorded values, in the order of the quantities.
+
+        Padding has weight 0, so no component counts it.
+        """
         rows = jnp.round(state.counts).astype(jnp.int32).T
         axes = chain.component.hyper_axes
         hyper = [
@@ -52,6 +58,7 @@ class ScoredRecorder(Recorder):
 
 @recorder.register
 def _(chain: FactorAnalyzerChain, data: Dataset, *, units: bool) -> ScoredRecorder:
+    """Return the recorder of a chain."""
     axes = chain.component.hyper_axes
     hyper = [Quantity(n, axes[n], (data.extents["dim"],) * len(axes[n]), False) for n in axes if n in chain.courses]
     rows = Quantity(OCCUPIED, (), (), False), Quantity("rows", ("component",), (int(chain.size),), True)

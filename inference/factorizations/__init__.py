@@ -1,4 +1,4 @@
-"""Matrices of counts at one size: the estimator of Poisson factorisations, and what they make of rows."""
+"""Matrices of counts at one size: the estimator of Poisson factorisations, and scores of rows and cells."""
 
 from lvsearch.inference.factorizations.estimator import FactorizationEstimator, FactorizationSettings
 from lvsearch.inference.factorizations.scores import cell_scores

@@ -1,6 +1,6 @@
-"""The estimator of Poisson factorisations: the best of a few short ascents, climbed to its end.
+"""The estimator of Poisson factorisations: several short ascents, of which the best is continued to convergence.
 
-The generic engine has the same bound at the same state; it holds a table (row, column, factor) of allocations.
+The generic engine computes the same bound at the same state, but holds a (row, column, factor) array of allocations.
 """
 
 from dataclasses import dataclass
@@ -21,38 +21,41 @@ from lvsearch.inference.factorizations.kernel import (
     Gammas,
     Priors,
     bound,
-    intensities_given,
     sweep,
+    update_intensities,
 )
-from lvsearch.inference.factorizations.noise import likely_noise, log_noise_integral, log_noise_prior
+from lvsearch.inference.factorizations.noise import log_noise_integral, log_noise_prior, most_probable_noise
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
 SHARP, FIRST_FOLDS = 100.0, 5
-"""Shape of the Gammas that a start begins with, and steps of the intensities before these move."""
+"""The shape of the Gammas of the factors at a start, and how often intensities are updated before the factors move."""
 LOOK = 10
-"""Sweeps between two looks at the bound."""
+"""The number of sweeps between two evaluations of the bound."""
 PRUNED_SWEEPS = 2
-"""After a factor was left out, before its absence is judged."""
+"""The number of sweeps after a factor is left out, before its absence is judged."""
 FOLD_SWEEPS, FOLD_TOLERANCE = 500, 1e-8
-"""At most, and the relative change of any intensity below which the intensities of given factors have settled."""
+"""Intensities at given factors are updated at most `FOLD_SWEEPS` times.
+
+They have converged when no intensity changes by more than the share `FOLD_TOLERANCE`.
+"""
 
 
 @dataclass(frozen=True)
 class FactorizationSettings:
-    """How hard to try.
+    """Settings of the estimator: effort and stopping rules.
 
     | field | meaning |
     |---|---|
-    | `starts` | short ascents from rows drawn at random, of which the best is climbed on |
-    | `first_sweeps` | of each of them |
-    | `more` | how many factors more, as a share, other ascents have, of which the least needed are dropped in turn |
-    | `wide_starts` | of these; the best is climbed on before the first is dropped |
-    | `pruning_sweeps` | after each that is dropped |
-    | `sweeps` | at most, of the one that is climbed on |
-    | `tolerance` | sweeps that gain less than this share of the bound, on average, are the last ones |
-    | `wide_tolerance` | the same before the first is dropped |
+    | `starts` | short ascents from rows drawn at random, of which the best is continued |
+    | `first_sweeps` | sweeps of each of them |
+    | `more` | by which share the wide ascents have more factors, of which the least needed are dropped one by one |
+    | `wide_starts` | number of wide ascents; the best is continued before the first factor is dropped |
+    | `pruning_sweeps` | sweeps after each factor that is dropped |
+    | `sweeps` | the most sweeps of the ascent that is continued |
+    | `tolerance` | an ascent stops when sweeps gain less than this share of the bound, on average |
+    | `wide_tolerance` | the same before the first factor is dropped |
     """
 
     starts: int = 8
@@ -79,7 +82,9 @@ class FactorizationEstimator(BaseEstimator):
         self.counts = counts_of_rows(model, data)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """CountMatrix and their mask, and as much again while a sweep works; four tables of each site."""
+        """Return the bytes held: the counts and their mask, as much again while a sweep works, and four arrays of each
+        site.
+        """
         (n_rows, n_dims), cell = self.counts.x.shape, 8
         return MemoryPlan(
             (
@@ -90,20 +95,26 @@ class FactorizationEstimator(BaseEstimator):
         )
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """The best of ascents from rows drawn at random, of one from more rows than factors, and, where there is one,
-        from another size's factors and new ones."""
+        """Return the best of several ascents.
+
+        They start from rows drawn at random, from more rows than factors and, if `start` is given, from its factors and
+        new ones.
+        """
         (n_factors,), settings = size, self.settings
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         priors = priors_of(self.model, n_factors)
-        begins = [self._drawn(n_factors, random) for _ in range(settings.starts if n_factors > 1 else 1)]
+        begins = [self._random_factors(n_factors, random) for _ in range(settings.starts if n_factors > 1 else 1)]
         if start is not None:
-            kept, new = factors_of(start).mean[:n_factors], self._drawn(max(0, n_factors - start.size[0]), random)
+            kept, new = (
+                factors_of(start).mean[:n_factors],
+                self._random_factors(max(0, n_factors - start.size[0]), random),
+            )
             begins.append(np.concatenate([kept, new]))
-        first = [self._first(priors, factors) for factors in begins]
+        first = [self._short_ascent(priors, factors) for factors in begins]
         if n_factors > 1:
-            first.append(self._pruned(n_factors, random))
+            first.append(self._ascent_with_pruning(n_factors, random))
         best = max(first, key=lambda each: self._value(priors, each))
-        best, more = self._climbed(priors, best, settings.tolerance)
+        best, more = self._climb(priors, best, settings.tolerance)
         sweeps = settings.first_sweeps * len(begins) + more
         leaves: list[Any] = [best.fitted.factors.shape - 1, best.fitted.factors.rate]
         natural = {"factors": GammaStatistics(*(leaf.astype(np.float32) for leaf in leaves))}
@@ -112,8 +123,8 @@ class FactorizationEstimator(BaseEstimator):
         )
         return estimate._replace(log_lower=self._exact_bound(estimate, priors, best))
 
-    def _drawn(self, n_factors: int, random: np.random.Generator) -> np.ndarray:
-        """Factors that are rows drawn at random, each beside as much of the mean row and unevenly so; (factor, dim)."""
+    def _random_factors(self, n_factors: int, random: np.random.Generator) -> np.ndarray:
+        """Draw factors to start from, (factor, dim): random rows, mixed evenly with the mean row and made uneven."""
         x, seen = self.counts.x, self.counts.seen
         mean = (x.sum(0) + 1e-3) / (seen.sum(0) + 1e-3)
         rows = random.permutation(len(x))[np.arange(n_factors) % len(x)]
@@ -121,36 +132,43 @@ class FactorizationEstimator(BaseEstimator):
         alike = np.where(totals > 0, x[rows] * mean.sum() / np.maximum(totals, 1), mean)
         return 0.5 * (alike + mean) * random.uniform(0.5, 1.5, (n_factors, x.shape[1]))
 
-    def _first(self, priors: Priors, factors: np.ndarray) -> "Climbed":
-        """A short ascent from these factors, at first as good as known."""
+    def _short_ascent(self, priors: Priors, factors: np.ndarray) -> "FactorizationState":
+        """Make a short ascent from these factors, which are at first treated as nearly known."""
         shape, counts = (len(self.counts.x), len(factors)), self.counts
         intensities = Gammas(np.ones(shape), np.full(shape, float(shape[1])))
         sharp = Gammas(np.full(factors.shape, SHARP), SHARP / factors)
         for _ in range(FIRST_FOLDS):
             geometric = sharp.geometric_mean
-            intensities = intensities_given(counts, priors.intensity, intensities, geometric, sharp.mean)
-        return self._swept(priors, Climbed(counts, Fitted(intensities, sharp)), self.settings.first_sweeps)
+            intensities = update_intensities(counts, priors.intensity, intensities, geometric, sharp.mean)
+        return self._run_sweeps(
+            priors, FactorizationState(counts, Fitted(intensities, sharp)), self.settings.first_sweeps
+        )
 
-    def _climbed(self, priors: Priors, climbed: "Climbed", tolerance: float) -> tuple["Climbed", int]:
-        """Further, until sweeps gain less than this share of the bound; and how many sweeps that took."""
+    def _climb(
+        self, priors: Priors, climbed: "FactorizationState", tolerance: float
+    ) -> tuple["FactorizationState", int]:
+        """Continue an ascent until sweeps gain less than `tolerance` times the bound.
+
+        Returns it and the number of sweeps.
+        """
         last = self._value(priors, climbed)
         for sweeps in range(LOOK, self.settings.sweeps + 1, LOOK):
-            climbed = self._swept(priors, climbed, LOOK)
+            climbed = self._run_sweeps(priors, climbed, LOOK)
             now = self._value(priors, climbed)
             if now - last < LOOK * tolerance * abs(now):
                 return climbed, sweeps
             last = now
         return climbed, self.settings.sweeps
 
-    def _swept(self, priors: Priors, climbed: "Climbed", sweeps: int) -> "Climbed":
-        """So many sweeps further, and the noise that goes with where they end."""
-        counts, fitted = climbed.swept(priors, sweeps)
+    def _run_sweeps(self, priors: Priors, climbed: "FactorizationState", sweeps: int) -> "FactorizationState":
+        """Make more sweeps, then refit the shape of the noise if it has a prior."""
+        counts, fitted = climbed.after_sweeps(priors, sweeps)
         if isinstance(self.model.noise_shape, GammaPrior):
-            counts = counts._replace(noise_shape=likely_noise(counts, self.model.noise_shape, fitted))
-        return Climbed(counts, fitted)
+            counts = counts._replace(noise_shape=most_probable_noise(counts, self.model.noise_shape, fitted))
+        return FactorizationState(counts, fitted)
 
-    def _value(self, priors: Priors, climbed: "Climbed") -> float:
-        """The bound given the noise, and the log of its prior's density where it has one; nats."""
+    def _value(self, priors: Priors, climbed: "FactorizationState") -> float:
+        """Return the bound given the noise, plus the log prior density of the noise's shape if it has a prior; nats."""
         counts, fitted = climbed
         value = bound(counts, priors, fitted)
         if isinstance(self.model.noise_shape, GammaPrior):
@@ -158,48 +176,56 @@ class FactorizationEstimator(BaseEstimator):
             value += float(log_noise_prior(self.model.noise_shape, np.log(counts.noise_shape)))
         return value
 
-    def _pruned(self, n_factors: int, random: np.random.Generator) -> "Climbed":
-        """The best of ascents with too many factors, of which one at a time is dropped: the one without which the bound
-        is highest after two sweeps. What two factors shared in random starts is free for what none of them had."""
+    def _ascent_with_pruning(self, n_factors: int, random: np.random.Generator) -> "FactorizationState":
+        """Return the best ascent with too many factors, after dropping factors one at a time.
+
+        Dropped is the factor without which the bound is highest after two sweeps. A random start may give two factors
+        to one pattern and none to another. The extra factors leave room for the pattern that none of them had.
+        """
         settings = self.settings
         wide = n_factors + max(1, round(settings.more * n_factors))
         priors = priors_of(self.model, wide)
-        first = [self._first(priors, self._drawn(wide, random)) for _ in range(settings.wide_starts)]
+        first = [self._short_ascent(priors, self._random_factors(wide, random)) for _ in range(settings.wide_starts)]
         climbed = max(first, key=lambda each: self._value(priors, each))
-        climbed, _ = self._climbed(priors, climbed, settings.wide_tolerance)
+        climbed, _ = self._climb(priors, climbed, settings.wide_tolerance)
         for size in range(wide - 1, n_factors - 1, -1):
             priors = priors_of(self.model, size)
-            without = [climbed.without(k).swept(priors, PRUNED_SWEEPS) for k in range(size + 1)]
-            climbed = max(without, key=lambda each, priors=priors: self._value(priors, each))
-            climbed = self._swept(priors, climbed, settings.pruning_sweeps)
+            without_factor = [climbed.without_factor(k).after_sweeps(priors, PRUNED_SWEEPS) for k in range(size + 1)]
+            climbed = max(without_factor, key=lambda each, priors=priors: self._value(priors, each))
+            climbed = self._run_sweeps(priors, climbed, settings.pruning_sweeps)
         return climbed
 
-    def _exact_bound(self, estimate: Estimate, priors: Priors, climbed: "Climbed") -> float:
-        """The bound at exactly the factors of the estimate, intensities settled at their optimum there, and the shape
-        of the noise integrated over its prior where it has one; nats."""
+    def _exact_bound(self, estimate: Estimate, priors: Priors, climbed: "FactorizationState") -> float:
+        """Return the bound at exactly the factors of the estimate, nats.
+
+        Intensities are at their optimum there. The shape of the noise is integrated over its prior if it has one.
+        """
         counts, factors = climbed.counts, factors_of(estimate)
         intensities = climbed.fitted.intensities
-        fitted = Fitted(settled(counts, priors.intensity, intensities, factors.geometric_mean, factors.mean), factors)
+        fitted = Fitted(
+            fit_intensities(counts, priors.intensity, intensities, factors.geometric_mean, factors.mean), factors
+        )
         value = bound(counts, priors, fitted)
         if isinstance(self.model.noise_shape, GammaPrior):
             value += log_noise_integral(counts, self.model.noise_shape, fitted)
         return value
 
 
-class Climbed(NamedTuple):
-    """The counts with the shape of their noise, and q."""
+class FactorizationState(NamedTuple):
+    """A state of the ascent: the counts with the shape of their noise, and q."""
 
     counts: CountMatrix
     fitted: Fitted
 
-    def swept(self, priors: Priors, sweeps: int) -> "Climbed":
-        """So many sweeps further, the noise as it is."""
+    def after_sweeps(self, priors: Priors, sweeps: int) -> "FactorizationState":
+        """Return the state after more sweeps, with the noise unchanged."""
         fitted = self.fitted
         for _ in range(sweeps):
             fitted = sweep(self.counts, priors, fitted)
         return self._replace(fitted=fitted)
 
-    def without(self, factor: int) -> "Climbed":
+    def without_factor(self, factor: int) -> "FactorizationState":
+        """Return the state with one factor removed."""
         intensities, factors = self.fitted
         return self._replace(
             fitted=Fitted(
@@ -210,8 +236,10 @@ class Climbed(NamedTuple):
 
 
 def counts_of_rows(model: PoissonFactorization, data: Dataset) -> CountMatrix:
-    """The matrix in the order of the data set, the shape of its noise at its prior's mean where it has one. Raises
-    ValueError for cells that are no counts."""
+    """Return the matrix of counts in the order of the data set.
+
+    If the shape of the noise has a prior, it is at its prior mean. Raises ValueError for cells that are no counts.
+    """
     units, _ = rows_of(data)
     model.check(units)
     noise = model.noise_shape
@@ -221,22 +249,24 @@ def counts_of_rows(model: PoissonFactorization, data: Dataset) -> CountMatrix:
 
 
 def priors_of(model: PoissonFactorization, n_factors: int) -> Priors:
-    """As arrays that broadcast."""
+    """Return the priors as arrays that broadcast against intensities and factors."""
     a, c = (np.asarray(each, np.float64) for each in (model.concentration, model.factor_concentration))
     rate = np.asarray(model.factor_rate(), np.float64)
     return Priors(Gammas(a / n_factors, a), Gammas(c, rate))
 
 
 def factors_of(estimate: Estimate) -> Gammas:
-    """q of the factors, (factor, dim), float64."""
+    """Return q of the factors, (factor, dim), float64."""
     shape, rate = (np.asarray(leaf, np.float64) for leaf in estimate.natural["factors"])
     return Gammas(shape + 1, rate)
 
 
-def settled(data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray) -> Gammas:
-    """The intensities at their optimum given the factors."""
+def fit_intensities(
+    data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray
+) -> Gammas:
+    """Return the intensities at their optimum given the factors."""
     for _ in range(FOLD_SWEEPS):
-        new = intensities_given(data, prior, intensities, geometric, mean)
+        new = update_intensities(data, prior, intensities, geometric, mean)
         done = np.allclose(new.mean, intensities.mean, rtol=FOLD_TOLERANCE, atol=FOLD_TOLERANCE)
         intensities = new
         if done:
@@ -246,4 +276,5 @@ def settled(data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np
 
 @estimator.register
 def _(model: PoissonFactorization, data: Dataset) -> FactorizationEstimator:
+    """Return the estimator of Poisson factorisations."""
     return FactorizationEstimator(model, data)

@@ -1,19 +1,22 @@
-"""Mean field of Poisson factorisations on whole matrices: the allocation at its optimum, three products a sweep.
+"""Mean field of Poisson factorisations on whole matrices: each sweep is three matrix products.
 
-With G = exp E[log ·] of each Gamma, and the allocation's q at its optimum, ∝ Gθ_nk Gβ_kv, the bound is (Cemgil 2009,
+Let G = exp E[log ·] of each Gamma. With the allocation's q at its optimum, ∝ Gθ_nk Gβ_kv, the bound is (Cemgil 2009,
 §3.2)
 
     Σ_nv x log Σ_k Gθ_nk Gβ_kv − log x! − Σ_k E[θ_nk] E[β_kv]  −  KL(q(θ) ‖ p(θ)) − KL(q(β) ‖ p(β)),      nats,
 
-sums over observed cells, and with W = x / Gθ Gβ
+where sums are over observed cells. Let W = x / Gθ Gβ, and M the mask of observed cells. Then
 
-    q(θ) = Gamma(a/K + Gθ (W Gβᵀ), rate a + M E[β]ᵀ),      q(β) = Gamma(c + Gβ (Gθᵀ W), rate c/μ + E[θ]ᵀ M),
+    q(θ) = Gamma(a/K + Gθ (W Gβᵀ), rate a + M E[β]ᵀ),      q(β) = Gamma(c + Gβ (Gθᵀ W), rate c/μ + E[θ]ᵀ M).
 
-M the mask of what was observed. A table (row, column, factor), which the generic engine holds, is never made. float64.
+The array (row, column, factor) that the generic engine holds is never made. Everything is float64.
 
-With noise of shape r in every cell, its q is at its optimum too, Gamma(r + x, r + m) of m = Σ_k E[θ_nk] E[β_kv], and
-the bound has log ∫ Gamma(ε; r, r) ε^x e^(−ε m) dε = log Γ(r + x)/Γ(r) + r log r − (r + x) log(r + m) in the place of
-−m. Rates are as above with M E[ε] in the place of M.
+With noise of shape r in every cell, its q is at its optimum too: Gamma(r + x, r + m), where m = Σ_k E[θ_nk] E[β_kv]. In
+the bound, −m becomes
+
+    log ∫ Gamma(ε; r, r) ε^x e^(−ε m) dε = log Γ(r + x)/Γ(r) + r log r − (r + x) log(r + m).
+
+Rates are as above, with M E[ε] in the place of M.
 """
 
 from typing import NamedTuple
@@ -23,10 +26,11 @@ from jaxtyping import Float64
 from scipy.special import digamma, gammaln
 
 TINY = 1e-300
+"""The smallest divisor."""
 
 
 class Gammas(NamedTuple):
-    """Independent Gamma distributions: shapes and rates, of one shape."""
+    """Independent Gamma distributions: arrays of shapes and rates."""
 
     shape: Float64[np.ndarray, "..."]
     rate: Float64[np.ndarray, "..."]
@@ -37,33 +41,43 @@ class Gammas(NamedTuple):
 
     @property
     def geometric_mean(self) -> Float64[np.ndarray, "..."]:
-        """exp E[log ·]"""
+        """The geometric mean exp E[log ·] of each distribution."""
         return np.exp(digamma(self.shape)) / self.rate
 
     def divergence(self, prior: "Gammas") -> Float64[np.ndarray, "..."]:
-        """KL(self ‖ prior) of each, nats."""
+        """Return KL(self ‖ prior) of each distribution, nats."""
         s, r = self
         a, b = prior
         return (s - a) * digamma(s) - gammaln(s) + gammaln(a) + a * (np.log(r) - np.log(b)) + s * (b - r) / r
 
 
 class CountMatrix(NamedTuple):
-    """The data: x, 0 where nothing was observed, and 1 where something was; and r, None without noise."""
+    """A matrix of counts.
+
+    x: the counts, 0 where nothing was observed, (row, dim).
+    seen: 1 where a cell was observed, else 0, (row, dim).
+    noise_shape: the shape r of the cells' noise; None without noise.
+    """
 
     x: Float64[np.ndarray, "row dim"]
     seen: Float64[np.ndarray, "row dim"]
     noise_shape: float | None = None
 
     def exposed(self, mean: Float64[np.ndarray, "row dim"]) -> Float64[np.ndarray, "row dim"]:
-        """E[ε] of the observed cells given their means, 0 of the others."""
+        """Return E[ε] of the observed cells given their means, and 0 for the others, (row, dim)."""
         r = self.noise_shape
         return self.seen if r is None else self.seen * (r + self.x) / (r + mean)
 
     def log_cells(
         self, counted: Float64[np.ndarray, "row dim"], mean: Float64[np.ndarray, "row dim"]
     ) -> Float64[np.ndarray, "row dim"]:
-        """x log counted − log x! − m, nats, of the observed cells; with noise what it has in the place of −m. The log
-        probability of a cell where both are its mean, its part of the bound where `counted` is the geometric one."""
+        """Return x log counted − log x! − m of the observed cells, nats.
+
+        With noise, −m is replaced as in the module's docstring.
+
+        If `counted` and `mean` both are the cell's mean, this is its log-probability. If `counted` is the geometric
+        mean, it is the cell's part of the bound.
+        """
         x, r = self.x, self.noise_shape
         expected = -mean
         if r is not None:
@@ -72,7 +86,7 @@ class CountMatrix(NamedTuple):
 
 
 class Priors(NamedTuple):
-    """Of every intensity, and of every cell of a factor (1 or factor, 1 or dim)."""
+    """The prior of every intensity, and of every entry of a factor (1 or factor, 1 or dim)."""
 
     intensity: Gammas
     factor: Gammas
@@ -85,10 +99,15 @@ class Fitted(NamedTuple):
     factors: Gammas
 
 
-def intensities_given(
+def update_intensities(
     data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray
 ) -> Gammas:
-    """One step of q(θ). geometric, mean: of the factors (factor, dim); equal where these are known."""
+    """Return q(θ) after one update.
+
+    prior: of the intensities.
+    intensities: q(θ) before the update.
+    geometric, mean: geometric and ordinary means of the factors (factor, dim); equal if the factors are known.
+    """
     own = intensities.geometric_mean
     expected = np.maximum(own @ geometric, TINY)
     exposed = data.exposed(intensities.mean @ mean)
@@ -96,24 +115,28 @@ def intensities_given(
 
 
 def sweep(data: CountMatrix, priors: Priors, fitted: Fitted) -> Fitted:
-    """A step of q(θ), one of q(β), and one of every factor's scale."""
+    """Update q(θ), then q(β), then the scale of every factor."""
     factors = fitted.factors
     geometric = factors.geometric_mean
-    intensities = intensities_given(data, priors.intensity, fitted.intensities, geometric, factors.mean)
+    intensities = update_intensities(data, priors.intensity, fitted.intensities, geometric, factors.mean)
     own = intensities.geometric_mean
     allotted = own.T @ (data.x / np.maximum(own @ geometric, TINY))
     exposed = data.exposed(intensities.mean @ factors.mean)
     factors = Gammas(priors.factor.shape + geometric * allotted, priors.factor.rate + intensities.mean.T @ exposed)
-    return _rescaled(priors, Fitted(intensities, factors))
+    return _rescale(priors, Fitted(intensities, factors))
 
 
-def _rescaled(priors: Priors, fitted: Fitted) -> Fitted:
-    """θ_·k e^y and β_k e^−y at the best y, which the steps themselves creep up on where counts are many."""
+def _rescale(priors: Priors, fitted: Fitted) -> Fitted:
+    """Move each factor's scale to its optimum: θ_·k e^y and β_k e^−y at the best y.
+
+    The other updates approach that y only slowly where counts are many.
+    """
     (intensities, factors), shape = fitted, priors.intensity.shape
     n_dims = factors.shape.shape[1]
     slope = float(len(intensities.shape) * shape - n_dims * priors.factor.shape)
     up = np.sum(priors.intensity.rate * intensities.mean, axis=0)
     down = np.sum(priors.factor.rate * factors.mean, axis=1)
+    # the bound in y is slope · y − up e^y − down e^−y: its maximum is a root of a quadratic, in the stable form
     root = np.sqrt(slope**2 + 4 * up * down)
     by = (slope + root) / (2 * up) if slope > 0 else 2 * down / (root - slope)
     return Fitted(intensities._replace(rate=intensities.rate / by), factors._replace(rate=factors.rate * by[:, None]))
@@ -122,13 +145,16 @@ def _rescaled(priors: Priors, fitted: Fitted) -> Fitted:
 def row_bounds(
     data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray
 ) -> Float64[np.ndarray, " row"]:
-    """Every row's part of the bound, KL(q(β) ‖ p(β)) not among them; nats. geometric, mean: as above."""
+    """Return every row's part of the bound, without KL(q(β) ‖ p(β)), nats.
+
+    geometric, mean: geometric and ordinary means of the factors (factor, dim).
+    """
     cells = data.log_cells(intensities.geometric_mean @ geometric, intensities.mean @ mean)
     return cells.sum(1) - intensities.divergence(prior).sum(1)
 
 
 def bound(data: CountMatrix, priors: Priors, fitted: Fitted) -> float:
-    """The bound on log p(counts), nats."""
+    """Return the bound on log p(counts), nats."""
     factors = fitted.factors
     rows = row_bounds(data, priors.intensity, fitted.intensities, factors.geometric_mean, factors.mean)
     return float(rows.sum() - factors.divergence(priors.factor).sum())

@@ -1,7 +1,7 @@
 """The shape r of the noise of counts under a Gamma prior, given q of factors and intensities.
 
-With L(r) the bound on log p(counts | r) of one q, log ∫ p(r) e^L(r) dr is a bound on log p(counts). L depends on r
-through the cells alone, so that one-dimensional quadrature in log r gives it.
+Let L(r) be the bound on log p(counts | r) of one q. Then log ∫ p(r) e^L(r) dr is a bound on log p(counts). L depends on
+r through the cells alone, so one-dimensional quadrature in log r gives the integral.
 """
 
 from collections.abc import Callable
@@ -14,25 +14,26 @@ from lvsearch.inference.factorizations.kernel import CountMatrix, Fitted
 from lvsearch.models.hyperpriors import GammaPrior
 
 LOWEST, HIGHEST = -12.0, 13.0
-"""Of log r: mass beyond is left out, which lowers the bound."""
+"""The range of log r. Probability beyond it is left out, which lowers the bound."""
 FURTHEST, CLOSE = 0.5, 0.01
-"""Of log r: how far one step goes, while factors move too, and how near it comes."""
+"""How far log r may move in one step, since the factors move too, and how accurately its optimum is found."""
 NODES = 61
+"""The number of nodes of the final quadrature."""
 COARSE, NEGLIGIBLE = 41, 40.0
-"""Nodes by which the part that counts is found, and nats below the highest from which on nothing does."""
+"""The number of nodes that locate the part that matters, and how many nats below the maximum do not matter."""
 
 
 def log_noise_prior(prior: GammaPrior, log_shape: float | Float64[np.ndarray, " node"]) -> Float64[np.ndarray, "*node"]:
-    """log density of log r, nats."""
+    """Return the log prior density of log r, nats."""
     shape, rate = (float(each) for each in prior)
     return np.asarray(shape * np.log(rate) - gammaln(shape) + shape * log_shape - rate * np.exp(log_shape))
 
 
-def likely_noise(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) -> float:
-    """The r whose logarithm has the highest density p(log r) e^L(r), up to `FURTHEST` from that of `counts`."""
+def most_probable_noise(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) -> float:
+    """Return the r whose log r has the highest density p(log r) e^L(r), at most `FURTHEST` from the current log r."""
     from scipy.optimize import minimize_scalar  # a tenth of a second that only this needs
 
-    log_cells = _of_cells(counts, fitted)
+    log_cells = _cells_by_log_shape(counts, fitted)
     assert counts.noise_shape is not None  # where r has a prior it has a value
     now = np.log(counts.noise_shape)
     found = minimize_scalar(
@@ -45,12 +46,13 @@ def likely_noise(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) -> floa
 
 
 def log_noise_integral(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) -> float:
-    """log ∫ p(r) e^L(r) dr − L(r of `counts`), nats."""
-    log_cells = _of_cells(counts, fitted)
+    """Return log ∫ p(r) e^L(r) dr − L(r of `counts`), nats."""
+    log_cells = _cells_by_log_shape(counts, fitted)
 
     def integrand(grid: np.ndarray) -> np.ndarray:
         return np.array([log_cells(node) for node in grid]) + log_noise_prior(prior, grid)
 
+    # narrow the range to where the integrand is not negligible, then sum over a fine grid there
     low, high, n = LOWEST, HIGHEST, COARSE
     for _ in range(3):
         grid = np.linspace(low, high, n)
@@ -63,8 +65,11 @@ def log_noise_integral(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) -
     return float(total - log_cells(np.log(counts.noise_shape)))
 
 
-def _of_cells(counts: CountMatrix, fitted: Fitted) -> Callable[[float], float]:
-    """log r -> what of L(r) depends on r, nats; equal counts share their log-gammas."""
+def _cells_by_log_shape(counts: CountMatrix, fitted: Fitted) -> Callable[[float], float]:
+    """Return a function of log r that gives the part of L(r) that depends on r, nats.
+
+    Equal counts share their log-gammas, so a call is cheap.
+    """
     seen = counts.seen > 0
     x = counts.x[seen]
     mean = (fitted.intensities.mean @ fitted.factors.mean)[seen]

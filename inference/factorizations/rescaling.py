@@ -1,4 +1,4 @@
-"""The scale that a factor and its intensities share, which no cell's mean depends on: moved by itself."""
+"""A Metropolis move of the scale that a factor and its intensities share, on which no cell's mean depends."""
 
 import jax
 import jax.numpy as jnp
@@ -8,10 +8,13 @@ from jaxtyping import Array, Float, Key
 def scale_step(
     key: Key[Array, ""], slope: Float[Array, "..."], up: Float[Array, "*factor"], down: Float[Array, "*factor"]
 ) -> Float[Array, "*factor"]:
-    """y of each factor, by which θ_·k e^y and β_k e^−y are to move: a Metropolis step from y = 0.
+    """Draw y of each factor, by which θ_·k e^y and β_k e^−y are to move: one Metropolis step from y = 0.
 
-    `slope` may be one for all. The density of y is slope · y − up e^y − down e^−y, nats, up to a constant; proposed is,
-    independently of where one is, the Gaussian at its mode. NaN of a factor that does not exist accepts nothing.
+    The density of y is slope · y − up e^y − down e^−y, nats, up to a constant. The proposal is the Gaussian at its
+    mode, independent of the current place. For a factor that does not exist the gain is NaN, and y is 0.
+
+    slope: one number for all factors, or one per factor.
+    up, down: one positive number per factor.
     """
     key_propose, key_accept = jax.random.split(key)
     curvature = jnp.sqrt(slope**2 + 4 * up * down)

@@ -1,4 +1,4 @@
-"""What Poisson factorisations make of rows: intensities, and how probable rows and held-out cells are."""
+"""Predictions of Poisson factorisations: intensities of rows, and how probable rows and held-out cells are."""
 
 import jax
 import numpy as np
@@ -9,28 +9,28 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.describing import Described, describe_units
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.unit_scores import UnitScores, score_units
-from lvsearch.inference.factorizations.estimator import counts_of_rows, factors_of, priors_of, settled
+from lvsearch.inference.factorizations.estimator import counts_of_rows, factors_of, fit_intensities, priors_of
 from lvsearch.inference.factorizations.kernel import TINY, CountMatrix, Gammas, row_bounds
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
 WIDER = 0.5
-"""Shape and rate of the wider half of the proposals, over those of q: the same mean, twice the variance."""
+"""The shape and rate of the wider half of the proposals, relative to those of q: same mean, twice the variance."""
 
 
 def fold_in(estimate: Estimate, data: CountMatrix) -> tuple[Gammas, np.ndarray]:
-    """(q of the intensities of these rows, the factors): the factors (factor, dim) at their posterior means."""
-    factors, prior = factors_of(estimate).mean, _prior(estimate)
+    """Return (q of the intensities of these rows, the factors at their posterior means (factor, dim))."""
+    factors, prior = factors_of(estimate).mean, _intensity_prior(estimate)
     shape = (len(data.x), estimate.size[0])
     blank = Gammas(np.ones(shape), np.full(shape, float(shape[1])))
-    return settled(data, prior, blank, factors, factors), factors
+    return fit_intensities(data, prior, blank, factors, factors), factors
 
 
 @describe_units.register
 def _(model: PoissonFactorization, estimate: Estimate, data: Dataset) -> Described:
-    """Expected intensities given the factors at their posterior means, and the bound on log p(row) there."""
-    counts = counts_of_rows(_known(estimate), data)
+    """Describe rows by expected intensities and the bound on log p(row), the factors at their posterior means."""
+    counts = counts_of_rows(_fitted_model(estimate), data)
     intensities, factors = fold_in(estimate, counts)
-    prior = _prior(estimate)
+    prior = _intensity_prior(estimate)
     return Described(intensities.mean, row_bounds(counts, prior, intensities, factors, factors))
 
 
@@ -44,10 +44,13 @@ def _(
     samples: int,
     key: Array,
 ) -> UnitScores:
-    """Importance sampling: half of the intensities from q, half from what has the same mean and twice the variance."""
-    counts = counts_of_rows(_known(estimate), data)
+    """Score rows by importance sampling.
+
+    Half of the intensities are drawn from q, and half from a distribution with the same mean and twice the variance.
+    """
+    counts = counts_of_rows(_fitted_model(estimate), data)
     q, factors = fold_in(estimate, counts)
-    prior, wide = _prior(estimate), Gammas(WIDER * q.shape, WIDER * q.rate)
+    prior, wide = _intensity_prior(estimate), Gammas(WIDER * q.shape, WIDER * q.rate)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     log_weights = []
     for number in range(samples):
@@ -63,7 +66,7 @@ def _(
 
 
 def _log_density(gammas: Gammas, value: np.ndarray) -> np.ndarray:
-    """log of the product of the densities over factors, nats: (row,)."""
+    """Return the log of the product of the densities over factors, nats, (row,)."""
     s, r = gammas
     return (s * np.log(r) - gammaln(s) + (s - 1) * np.log(value) - r * value).sum(1)
 
@@ -71,12 +74,15 @@ def _log_density(gammas: Gammas, value: np.ndarray) -> np.ndarray:
 def cell_scores(
     estimate: Estimate, data: Dataset, held_out: Dataset, *, draws: int, seed: int
 ) -> Float64[np.ndarray, "row dim"]:
-    """log p(cell of `held_out` | what `data` have of its row), nats, each by itself; 0 where not observed.
+    """Return log p(cell of `held_out` | the cells that `data` has of its row), nats, each cell by itself; 0 if not
+    observed.
 
-    The same rows in both. Raises ValueError for cells that are no counts.
+    Both data sets have the same rows. Raises ValueError for cells that are no counts.
+
+    draws: the number of posterior draws of the intensities.
     """
-    q, factors = fold_in(estimate, counts_of_rows(_known(estimate), data))
-    asked = counts_of_rows(_known(estimate), held_out)
+    q, factors = fold_in(estimate, counts_of_rows(_fitted_model(estimate), data))
+    asked = counts_of_rows(_fitted_model(estimate), held_out)
     random = np.random.default_rng(seed)
     total = np.full(asked.x.shape, -np.inf)
     for _ in range(draws):
@@ -85,11 +91,12 @@ def cell_scores(
     return np.where(asked.seen > 0, total - np.log(draws), 0.0)
 
 
-def _known(estimate: Estimate) -> PoissonFactorization:
-    """The model with what its fit found in the place of a prior of the noise."""
+def _fitted_model(estimate: Estimate) -> PoissonFactorization:
+    """Return the fitted model, in which the noise's shape is a number and has no prior."""
     assert isinstance(estimate.model, PoissonFactorization)
     return estimate.model
 
 
-def _prior(estimate: Estimate) -> Gammas:
-    return priors_of(_known(estimate), estimate.size[0]).intensity
+def _intensity_prior(estimate: Estimate) -> Gammas:
+    """Return the prior of the intensities."""
+    return priors_of(_fitted_model(estimate), estimate.size[0]).intensity

@@ -1,4 +1,4 @@
-"""Samplers of binary features under the Indian buffet process, linear-Gaussian: what `map_features` is compared with.
+"""Samplers of binary features under the Indian buffet process, linear-Gaussian, to compare `map_features` with.
 
 | sampler | loadings | a sweep | missing cells |
 |---|---|---|---|
@@ -7,11 +7,12 @@
 | `slice_sampler` | integrated out | rows in turn, given explicit sticks | yes |
 | `particle_filter` | integrated out | one pass over the rows, no iteration | no |
 
-The filter is no Markov chain: one pass, with nothing to go on with. The others are `FeatureSampler`s of the one run
-loop (`lvsearch.inference.sampling`); these three functions run one chain each and keep the loop's trace, `.trace`.
+The particle filter is no Markov chain: it makes one pass, and cannot be continued. The other three are
+`FeatureSampler`s of the one run loop (`lvsearch.inference.sampling`). Their functions run one chain each and keep the
+loop's trace, `.trace`.
 
-They start from any Z — from `map_features(…).features`, as Rai & Daumé recommend — or from no features, and
-may draw α, σ_x and σ_A too. All are scored by log p(X, [Z]) on left-ordered classes.
+They start from any Z, such as `map_features(…).features` as Rai & Daumé recommend, or from no features. They may draw
+α, σ_x and σ_A too. All are scored by log p(X, [Z]) on left-ordered classes.
 """
 
 from lvsearch.inference.feature_samplers.chain import Hyperpriors

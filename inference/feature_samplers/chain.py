@@ -1,14 +1,14 @@
-"""What all chains over feature matrices share: their data, their state, and hyper-parameters given that.
+"""The data, state and hyper-parameter updates that all chains over feature matrices share.
 
 The state is a member Z of a left-ordered class; the order of its columns means nothing. Hyper-parameters are drawn
-after the features, by Gibbs steps (Griffiths & Ghahramani 2011, §5), each only where it has a prior:
+after the features, by Gibbs steps (Griffiths & Ghahramani 2011, §5), each only if it has a prior:
 
     α    | Z      ~ Gamma(a + K₊, b + H_N)
     1/σ_A² | A    ~ Gamma(a + KD/2, b + Σ A²/2)
     1/σ_x² | X, Z, A ~ Gamma(a + n/2, b + Σ (X − ZA)²/2),      n observed cells
 
-The collapsed samplers draw A | Z, X for the last two and forget it again: a step on (A, σ) that leaves their joint
-conditional in place, so nothing needs tuning.
+The collapsed samplers draw A | Z, X for the last two and then discard it. This is a step on (A, σ) that leaves their
+joint conditional unchanged, so nothing needs tuning.
 """
 
 from collections.abc import Callable
@@ -32,9 +32,11 @@ class Hyperparameters(NamedTuple):
 
 
 class Hyperpriors(NamedTuple):
-    """The prior of each hyper-parameter that is to be drawn; None keeps it at its given value.
+    """The priors of the hyper-parameters that are to be drawn. None keeps a hyper-parameter at its given value.
 
-    `noise_precision` is the prior of 1/σ_x², `loading_precision` of 1/σ_A².
+    concentration: the prior of α.
+    noise_precision: the prior of 1/σ_x².
+    loading_precision: the prior of 1/σ_A².
     """
 
     concentration: GammaPrior | None = None
@@ -43,11 +45,16 @@ class Hyperpriors(NamedTuple):
 
 
 FIXED = Hyperpriors()
+"""No hyper-parameter is drawn."""
 
 
 class FeatureState(NamedTuple):
-    """`features` Z (N, K) as 0.0 and 1.0, no empty column; hyper-parameters; `loadings` A (K, D) where the sampler has
-    them in its state, None where it integrates them out."""
+    """The state of one chain.
+
+    features: Z (N, K) as 0.0 and 1.0, without empty columns.
+    hyper: the hyper-parameters.
+    loadings: A (K, D) if the sampler has them in its state; None if it integrates them out.
+    """
 
     features: Float64[np.ndarray, "row feature"]
     hyper: Hyperparameters
@@ -55,10 +62,11 @@ class FeatureState(NamedTuple):
 
 
 Sweep = Callable[[np.random.Generator, Cells, FeatureState], FeatureState]
+"""A function that makes one sweep over the features (and loadings) of a chain."""
 
 
 def log_joint(cells: Cells, features: np.ndarray, hyper: Hyperparameters) -> float:
-    """log p(X, [Z]) in nats, loadings integrated out."""
+    """Return log p(X, [Z]) in nats, loadings integrated out."""
     likelihood = log_marginal(cells.values, features, hyper.sigma_x, hyper.sigma_a, cells.observed)
     return log_prior(features, hyper.alpha) + likelihood
 
@@ -66,7 +74,7 @@ def log_joint(cells: Cells, features: np.ndarray, hyper: Hyperparameters) -> flo
 def draw_loadings(
     rng: np.random.Generator, cells: Cells, features: np.ndarray, hyper: Hyperparameters
 ) -> Float64[np.ndarray, "feature column"]:
-    """A | Z, X: one draw (K, D)."""
+    """Draw A | Z, X, (K, D)."""
     posterior = fit_loadings(cells, features, (hyper.sigma_x / hyper.sigma_a) ** 2)
     return posterior.draw(rng, hyper.sigma_x)
 
@@ -74,7 +82,10 @@ def draw_loadings(
 def draw_hyperparameters(
     rng: np.random.Generator, cells: Cells, state: FeatureState, priors: Hyperpriors
 ) -> Hyperparameters:
-    """Each hyper-parameter that has a prior, given Z, and A (drawn for the purpose where the state has none)."""
+    """Draw each hyper-parameter that has a prior, given Z and A.
+
+    If the state has no A, one is drawn for the purpose.
+    """
     alpha, sigma_x, sigma_a = state.hyper
     if priors.concentration is not None:
         shape, rate = priors.concentration
@@ -95,13 +106,13 @@ def draw_hyperparameters(
 def full_sweep(
     rng: np.random.Generator, sweep: Sweep, cells: Cells, state: FeatureState, priors: Hyperpriors
 ) -> FeatureState:
-    """Features (and loadings), then hyper-parameters."""
+    """Make one sweep over features (and loadings), then draw the hyper-parameters."""
     state = sweep(rng, cells, state)
     return state._replace(hyper=draw_hyperparameters(rng, cells, state, priors))
 
 
 def start_state(cells: Cells, start: Any, hyper: Hyperparameters) -> FeatureState:
-    """The given features; none where `start` is None."""
+    """Return the state with the given features; without features if `start` is None."""
     n_rows = len(cells.values)
     features = left_ordered(np.zeros((n_rows, 0)) if start is None else start).astype(np.float64)
     if len(features) != n_rows:

@@ -1,4 +1,4 @@
-"""Collapsed Gibbs sampling for people: the sweeps are in `collapsed_rows` and `compiled`."""
+"""`collapsed_gibbs`, the collapsed Gibbs sampler for people. The sweeps are in `collapsed_rows` and `compiled`."""
 
 from typing import Any
 
@@ -27,14 +27,19 @@ def collapsed_gibbs(
 ) -> FeatureTrace:
     """Sample features with the loadings integrated out.
 
-    X: (N, D). observed: booleans (N, D), None for all; cells that are not observed may hold anything.
-    alpha, sigma_x, sigma_a: hyper-parameters, starting values of those that `priors` draws.
-    start: Z (N, K) binary, such as `map_features(…).features`; None begins with no feature at all.
+    X: (N, D).
+    alpha, sigma_x, sigma_a: the hyper-parameters; starting values of those that `priors` draws.
+    observed: booleans (N, D), None if all cells are; cells that are not observed may hold anything.
+    start: Z (N, K) binary, such as `map_features(…).features`; None begins without features.
+    sweeps: how many sweeps to make.
+    priors: the priors of hyper-parameters that are to be drawn.
     keep: keep Z after every `keep`-th sweep, 0 for none.
-    compiled: sweep by the compiled loop: several times faster, after seconds of compiling for each capacity (8, 16, …
-        features). Pays from about a thousand sweeps of a hundred rows; the first sweep's `seconds` contain it.
+    compiled: use the compiled sweep, which is several times faster after seconds of compiling for each capacity (8, 16,
+    … features). It pays from about a thousand sweeps of a hundred rows. The first sweep's `seconds` contain the
+    compiling.
+
     Raises ValueError for an observed cell that is not finite, for shapes that do not fit, for hyper-parameters that are
-    not positive, and for missing cells where `compiled`.
+    not positive, and for missing cells if `compiled`.
     """
     if compiled and observed is not None and not np.all(observed):
         raise ValueError("got missing cells and compiled=True, expected all cells observed: leave compiled=False")

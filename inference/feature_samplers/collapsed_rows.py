@@ -1,10 +1,10 @@
-"""Collapsed Gibbs sampling: loadings integrated out, rows visited in turn.
+"""Collapsed Gibbs sampling: loadings are integrated out, and rows visited in turn.
 
-Source: Griffiths & Ghahramani (2005), §5.2, with the running posterior of Doshi-Velez & Ghahramani (2009). With m_−nk
-the number of *other* rows that have feature k,
+Source: Griffiths & Ghahramani (2005), §5.2, with the running posterior of Doshi-Velez & Ghahramani (2009). Let m_−nk be
+the number of *other* rows that have feature k.
 
     z_nk | rest: prior odds m_−nk / (N − m_−nk), likelihood p(x_n | z_n, other rows),      m_−nk > 0
-    features of row n alone: see `new_features`.
+    features that only row n has: see `new_features`.
 
 A sweep costs O(N K (K + D)).
 """
@@ -27,12 +27,12 @@ class FeatureRows(NamedTuple):
 
 
 def log_feature_odds(others: np.ndarray, n_rows: int) -> list[float]:
-    """log m_−nk / (N − m_−nk) for each feature that another row has."""
+    """Return log m_−nk / (N − m_−nk) for each feature that another row has."""
     return (np.log(others) - np.log(n_rows - others)).tolist()
 
 
 def collapsed_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
-    """Each row's features once, given all other rows'."""
+    """Redraw each row's features once, given all other rows'."""
     loadings = fit_loadings(cells, state.features, (state.hyper.sigma_x / state.hyper.sigma_a) ** 2)
     rows = FeatureRows(state.features.copy(), state.features.sum(0), loadings)
     for row in range(len(state.features)):
@@ -41,25 +41,28 @@ def collapsed_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState)
 
 
 def redraw_row(rng: np.random.Generator, rows: FeatureRows, row: int, hyper: Hyperparameters) -> FeatureRows:
-    """One row's features, in place where their number stays."""
+    """Redraw one row's features, in place if their number stays the same."""
     alpha, sigma_x, sigma_a = hyper
     features, counts, loadings = rows
     n_rows, z = len(features), features[row]
+    # take the row out, then drop the features that only it had
     others = counts - z
-    loadings = loadings.updated(row, z, -1.0)
+    loadings = loadings.update_row(row, z, -1.0)
     shared = others > 0
     alone = len(z) - int(np.count_nonzero(shared))
     if alone:
         loadings = loadings.select(shared)
         features, z, others = features[:, shared], z[shared], others[shared]
+    # while shared features are redrawn, the dropped ones still widen the row's variance; after that they do not
     odds, added = log_feature_odds(others, n_rows), alone * (sigma_a / sigma_x) ** 2
     drawn, spreads = loadings.draw_row(row, z, lambda k, _: odds[k], rng, sigma_x, added)
     spreads = [s._replace(variance=s.variance - alone * sigma_a**2) for s in spreads]
+    # the number of new features, drawn from its conditional
     more = draw_index(log_new_weights(spreads, alpha / n_rows, sigma_a**2), rng.random())
     z = np.array(drawn + [1.0] * more)
     if more:
         features = np.concatenate([features, np.zeros((n_rows, more))], axis=1)
-        loadings = loadings.extended(more)
+        loadings = loadings.add_features(more)
         others = np.concatenate([others, np.zeros(more)])
     features[row] = z
-    return FeatureRows(features, others + z, loadings.updated(row, z, 1.0))
+    return FeatureRows(features, others + z, loadings.update_row(row, z, 1.0))

@@ -1,19 +1,25 @@
-"""The posterior of the loadings given some rows, kept up to date as rows come and go, by rank-one updates.
+"""The posterior of the loadings given some rows, updated by rank one as rows come and go.
 
 With r = σ_x²/σ_A², and for each column of X the rows in which it is observed,
 
     M = (ZᵀZ + rI)⁻¹,   B = M ZᵀX:   A | Z, X ~ Normal(B, σ_x² M) column by column.
 
-The row (z, x) enters by M ← M − wwᵀ/(1 + q), B ← B + w(x − zB)/(1 + q), w = Mz, q = zᵀw, and leaves by the same with
-the signs of q and of both changes reversed (Doshi-Velez & Ghahramani 2009, §4). Given the *other* rows,
+A row (z, x) enters by these updates, with w = Mz and q = zᵀw:
 
-    x | z ~ Normal(zB, σ_x² (1 + zᵀMz)),
+    M ← M − wwᵀ/(1 + q)
+    B ← B + w(x − zB)/(1 + q)
 
-so flipping one feature changes the residual by a row of B and zᵀMz by two numbers: no determinant, no inverse.
+It leaves by the same with the signs of q and of both changes reversed (Doshi-Velez & Ghahramani 2009, §4). Given the
+*other* rows,
 
-`SharedLoadings` is for X without missing cells, where all columns share one M; `PatternLoadings` holds one M for each
+    x | z ~ Normal(zB, σ_x² (1 + zᵀMz)).
+
+Flipping one feature changes the residual by a row of B, and zᵀMz by two numbers. No determinant and no inverse is
+needed.
+
+`SharedLoadings` is for X without missing cells, where all columns share one M. `PatternLoadings` holds one M for each
 set of rows in which columns are observed. On one core a collapsed sweep of 100 × 36 block images takes about 5 ms with
-the first, and with a tenth of the cells missing at random (36 patterns) about 40 ms with the second.
+the first. With a tenth of the cells missing at random (36 patterns) it takes about 40 ms with the second.
 """
 
 from collections.abc import Callable
@@ -27,13 +33,16 @@ from lvsearch.inference.features.marginal import patterns, read_points
 
 Numbers = list[float]
 LogOdds = Callable[[int, Numbers], float]
+"""A function that gives the prior log odds of feature k, given the row's other features."""
 LARGEST_EXPONENT = 700.0
+"""Exponents are cut here, so that exp does not overflow."""
 
 
 class Cells(NamedTuple):
-    """X (N, D) with 0 in unobserved cells, the mask, and its distinct columns.
+    """The data: X (N, D) with 0 in unobserved cells, the mask, and its distinct columns.
 
-    `patterns` (N, P): the rows in which each pattern's columns are observed. `pattern` (D,): the pattern of a column.
+    patterns: (N, P), the rows in which each pattern's columns are observed.
+    pattern: (D,), the pattern of each column.
     """
 
     values: Float64[np.ndarray, "row column"]
@@ -45,7 +54,7 @@ class Cells(NamedTuple):
 class Spread(NamedTuple):
     """Cells of one row that share a predictive variance: how many, that variance, and their sum of squared residuals.
 
-    Its log-density is −½ cells · log(2π variance) − squares/(2 variance).
+    Their log-density is −½ cells · log(2π variance) − squares/(2 variance).
     """
 
     cells: float
@@ -54,7 +63,10 @@ class Spread(NamedTuple):
 
 
 def read_cells(X: Any, observed: Any) -> Cells:
-    """Raises ValueError for shapes that do not fit and for an observed cell that is not finite."""
+    """Return X and its mask as `Cells`.
+
+    Raises ValueError for shapes that do not fit and for an observed cell that is not finite.
+    """
     values, mask = read_points(X, observed)
     if not len(values):
         raise ValueError("got X with no rows, expected at least one")
@@ -63,24 +75,28 @@ def read_cells(X: Any, observed: Any) -> Cells:
 
 
 def fit_loadings(cells: Cells, features: np.ndarray, ratio: float) -> "SharedLoadings | PatternLoadings":
-    """The posterior given all rows. features: Z (N, K) in float64. ratio: r = σ_x²/σ_A²."""
+    """Return the posterior of the loadings given all rows.
+
+    features: Z (N, K) in float64.
+    ratio: r = σ_x²/σ_A².
+    """
     if cells.observed.all():
         return SharedLoadings.fit(cells.values, features, ratio)
     return PatternLoadings.fit(cells, features, ratio)
 
 
 def visits(rng: np.random.Generator, n_features: int) -> list[tuple[int, float]]:
-    """(feature, uniform number) for each feature, in random order.
+    """Return (feature, uniform number) for each feature, in random order.
 
     The order must be random. Columns stand in the order in which features were born, so a fixed order would depend on
-    the state, and a sweep over it leaves the posterior only almost invariant: with three rows and two columns, 40,000
+    the state. A sweep in that order leaves the posterior only almost unchanged: with three rows and two columns, 40,000
     sweeps put the number of features that rows share 8 standard errors off.
     """
     return list(zip(rng.permutation(n_features).tolist(), rng.random(n_features).tolist(), strict=True))
 
 
 class SharedLoadings(NamedTuple):
-    """One M (K, K) for all columns, B (K, D)."""
+    """The posterior of the loadings if no cell is missing: one M (K, K) for all columns, and B (K, D)."""
 
     covariance: Float64[np.ndarray, "feature feature"]
     mean: Float64[np.ndarray, "feature column"]
@@ -89,16 +105,17 @@ class SharedLoadings(NamedTuple):
 
     @classmethod
     def fit(cls, values: np.ndarray, features: np.ndarray, ratio: float) -> "SharedLoadings":
+        """Return the posterior given all rows."""
         covariance = np.linalg.inv(features.T @ features + ratio * np.eye(features.shape[1]))
         return cls(covariance, covariance @ (features.T @ values), values, ratio)
 
     def draw(self, rng: np.random.Generator, sigma_x: float) -> np.ndarray:
-        """A (K, D)."""
+        """Draw A (K, D)."""
         noise = rng.standard_normal(self.mean.shape)
         return self.mean + sigma_x * (np.linalg.cholesky(self.covariance) @ noise) if len(noise) else noise
 
-    def updated(self, row: int, z: np.ndarray, sign: float) -> "SharedLoadings":
-        """With the row's data added under features z (sign 1.0), or taken out again (−1.0)."""
+    def update_row(self, row: int, z: np.ndarray, sign: float) -> "SharedLoadings":
+        """Return the posterior with the row's data added under features z (sign 1.0), or taken out again (−1.0)."""
         w = self.covariance @ z
         scaled = w * (sign / (1.0 + sign * float(z @ w)))
         residual = self.values[row] - z @ self.mean
@@ -107,11 +124,17 @@ class SharedLoadings(NamedTuple):
         )
 
     def select(self, keep: np.ndarray) -> "SharedLoadings":
-        """Without the features that no row has any more: they are independent of the others."""
+        """Return the posterior of the features in `keep`.
+
+        Features that no row has any more are independent of the others.
+        """
         return self._replace(covariance=self.covariance[np.ix_(keep, keep)], mean=self.mean[keep])
 
-    def extended(self, more: int) -> "SharedLoadings":
-        """With `more` features that no row has: their loadings have their prior, variance 1/r in units of σ_x²."""
+    def add_features(self, more: int) -> "SharedLoadings":
+        """Return the posterior with `more` features that no row has.
+
+        Their loadings have the prior variance, 1/r times σ_x².
+        """
         old, columns = self.mean.shape
         covariance = np.eye(old + more) / self.ratio
         covariance[:old, :old] = self.covariance
@@ -126,10 +149,15 @@ class SharedLoadings(NamedTuple):
         sigma_x: float,
         extra: float,
     ) -> tuple[Numbers, list[Spread]]:
-        """One Gibbs step of each of the row's features in random order; the posterior is that given the *other* rows.
+        """Make one Gibbs step of each of the row's features, in random order.
 
-        log_odds(k, z): prior log odds of feature k given the row's other features as they are now.
-        extra: added to zᵀMz, for features that stay as they are. Returns z and the row's `Spread` at it.
+        The posterior is that given the *other* rows.
+
+        z: the row's features before the step.
+        log_odds: log_odds(k, z) is the prior log odds of feature k given the row's other features as they are now.
+        extra: added to zᵀMz, for features that stay as they are.
+
+        Returns z and the row's `Spread` at it.
         """
         covariance, mean = self.covariance, self.mean
         z = z.copy()
@@ -158,7 +186,9 @@ class SharedLoadings(NamedTuple):
 
 
 class PatternLoadings(NamedTuple):
-    """One M for each pattern of observed rows (P, K, K), B (K, D)."""
+    """The posterior of the loadings with missing cells: one M for each pattern of observed rows (P, K, K), and B (K,
+    D).
+    """
 
     covariance: Float64[np.ndarray, "pattern feature feature"]
     mean: Float64[np.ndarray, "feature column"]
@@ -167,6 +197,7 @@ class PatternLoadings(NamedTuple):
 
     @classmethod
     def fit(cls, cells: Cells, features: np.ndarray, ratio: float) -> "PatternLoadings":
+        """Return the posterior given all rows."""
         n_features = features.shape[1]
         precision = np.einsum("nk,np,nj->pkj", features, cells.patterns, features) + ratio * np.eye(n_features)
         covariance = np.linalg.inv(precision)
@@ -174,20 +205,20 @@ class PatternLoadings(NamedTuple):
         return cls(covariance, mean, cells, ratio)
 
     def draw(self, rng: np.random.Generator, sigma_x: float) -> np.ndarray:
-        """A (K, D)."""
+        """Draw A (K, D)."""
         noise = rng.standard_normal(self.mean.shape)
         roots = np.linalg.cholesky(self.covariance)[self.cells.pattern]
         return self.mean + sigma_x * np.einsum("dkj,jd->kd", roots, noise)
 
-    def _seen(self, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The columns observed in this row, the patterns they have, and which of those each column has."""
+    def _observed_columns(self, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the columns observed in this row, the patterns they have, and which of those each column has."""
         columns = np.flatnonzero(self.cells.observed[row])
         present, which = np.unique(self.cells.pattern[columns], return_inverse=True)
         return columns, present, which
 
-    def updated(self, row: int, z: np.ndarray, sign: float) -> "PatternLoadings":
-        """With the row's data added under features z (sign 1.0), or taken out again (−1.0)."""
-        columns, present, which = self._seen(row)
+    def update_row(self, row: int, z: np.ndarray, sign: float) -> "PatternLoadings":
+        """Return the posterior with the row's data added under features z (sign 1.0), or taken out again (−1.0)."""
+        columns, present, which = self._observed_columns(row)
         w = self.covariance[present] @ z  # (pattern, feature)
         scaled = w * (sign / (1.0 + sign * (w @ z)))[:, None]
         residual = self.cells.values[row, columns] - z @ self.mean[:, columns]
@@ -197,11 +228,11 @@ class PatternLoadings(NamedTuple):
         return self._replace(covariance=covariance, mean=mean)
 
     def select(self, keep: np.ndarray) -> "PatternLoadings":
-        """Without the features that no row has any more."""
+        """Return the posterior of the features in `keep`, without those that no row has any more."""
         return self._replace(covariance=self.covariance[:, keep][:, :, keep], mean=self.mean[keep])
 
-    def extended(self, more: int) -> "PatternLoadings":
-        """With `more` features that no row has."""
+    def add_features(self, more: int) -> "PatternLoadings":
+        """Return the posterior with `more` features that no row has."""
         old, columns = self.mean.shape
         covariance = np.tile(np.eye(old + more) / self.ratio, (len(self.covariance), 1, 1))
         covariance[:, :old, :old] = self.covariance
@@ -210,8 +241,10 @@ class PatternLoadings(NamedTuple):
     def draw_row(
         self, row: int, z: np.ndarray, log_odds: LogOdds, rng: np.random.Generator, sigma_x: float, extra: float
     ) -> tuple[Numbers, list[Spread]]:
-        """As `SharedLoadings.draw_row`, with one variance and one sum of squares for each pattern seen in the row."""
-        columns, present, which = self._seen(row)
+        """Make the step of `SharedLoadings.draw_row`, with one variance and one sum of squares for each pattern in the
+        row.
+        """
+        columns, present, which = self._observed_columns(row)
         covariance, mean = self.covariance[present], self.mean[:, columns]
         belongs = (which[:, None] == np.arange(len(present))).astype(np.float64)  # (column, pattern)
         z = z.copy()

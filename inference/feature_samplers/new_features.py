@@ -1,14 +1,14 @@
-"""How many features a row has that no other row has.
+"""The number of features that one row has and no other row has.
 
-Given everything else, the number j of features of row n alone is Poisson(α/N) a priori (rows are exchangeable, so any
-row can be the last), and each adds σ_A² to the variance of the row's cells once its loadings are integrated out:
+Given everything else, the number j of such features of row n is Poisson(α/N) a priori (rows are exchangeable, so any
+row can be the last). Each adds σ_A² to the variance of the row's cells once its loadings are integrated out:
 
     p(j | rest) ∝ Poisson(j; α/N) · p(x | j),   p(x | j) = Π Normal(residual; 0, variance + j σ_A²).
 
-j is drawn from this conditional itself (Griffiths & Ghahramani 2005, §5.2, who cut the sum off): a Metropolis step
-whose proposal is the conditional is always accepted, and a proposal from the Poisson alone would try a new feature only
-α times per sweep. The sum is cut where what is left is below e^−TAIL of it: with L = max_j p(x | j) over real j, the
-terms from J on are at most 2 L Poisson(J) as soon as J + 1 ≥ 2α/N.
+j is drawn from this conditional itself (Griffiths & Ghahramani 2005, §5.2, who cut the sum off). A Metropolis step
+whose proposal is the conditional is always accepted. A proposal from the Poisson alone would try a new feature only α
+times per sweep. The sum is cut where the rest is below e^−TAIL of it. With L = max_j p(x | j) over real j, the terms
+from J on are at most 2 L Poisson(J) as soon as J + 1 ≥ 2α/N.
 """
 
 from math import exp, inf, lgamma, log
@@ -19,12 +19,13 @@ from jaxtyping import Float64
 from lvsearch.inference.feature_samplers.loadings import Spread
 
 TAIL = 36.0
+"""The sum over j is cut where what is left is below e^−TAIL of it."""
 
 
 def log_new_weights(spreads: list[Spread], rate: float, loading_variance: float) -> list[float]:
-    """log Poisson(j; rate) p(x | j) for j = 0, 1, …, up to where the rest is negligible; without e^−rate and 2π.
+    """Return log Poisson(j; rate) p(x | j) for j = 0, 1, …, up to where the rest is negligible; without e^−rate and 2π.
 
-    A part of the row is likeliest where its variance is squares / cells, which gives L.
+    A part of the row is most probable where its variance is squares / cells, which gives L.
     """
     log_rate, most, highest = log(rate), 0.0, -inf
     for cells, variance, squares in spreads:
@@ -44,7 +45,7 @@ def log_new_weights(spreads: list[Spread], rate: float, loading_variance: float)
 
 
 def draw_index(log_weights: list[float], uniform: float) -> int:
-    """An index with probability ∝ exp(log_weights)."""
+    """Draw an index with probability ∝ exp(log_weights)."""
     highest = max(log_weights)
     weights = [exp(w - highest) for w in log_weights]
     threshold = uniform * sum(weights)
@@ -58,10 +59,11 @@ def draw_index(log_weights: list[float], uniform: float) -> int:
 def draw_loadings_of_new(
     rng: np.random.Generator, residual: np.ndarray, seen: np.ndarray, more: int, sigma_x: float, sigma_a: float
 ) -> Float64[np.ndarray, "feature column"]:
-    """Loadings (j, D) of j features of one row alone, given its residual (D,), by correcting a draw from the joint.
+    """Draw the loadings (j, D) of j features of one row alone given its residual (D,), by correcting a draw from the
+    joint.
 
-    With A⁰ and noise drawn from the prior, A⁰ + σ_A²/(σ_x² + jσ_A²) (residual − Σ A⁰ − noise) is a draw from the
-    posterior; columns that are not seen keep the prior.
+    Let A⁰ and the noise be drawn from the prior. Then A⁰ + σ_A²/(σ_x² + jσ_A²) (residual − Σ A⁰ − noise) is a draw from
+    the posterior. Columns that are not seen keep the prior.
     """
     prior = sigma_a * rng.standard_normal((more, len(residual)))
     noise = sigma_x * rng.standard_normal(len(residual))

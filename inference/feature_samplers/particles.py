@@ -1,18 +1,20 @@
 """A particle filter over rows: one pass, no iteration.
 
-Source: Wood & Griffiths (2007), with a proposal that looks at the row. A particle holds features of the rows seen so
-far and the posterior of the loadings given them. At row n (counted from 1), with m_k the rows so far with feature k,
+Source: Wood & Griffiths (2007), with a proposal that looks at the row. A particle holds the features of the rows seen
+so far, and the posterior of the loadings given them. At row n (counted from 1), with m_k earlier rows that have feature
+k,
 
     p(z_nk = 1) = m_k / n,   new features ~ Poisson(α/n),   x_n | z_n ~ Normal(z_n B, σ_x² (1 + z_nᵀ M z_n)).
 
-Proposal: from z = 0, `PASSES` passes set each feature to the likelier value; then each feature in turn is drawn from
-its conditional with the later ones at those values, its probability kept in [FLOOR, 1 − FLOOR]; then the number of new
-features from its conditional. Departure: Wood & Griffiths propose from the prior. The weight is
+The proposal starts from z = 0. In `PASSES` passes each feature is set to its more probable value. Then each feature in
+turn is drawn from its conditional, with the later ones at those values, and with its probability kept in [FLOOR, 1 −
+FLOOR]. Last, the number of new features is drawn from its conditional. Departure: Wood & Griffiths propose from the
+prior. The weight is
 
-    Σ_j Poisson(j; α/n) p(x_n | z_n, j new) · Π_k p(z_nk) / q(z_nk),
+    Σ_j Poisson(j; α/n) p(x_n | z_n, j new) · Π_k p(z_nk) / q(z_nk).
 
-and the product over rows of the average weights is an unbiased estimate of p(X). Particles are resampled systematically
-when the effective number falls below half of them. Such a pass is no Markov chain: it has no state from which more
+The product over rows of the average weights is an unbiased estimate of p(X). Particles are resampled systematically
+when the effective number falls below half of them. Such a pass is no Markov chain. It has no state from which more
 draws could be made, no warm-up and no R̂, and is no `Sampler` of the run loop.
 """
 
@@ -28,18 +30,20 @@ from lvsearch.inference.feature_samplers.chain import Hyperparameters, log_joint
 from lvsearch.inference.feature_samplers.loadings import read_cells
 from lvsearch.inference.feature_samplers.new_features import TAIL
 from lvsearch.inference.features import left_ordered
-from lvsearch.inference.features.marginal import positive
+from lvsearch.inference.features.marginal import check_positive
 from lvsearch.inference.generators import generator
 
 PASSES = 2
+"""The number of passes that set features to their more probable values."""
 FLOOR = 0.01
+"""The smallest probability with which the proposal has, or does not have, a feature."""
 SPARE = 4
-"""Empty places for features are added this many at a time: arrays change shape seldom."""
+"""Empty places for features are added this many at a time, so that arrays seldom change shape."""
 
 
 @dataclass(frozen=True)
 class ParticleTrace:
-    """What one pass left.
+    """The results of one pass of the particle filter.
 
     | field | meaning |
     |---|---|
@@ -62,7 +66,7 @@ class ParticleTrace:
 
 
 class Particles(NamedTuple):
-    """S particles with places for K features: a place not yet taken has count 0, M = 1/r and B = 0."""
+    """S particles with places for K features. A place that no row has yet has count 0, M = 1/r and B = 0."""
 
     counts: np.ndarray  # (particle, feature)
     covariance: np.ndarray  # (particle, feature, feature)
@@ -70,7 +74,7 @@ class Particles(NamedTuple):
 
 
 class Proposed(NamedTuple):
-    """Features of one row for each particle, and log of prior · likelihood / proposal."""
+    """The proposed features of one row for each particle, and log of prior · likelihood / proposal."""
 
     features: np.ndarray  # (particle, feature)
     log_weight: np.ndarray
@@ -79,7 +83,7 @@ class Proposed(NamedTuple):
 
 
 class RowFit(NamedTuple):
-    """One row against each particle's loadings, at the features z it has now."""
+    """The fit of one row to each particle's loadings, at the features z that it has now."""
 
     z: np.ndarray  # (particle, feature)
     spread: np.ndarray  # M z (particle, feature)
@@ -87,14 +91,14 @@ class RowFit(NamedTuple):
     residual: np.ndarray  # (particle, column)
 
     def log_likelihood(self, sigma_x: float, added: np.ndarray | float = 0.0) -> np.ndarray:
-        """log p(x | z) in nats; `added` to the variance of each cell."""
+        """Return log p(x | z) in nats, with `added` added to the variance of each cell."""
         variance = sigma_x**2 * self.variance + added
         n_columns = self.residual.shape[1]
         squares = (self.residual**2).sum(1)
         return -0.5 * (n_columns * np.log(2 * np.pi * variance) + squares / variance)
 
-    def flipped(self, particles: Particles, k: int) -> "RowFit":
-        """With feature k of every particle changed."""
+    def flip(self, particles: Particles, k: int) -> "RowFit":
+        """Return the fit with feature k of every particle changed."""
         step = 1 - 2 * self.z[:, k]
         z = self.z.copy()
         z[:, k] += step
@@ -105,8 +109,8 @@ class RowFit(NamedTuple):
             self.residual - step[:, None] * particles.mean[:, k],
         )
 
-    def where(self, chosen: np.ndarray, other: "RowFit") -> "RowFit":
-        """`self` for the chosen particles, `other` for the rest."""
+    def choose(self, chosen: np.ndarray, other: "RowFit") -> "RowFit":
+        """Return this fit for the chosen particles, and the other one for the rest."""
         pairs = zip(self, other, strict=True)
         return RowFit(*(np.where(chosen.reshape((-1,) + (1,) * (a.ndim - 1)), a, b) for a, b in pairs))
 
@@ -121,14 +125,20 @@ def particle_filter(
     n_particles: int = 100,
     start: Any = None,
 ) -> ParticleTrace:
-    """Features of the rows of X in their order, by sequential importance sampling with resampling.
+    """Sample the features of the rows of X in their order, by sequential importance sampling with resampling.
 
-    X: (N, D), no missing cells. start: Z (n, K) binary, the features of the first n ≤ N rows, such as those found by
-    search: every particle begins with them, and `log_evidence` is then of the later rows given them. Raises ValueError
-    for a cell that is not finite, for shapes that do not fit, and for numbers that are not positive.
+    X: (N, D), no missing cells.
+    alpha, sigma_x, sigma_a: the hyper-parameters.
+    n_particles: the number of particles.
+    start: Z (n, K) binary, the features of the first n ≤ N rows, such as those found by search. Every particle begins
+    with them, and `log_evidence` is then that of the later rows given the first ones.
+
+    Raises ValueError for a cell that is not finite, for shapes that do not fit, and for numbers that are not positive.
     """
     cells = read_cells(X, None)
-    hyper = Hyperparameters(positive("alpha", alpha), positive("sigma_x", sigma_x), positive("sigma_a", sigma_a))
+    hyper = Hyperparameters(
+        check_positive("alpha", alpha), check_positive("sigma_x", sigma_x), check_positive("sigma_a", sigma_a)
+    )
     if n_particles < 1:
         raise ValueError(f"got n_particles={n_particles}, expected at least 1")
     rng = generator(key)
@@ -142,24 +152,25 @@ def particle_filter(
     drawn, ancestors, effective, seconds = [], [], [], []
     for row in range(len(known), n_rows):
         begun = perf_counter()
+        # propose features, weigh them, put the row into each particle's posterior, resample if weights are too uneven
         proposed = propose(rng, particles, cells.values[row], row + 1, hyper)
-        particles = _with_room(particles, proposed.features.shape[1], hyper)
+        particles = _add_places(particles, proposed.features.shape[1], hyper)
         log_weights = log_weights + proposed.log_weight
         total = float(np.logaddexp.reduce(log_weights))
         log_evidence += total
         log_weights = log_weights - total
         score += proposed.log_prior + proposed.log_likelihood
-        particles = _with_row(particles, proposed.features, cells.values[row])
+        particles = _add_row(particles, proposed.features, cells.values[row])
         effective.append(float(1 / np.exp(2 * log_weights).sum()))
         parents = np.arange(n_particles)
         if effective[-1] < n_particles / 2 and row + 1 < n_rows:
-            parents = systematic(np.exp(log_weights), rng.random())
+            parents = resample_systematically(np.exp(log_weights), rng.random())
             particles = Particles(*(array[parents] for array in particles))
             score, log_weights = score[parents], np.full(n_particles, -np.log(n_particles))
         drawn.append(proposed.features.astype(np.int8))
         ancestors.append(parents)
         seconds.append(perf_counter() - begun)
-    histories = _histories(drawn, ancestors, known, n_particles)
+    histories = _trace_back_features(drawn, ancestors, known, n_particles)
     best = histories[int(np.argmax(score))]
     return ParticleTrace(
         log_evidence,
@@ -172,8 +183,8 @@ def particle_filter(
     )
 
 
-def systematic(weights: np.ndarray, uniform: float) -> np.ndarray:
-    """Indices (S,): each particle is kept ⌊S w⌋ or ⌈S w⌉ times, S w on average."""
+def resample_systematically(weights: np.ndarray, uniform: float) -> np.ndarray:
+    """Return indices (S,) of resampled particles: each is kept ⌊S w⌋ or ⌈S w⌉ times, S w on average."""
     positions = (np.arange(len(weights)) + uniform) / len(weights)
     return np.minimum(np.searchsorted(np.cumsum(weights), positions, side="right"), len(weights) - 1)
 
@@ -181,7 +192,10 @@ def systematic(weights: np.ndarray, uniform: float) -> np.ndarray:
 def propose(
     rng: np.random.Generator, particles: Particles, x: np.ndarray, row: int, hyper: Hyperparameters
 ) -> Proposed:
-    """Features of the `row`-th row (counted from 1) for every particle; new ones take the first free places."""
+    """Propose features of the `row`-th row (counted from 1) for every particle.
+
+    New features take the first free places.
+    """
     n_particles, n_places = particles.counts.shape
     taken = particles.counts > 0
     with np.errstate(divide="ignore"):
@@ -196,15 +210,16 @@ def propose(
     )
 
     def conditional(fit: RowFit, k: int) -> tuple[RowFit, np.ndarray]:
-        """The other value of feature k, and the log odds of having it."""
-        other = fit.flipped(particles, k)
+        """Return the fit with the other value of feature k, and the log odds of having the feature."""
+        other = fit.flip(particles, k)
         step = 1 - 2 * fit.z[:, k]
         gain = other.log_likelihood(hyper.sigma_x) - fit.log_likelihood(hyper.sigma_x)
         return other, log_has[:, k] - log_has_not[:, k] + step * gain
 
+    # features at their more probable values, then a draw of each given the others
     for k in used * PASSES:
         other, log_odds = conditional(fit, k)
-        fit = other.where((log_odds > 0) != (fit.z[:, k] > 0), fit)
+        fit = other.choose((log_odds > 0) != (fit.z[:, k] > 0), fit)
     log_prior, log_proposal = np.zeros(n_particles), np.zeros(n_particles)
     for k in used:
         other, log_odds = conditional(fit, k)
@@ -212,8 +227,9 @@ def propose(
         has = rng.random(n_particles) < probability
         log_proposal += np.log(np.where(has, probability, 1 - probability))
         log_prior += np.where(has, log_has[:, k], log_has_not[:, k])
-        fit = other.where(has != (fit.z[:, k] > 0), fit)
+        fit = other.choose(has != (fit.z[:, k] > 0), fit)
 
+    # new features, in the first places that no row has
     more, log_sum, log_new, log_likelihood = _draw_new(rng, fit, hyper, hyper.alpha / row)
     features = fit.z
     opened = taken.sum(1)
@@ -228,7 +244,10 @@ def propose(
 def _draw_new(
     rng: np.random.Generator, fit: RowFit, hyper: Hyperparameters, rate: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Per particle: the number j of new features, log Σ_j Poisson(j) p(x | j), and both factors at the drawn j."""
+    """Draw the number j of new features of each particle.
+
+    Returns j, log Σ_j Poisson(j) p(x | j), and the logs of both factors at the drawn j, nats.
+    """
     n_columns, squares = fit.residual.shape[1], (fit.residual**2).sum(1)
     noise = hyper.sigma_x**2 * fit.variance
     most = fit.log_likelihood(hyper.sigma_x, np.maximum(squares / n_columns - noise, 0.0))
@@ -251,7 +270,7 @@ def _draw_new(
 
 
 def _begin(values: np.ndarray, known: np.ndarray, hyper: Hyperparameters, n_particles: int) -> Particles:
-    """Every particle with the features `known` of the first rows."""
+    """Return particles that all have the features `known` of the first rows."""
     n_features = known.shape[1]
     covariance = np.linalg.inv(known.T @ known + (hyper.sigma_x / hyper.sigma_a) ** 2 * np.eye(n_features))
     mean = covariance @ (known.T @ values) if len(known) else np.zeros((0, values.shape[1]))
@@ -259,8 +278,8 @@ def _begin(values: np.ndarray, known: np.ndarray, hyper: Hyperparameters, n_part
     return Particles(*(np.broadcast_to(array, (n_particles, *array.shape)) for array in one))
 
 
-def _with_room(particles: Particles, n_places: int, hyper: Hyperparameters) -> Particles:
-    """With free places up to `n_places`."""
+def _add_places(particles: Particles, n_places: int, hyper: Hyperparameters) -> Particles:
+    """Return the particles with free places up to `n_places`."""
     n_particles, old, _ = particles.mean.shape
     if n_places == old:
         return particles
@@ -274,8 +293,8 @@ def _with_room(particles: Particles, n_places: int, hyper: Hyperparameters) -> P
     )
 
 
-def _with_row(particles: Particles, features: np.ndarray, x: np.ndarray) -> Particles:
-    """The row's data enter each particle's posterior of the loadings (`loadings`, by rank one)."""
+def _add_row(particles: Particles, features: np.ndarray, x: np.ndarray) -> Particles:
+    """Add the row's data to each particle's posterior of the loadings, by a rank-one update as in `loadings`."""
     w = np.einsum("skj,sj->sk", particles.covariance, features)
     scaled = w / (1 + (features * w).sum(1))[:, None]
     residual = x - np.einsum("sk,skd->sd", features, particles.mean)
@@ -286,10 +305,10 @@ def _with_row(particles: Particles, features: np.ndarray, x: np.ndarray) -> Part
     )
 
 
-def _histories(
+def _trace_back_features(
     drawn: list[np.ndarray], ancestors: list[np.ndarray], known: np.ndarray, n_particles: int
 ) -> tuple[np.ndarray, ...]:
-    """Z of each particle that is left, traced back through the resampling; left-ordered."""
+    """Return Z of each remaining particle, traced back through the resampling, left-ordered."""
     n_places = max([known.shape[1], *(rows.shape[1] for rows in drawn)])
     features = np.zeros((n_particles, len(known) + len(drawn), n_places), np.int64)
     features[:, : len(known), : known.shape[1]] = known

@@ -1,4 +1,4 @@
-"""Slice sampling on the stick-breaking form: an exact, finite set of features at every sweep.
+"""Slice sampling on the stick-breaking form: every sweep handles an exact, finite set of features.
 
 Source: Teh, Görür & Ghahramani (2007), §4, in its semi-ordered form. Given Z, independently,
 
@@ -9,16 +9,16 @@ Source: Teh, Görür & Ghahramani (2007), §4, in its semi-ordered form. Given Z
 
     s | π, Z = π* u^(1/b),  u uniform,      π* = min(1, least stick of a feature that some row has)
 
-whose density is b s^(b−1) / π*^b below π*, makes features with π ≤ s impossible this sweep, and leaves for the others
+has density b s^(b−1) / π*^b below π*. Features with π ≤ s are impossible in this sweep. For the others
 
     z_nk | rest: prior odds π_k / (1 − π_k), times (π*(z_nk = 0) / π*(z_nk = 1))^b where that changes.
 
-The process above s is drawn by thinning: Poisson(α log(1/s)) points π = s^u, u uniform, each kept with probability
+The process above s is drawn by thinning: Poisson(α log(1/s)) points π = s^u, u uniform, are each kept with probability
 (1 − π)^N.
 
-Two departures. The loadings are integrated out, so that a new feature need not guess them; the row's likelihood is
-that of the collapsed sampler. And b = LEVEL_POWER where Teh et al. have b = 1: features that no row has have sticks
-near 1/N, and a level uniform below a π* of ½ lets them in once in N/2 sweeps.
+There are two departures. The loadings are integrated out, so that a new feature need not guess them, and the row's
+likelihood is that of the collapsed sampler. And b = LEVEL_POWER, where Teh et al. have b = 1. Features that no row has
+have sticks near 1/N, and a level uniform below a π* of ½ would let them in only once in N/2 sweeps.
 """
 
 from math import log
@@ -37,6 +37,7 @@ from lvsearch.inference.feature_samplers.loadings import Cells, LogOdds, Numbers
 from lvsearch.inference.feature_samplers.trace import FeatureTrace, run_chain
 
 LEVEL_POWER = 0.25
+"""The power b of the slice level's density."""
 
 
 def slice_sampler(
@@ -52,24 +53,27 @@ def slice_sampler(
     priors: Hyperpriors = FIXED,
     keep: int = 0,
 ) -> FeatureTrace:
-    """Sample features with explicit sticks; arguments, result and errors as `collapsed_gibbs`."""
+    """Sample features with explicit sticks. Arguments, result and errors are those of `collapsed_gibbs`."""
     hyper = Hyperparameters(alpha, sigma_x, sigma_a)
     return run_chain(slice_sweep, X, observed, hyper, key, start, sweeps, priors, keep)
 
 
 def used_sticks(rng: np.random.Generator, counts: np.ndarray, n_rows: int) -> np.ndarray:
-    """The sticks of features that `counts` (K,) > 0 rows have."""
+    """Draw the sticks of features that `counts` (K,) > 0 rows have."""
     return rng.beta(counts, 1 + n_rows - counts)
 
 
 def unused_sticks(rng: np.random.Generator, alpha: float, level: float, n_rows: int) -> np.ndarray:
-    """The sticks above `level` of the features that no row has."""
+    """Draw the sticks above `level` of the features that no row has."""
     points = level ** rng.random(rng.poisson(-alpha * np.log(level)))
     return points[rng.random(len(points)) < (1 - points) ** n_rows]
 
 
 def row_log_odds(sticks: np.ndarray, others: np.ndarray) -> LogOdds:
-    """Prior log odds of each feature of a row; others (K,): how many other rows have it."""
+    """Return a function that gives the prior log odds of each feature of a row.
+
+    others: (K,), how many other rows have each feature.
+    """
     used = others > 0
     plain = (np.log(sticks) - np.log1p(-sticks)).tolist()
     least_used = float(sticks[used].min()) if used.any() else 1.0
@@ -78,13 +82,17 @@ def row_log_odds(sticks: np.ndarray, others: np.ndarray) -> LogOdds:
 
 
 def log_level_ratio(k: int, z: Numbers, loose: dict[int, float], least_used: float) -> float:
-    """b log π*(z_nk = 0) / π*(z_nk = 1): loose holds the sticks of the features that no other row has."""
+    """Return b log π*(z_nk = 0) / π*(z_nk = 1).
+
+    loose: the sticks of the features that no other row has.
+    least_used: the least stick of a feature that another row has.
+    """
     without = min([least_used, *(stick for j, stick in loose.items() if j != k and z[j])])
     return LEVEL_POWER * log(without / min(without, loose[k]))
 
 
 def slice_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
-    """Sticks and slice level afresh, then each row's features once."""
+    """Draw the sticks and the slice level anew, then each row's features once."""
     alpha, sigma_x, sigma_a = state.hyper
     n_rows = len(state.features)
     counts = state.features.sum(0)
@@ -98,10 +106,10 @@ def slice_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> 
     for row in range(n_rows):
         z = features[row]
         others = counts - z
-        loadings = loadings.updated(row, z, -1.0)
+        loadings = loadings.update_row(row, z, -1.0)
         drawn, _ = loadings.draw_row(row, z, row_log_odds(sticks, others), rng, sigma_x, 0.0)
         z = np.array(drawn)
         features[row] = z
         counts = others + z
-        loadings = loadings.updated(row, z, 1.0)
+        loadings = loadings.update_row(row, z, 1.0)
     return state._replace(features=features[:, counts > 0])

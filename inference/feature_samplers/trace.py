@@ -1,4 +1,4 @@
-"""A chain over feature matrices from beginning to end, and what it visited."""
+"""Runs a chain over feature matrices from beginning to end, and keeps what it visited."""
 
 from dataclasses import dataclass
 from time import perf_counter
@@ -11,13 +11,13 @@ from lvsearch.inference.feature_samplers.chain import Hyperparameters, Hyperprio
 from lvsearch.inference.feature_samplers.loadings import read_cells
 from lvsearch.inference.feature_samplers.sampler import FeatureRecorder, FeatureSampler, FeatureStates
 from lvsearch.inference.features import left_ordered
-from lvsearch.inference.features.marginal import positive
+from lvsearch.inference.features.marginal import check_positive
 from lvsearch.inference.sampling import Trace, run
 
 
 @dataclass(frozen=True)
 class FeatureTrace:
-    """What a chain visited. Arrays have one entry per state: the start first, then one after each sweep.
+    """The states that a chain visited. Arrays have one entry per state: the start first, then one after each sweep.
 
     | field | meaning |
     |---|---|
@@ -54,9 +54,9 @@ def run_chain(
     priors: Hyperpriors,
     keep: int,
 ) -> FeatureTrace:
-    """`sweeps` full sweeps from `start`. Raises ValueError as the samplers say."""
+    """Make `sweeps` full sweeps from `start`. Raises ValueError as the samplers say."""
     cells = read_cells(X, observed)
-    hyper = Hyperparameters(*(positive(name, value) for name, value in zip(hyper._fields, hyper, strict=True)))
+    hyper = Hyperparameters(*(check_positive(name, value) for name, value in zip(hyper._fields, hyper, strict=True)))
     if sweeps < 0 or keep < 0:
         raise ValueError(f"got sweeps={sweeps}, keep={keep}; expected whole numbers ≥ 0 (keep=0 keeps no features)")
     sampler = FeatureSampler(sweep, cells, priors, (start_state(cells, start, hyper),))
@@ -68,10 +68,10 @@ def run_chain(
         seconds.extend([(now - begun) / n] * n)
         begun = now
 
-    record = FeatureRecorder.of(len(cells.values), units=keep > 0)
+    record = FeatureRecorder.for_rows(len(cells.values), units=keep > 0)
     trace = run(sampler, key, chains=1, draws=sweeps, warmup=0, recorder=record, done=done)
     if trace.draws < sweeps:
-        raise KeyboardInterrupt  # who asked for a whole chain cannot go on with a part of it
+        raise KeyboardInterrupt  # the loop was interrupted: a caller that asked for a whole chain cannot use a part
     begin, end = sampler.init(key, 1), FeatureStates(*trace.state)
     first = sampler.log_density(begin), begin.features.any(1).sum(1), begin.alpha, begin.sigma_x, begin.sigma_a
     then = (trace[name][0] for name in ("log_density", "occupied", "alpha", "sigma_x", "sigma_a"))

@@ -1,6 +1,7 @@
 """Uncollapsed Gibbs sampling: loadings and sticks are part of the state, and rows become independent.
 
-Given the loadings A and the sticks of the features in use, a column of Z is drawn for all rows at once. A sweep:
+Given the loadings A and the sticks of the features in use, a column of Z is drawn for all rows at once. A sweep has
+four steps:
 
     1. features of one row alone, for rows chosen at random: dropped, and their number drawn with the loadings
        integrated out (`new_features`), then the loadings of the new ones given their row; rows do not interact here
@@ -31,8 +32,11 @@ from lvsearch.inference.feature_samplers.sticks import used_sticks
 from lvsearch.inference.feature_samplers.trace import FeatureTrace, run_chain
 
 VISITED = 0.25
-"""The share of rows whose own features are redrawn in a sweep. From a cold start all rows at once would open a feature
-each; measured on 100 × 36 block images, 60 sweeps reach −3,350 nats with a quarter and −3,490 with all."""
+"""The share of rows whose own features are redrawn in a sweep.
+
+From a cold start all rows at once would open a feature each. Measured on 100 × 36 block images, 60 sweeps reach −3,350
+nats with a quarter of the rows and −3,490 with all.
+"""
 
 
 def uncollapsed_gibbs(
@@ -48,9 +52,9 @@ def uncollapsed_gibbs(
     priors: Hyperpriors = FIXED,
     keep: int = 0,
 ) -> FeatureTrace:
-    """Sample features, sticks and loadings; arguments, result and errors as `collapsed_gibbs`.
+    """Sample features, sticks and loadings. Arguments, result and errors are those of `collapsed_gibbs`.
 
-    A sweep is many times faster than a collapsed one and moves less: Z waits for A.
+    A sweep is many times faster than a collapsed one and moves less, because Z and A must wait for each other.
     """
     hyper = Hyperparameters(alpha, sigma_x, sigma_a)
     return run_chain(uncollapsed_sweep, X, observed, hyper, key, start, sweeps, priors, keep)
@@ -59,7 +63,7 @@ def uncollapsed_gibbs(
 def draw_numbers_of_new(
     rng: np.random.Generator, n_cells: np.ndarray, squares: np.ndarray, rate: float, sigma_x: float, sigma_a: float
 ) -> np.ndarray:
-    """`new_features.log_new_weights` and a draw for all rows together: (N,) whole numbers."""
+    """Draw the number of new features of every row at once, (N,), by the weights of `new_features.log_new_weights`."""
     noise, loading = sigma_x**2, sigma_a**2
 
     def log_likelihood(added: np.ndarray | float) -> np.ndarray:
@@ -80,7 +84,7 @@ def draw_numbers_of_new(
 
 
 def uncollapsed_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
-    """New features, sticks, columns, loadings; at the start of a chain the loadings first."""
+    """Draw new features, sticks, columns and loadings. At the start of a chain the loadings come first."""
     loadings = state.loadings
     if loadings is None:
         loadings = draw_loadings(rng, cells, state.features, state.hyper)
@@ -92,7 +96,7 @@ def uncollapsed_sweep(rng: np.random.Generator, cells: Cells, state: FeatureStat
 def redraw_lone_features(
     rng: np.random.Generator, cells: Cells, features: np.ndarray, loadings: np.ndarray, hyper: Hyperparameters
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Step 1: (Z, A)."""
+    """Make step 1, the features of one row alone. Returns (Z, A)."""
     alpha, sigma_x, sigma_a = hyper
     n_rows = len(features)
     visited = rng.random(n_rows) < VISITED
@@ -111,7 +115,7 @@ def redraw_lone_features(
 def draw_columns(
     rng: np.random.Generator, cells: Cells, features: np.ndarray, loadings: np.ndarray, sigma_x: float
 ) -> np.ndarray:
-    """Steps 2 and 3: Z."""
+    """Make steps 2 and 3, sticks and columns. Returns Z."""
     features = features.copy()
     n_rows, n_features = features.shape
     counts = features.sum(0)

@@ -1,4 +1,6 @@
-"""Binary features under the Indian buffet process: one best matrix, found by search, with a bound on what is missed."""
+"""Binary features under the Indian buffet process: a search for the best matrix, with a bound on what it may have
+missed.
+"""
 
 from lvsearch.inference.features.linear_gaussian import LinearGaussian
 from lvsearch.inference.features.map_estimate import MapFeatures, map_features

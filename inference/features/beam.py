@@ -1,8 +1,8 @@
-"""Beam search: one row at a time, the best few matrices kept.
+"""Beam search: rows are placed one at a time, and the best few matrices are kept.
 
 All matrices on the beam have the same number of rows. (Rai & Daumé cut one queue over all depths, where a matrix with
-few rows, scored by a generous bound, pushes out a longer one that is better.) The upper scores of what is dropped are
-kept: nothing outside the beam can exceed their maximum, which makes the gap honest.
+few rows, scored by a generous bound, pushes out a longer one that is better.) The upper scores of dropped matrices are
+remembered. Nothing outside the beam can exceed their maximum, which makes the reported gap honest.
 """
 
 from collections.abc import Callable
@@ -11,30 +11,33 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from lvsearch.inference.features.expansion import Children, Nodes, Setting, expand, place, take
+from lvsearch.inference.features.expansion import Children, Nodes, Setting, expand, place_row, select_nodes
 
 CHUNK = 1 << 21
-"""Numbers per array of scores: nodes are expanded so many at a time."""
+"""The most numbers per array of scores. It decides how many nodes are expanded at a time."""
 
 Progress = Callable[[int, int], None]
+"""A function that is called with (rows placed, rows) as the search goes on."""
 
 
 class BeamStep(NamedTuple):
-    """How the nodes of a depth came from those above: which one, and the row they placed."""
+    """The step that led to the nodes of one depth: the parent of each node, and the row that was placed."""
 
     parent: Int64[np.ndarray, " node"]
     row: Bool[np.ndarray, "node feature"]
 
 
 class Beam(NamedTuple):
-    """The nodes kept, best first, how they came about, and the upper score of everything that was dropped."""
+    """The nodes kept, best first, the steps that led to them, and the highest upper score of everything that was
+    dropped.
+    """
 
     nodes: Nodes
     steps: tuple[BeamStep, ...]
     dropped: float
 
     def features(self, which: int) -> Int64[np.ndarray, "row feature"]:
-        """Z of one node, rows in the order of the search."""
+        """Return Z of one node, with rows in the order of the search."""
         Z = np.zeros((len(self.steps), self.nodes.columns.ones.shape[1]), np.int64)
         for depth in range(len(self.steps) - 1, -1, -1):
             row = self.steps[depth].row[which]
@@ -44,14 +47,16 @@ class Beam(NamedTuple):
 
 
 def beam_search(setting: Setting, beam: Beam, width: int, known: float, progress: Progress | None = None) -> Beam:
-    """Place all remaining rows. width: nodes kept. known: a log joint that some matrix is known to reach.
+    """Place all remaining rows and return the final beam.
 
+    width: how many nodes are kept after each row.
+    known: a log joint that some matrix is known to reach, nats.
     progress: called with (rows placed, rows) after each row.
     """
     steps, dropped, nodes = list(beam.steps), beam.dropped, beam.nodes
     n_rows = len(setting.order)
     for depth in range(int(nodes.depth[0]), n_rows):
-        nodes, step, left_out = advance(setting, nodes, width, known)
+        nodes, step, left_out = place_next_row(setting, nodes, width, known)
         steps.append(step)
         dropped = max(dropped, left_out)
         if progress is not None:
@@ -59,8 +64,8 @@ def beam_search(setting: Setting, beam: Beam, width: int, known: float, progress
     return Beam(nodes, tuple(steps), dropped)
 
 
-class Kept(NamedTuple):
-    """Children that may stay on the beam: their parent, their row, their scores."""
+class Shortlist(NamedTuple):
+    """Children that may stay on the beam: their parent, their row and their scores."""
 
     parent: Int64[np.ndarray, " child"]
     bits: Bool[np.ndarray, "child feature"]
@@ -70,21 +75,25 @@ class Kept(NamedTuple):
     upper: Float64[np.ndarray, " child"]
 
 
-def advance(setting: Setting, nodes: Nodes, width: int, known: float) -> tuple[Nodes, BeamStep, float]:
-    """Place one row: the best `width` children, how they came about, and the upper score of all others."""
+def place_next_row(setting: Setting, nodes: Nodes, width: int, known: float) -> tuple[Nodes, BeamStep, float]:
+    """Place one row.
 
-    def reached(children: Children) -> tuple[float, float]:
+    Returns the best `width` children, how they came about, and the highest upper score of all others.
+    """
+
+    def scores_to_exceed(children: Children) -> tuple[float, float]:
+        """Return the rank and the upper score that a further child must exceed to be of use."""
         ranks = children.rank.ravel()
         return float(np.partition(ranks, -width)[-width]) if len(ranks) >= width else -np.inf, known
 
     left_out, shortlists = -np.inf, []
     for start, stop in _chunks(setting, nodes):
-        children = expand(setting, nodes.at(slice(start, stop)), reached)
-        kept, rest = _best(children.rank.ravel(), children.upper.ravel(), width)
+        children = expand(setting, nodes.select(slice(start, stop)), scores_to_exceed)
+        kept, rest = _select_best(children.rank.ravel(), children.upper.ravel(), width)
         node, candidate, count = np.unravel_index(kept, children.rank.shape)
         left_out = max(left_out, rest, float(children.left_out.max()))
         shortlists.append(
-            Kept(
+            Shortlist(
                 start + node,
                 children.bits[node, candidate],
                 children.new[node, count],
@@ -93,16 +102,19 @@ def advance(setting: Setting, nodes: Nodes, width: int, known: float) -> tuple[N
                 children.upper[node, candidate, count],
             )
         )
-    listed = Kept(*(np.concatenate(column) for column in zip(*shortlists, strict=True)))
-    kept, rest = _best(listed.rank, listed.upper, width)
-    listed = take(listed, kept)
-    parents = nodes.at(listed.parent)
-    following, row = place(setting.likelihood, setting.order, parents, listed.bits, listed.new, listed.log_likelihood)
+    # the best of each chunk's best
+    listed = Shortlist(*(np.concatenate(column) for column in zip(*shortlists, strict=True)))
+    kept, rest = _select_best(listed.rank, listed.upper, width)
+    listed = select_nodes(listed, kept)
+    parents = nodes.select(listed.parent)
+    following, row = place_row(
+        setting.likelihood, setting.order, parents, listed.bits, listed.new, listed.log_likelihood
+    )
     return following, BeamStep(listed.parent, row), max(left_out, rest)
 
 
-def _best(rank: np.ndarray, upper: np.ndarray, width: int) -> tuple[np.ndarray, float]:
-    """Places of the `width` highest finite ranks, best first and ties in order; the highest upper score elsewhere."""
+def _select_best(rank: np.ndarray, upper: np.ndarray, width: int) -> tuple[np.ndarray, float]:
+    """Return the places of the `width` highest finite ranks, best first, and the highest upper score elsewhere."""
     if len(rank) > 4 * width:
         floor = np.partition(rank, -width)[-width]
         places = np.flatnonzero(rank >= floor)
@@ -116,7 +128,7 @@ def _best(rank: np.ndarray, upper: np.ndarray, width: int) -> tuple[np.ndarray, 
 
 
 def _chunks(setting: Setting, nodes: Nodes) -> list[tuple[int, int]]:
-    """Runs of nodes whose candidates fit in `CHUNK` numbers."""
+    """Divide the nodes into runs whose candidates fit in `CHUNK` numbers."""
     count = nodes.columns.count
     candidates = setting.width if setting.expansion == "column" else 2.0 ** count.max()
     size = max(1, int(CHUNK / (candidates * (count.max() + 8))))

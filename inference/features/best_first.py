@@ -1,7 +1,7 @@
-"""A*: the most promising matrix is extended first, whatever its number of rows, until no other can be better.
+"""A* search: the most promising matrix is extended first, whatever its number of rows, until no other can be better.
 
-With the admissible score the first complete matrix to leave the queue is the best of all. With another score the search
-stops there too, proves nothing by it, and reports the gap that the upper scores left on the queue allow.
+With the admissible score, the first complete matrix to leave the queue is the best of all. With another score the
+search stops there too, but that proves nothing. It then reports the gap that the upper scores left on the queue allow.
 """
 
 import heapq
@@ -17,17 +17,20 @@ from lvsearch.inference.features.expansion import (
     Nodes,
     Setting,
     expand,
-    opened,
-    place,
+    place_row,
+    with_new_features,
 )
 from lvsearch.inference.features.gains import Columns
 
 AT_ONCE = 32
-"""Nodes expanded together, so that the device scores batches. Those popped early cost time, never correctness."""
+"""The number of nodes expanded together, so that the device scores batches.
+
+A node expanded earlier than needed costs time, but never correctness.
+"""
 
 
 class Expanded(NamedTuple):
-    """A node whose children are on the queue. row: the features of its last row."""
+    """A node whose children are on the queue. `row` holds the features of its last row."""
 
     nodes: Nodes
     parent: "Expanded | None"
@@ -49,14 +52,19 @@ class Queued(NamedTuple):
 
 
 TIED = 1e-12
-"""Nats. A complete matrix stays on the queue though it is itself the best found."""
+"""A complete matrix stays on the queue when its score equals the best found within this many nats."""
 
 
 class Outcome(NamedTuple):
-    """features: the best complete matrix met, None if none exceeds what was known; rows in the order of the search.
+    """The result of an A* search.
 
-    open: the highest upper score left anywhere. expanded: nodes whose children were scored. finished: False where the
-    limit on these ended the search.
+    | field | meaning |
+    |---|---|
+    | `features` | the best complete matrix found, rows in search order; None if none exceeds what was known |
+    | `log_joint` | its log joint, or the known one, nats |
+    | `open` | the highest upper score left anywhere |
+    | `expanded` | how many nodes had their children scored |
+    | `finished` | False if the limit on expanded nodes ended the search |
     """
 
     features: Int64[np.ndarray, "row feature"] | None
@@ -67,19 +75,22 @@ class Outcome(NamedTuple):
 
 
 def best_first(setting: Setting, start: Nodes, known: float, limit: int, progress: Progress | None = None) -> Outcome:
-    """Search from one node without rows. known: the log joint of some matrix; only better ones are looked for.
+    """Search from one node without rows.
 
-    limit: nodes to expand at most. progress: called with (most rows placed so far, rows) after each batch.
+    known: the log joint of some matrix, nats. Only better ones are looked for.
+    limit: the most nodes that are expanded.
+    progress: called with (most rows placed so far, rows) after each batch.
     """
     n_rows = len(setting.order)
     queue: list[Queued] = []
     found, best, left_out, age, expanded, deepest = known, None, -np.inf, 0, 0, 0
     nodes, origins = start, [(None, np.zeros(0, bool))]
     while True:
+        # score the children of the batch, remember the best complete one, and queue those that may still be better
         children = expand(setting, nodes, lambda _, score=found: (-np.inf, score))
         expanded += len(nodes.depth)
         left_out = max(left_out, float(children.left_out.max()))
-        entries = [_expanded(nodes, children, which, *origin) for which, origin in enumerate(origins)]
+        entries = [_expanded_node(nodes, children, which, *origin) for which, origin in enumerate(origins)]
         complete = np.where((nodes.depth + 1 == n_rows)[:, None, None], children.upper, -np.inf)
         if complete.max() > found:
             which, candidate, count = np.unravel_index(int(complete.argmax()), complete.shape)
@@ -91,24 +102,30 @@ def best_first(setting: Setting, start: Nodes, known: float, limit: int, progres
         deepest = max(deepest, int(nodes.depth.max()) + 1)
         if progress is not None:
             progress(deepest, n_rows)
-        batch, ended = _next(queue, n_rows, found)
+        batch, ended = _pop_batch(queue, n_rows, found)
         if ended or not batch or expanded >= limit:
             finished = ended or not batch
             break
         nodes, origins = _materialise(setting, batch)
-    features = None if best is None else _features(*best)
+    features = None if best is None else _trace_features(*best)
     rest = max((entry.upper for entry in [*queue, *batch]), default=-np.inf)
     return Outcome(features, found, max(left_out, rest), expanded, finished)
 
 
-def _expanded(nodes: Nodes, children: Children, which: int, parent: "Expanded | None", row: np.ndarray) -> Expanded:
+def _expanded_node(
+    nodes: Nodes, children: Children, which: int, parent: "Expanded | None", row: np.ndarray
+) -> Expanded:
+    """Return one of the expanded nodes with its children's scores."""
     return Expanded(
-        nodes.at([which]), parent, row, children.bits[which], children.new[which], children.log_likelihood[which]
+        nodes.select([which]), parent, row, children.bits[which], children.new[which], children.log_likelihood[which]
     )
 
 
-def _next(queue: list[Queued], n_rows: int, found: float) -> tuple[list[Queued], bool]:
-    """The next nodes to expand; True once a complete matrix comes first. What cannot improve on `found` is dropped."""
+def _pop_batch(queue: list[Queued], n_rows: int, found: float) -> tuple[list[Queued], bool]:
+    """Take the next nodes to expand from the queue, and drop those that cannot improve on `found`.
+
+    The second value is True if a complete matrix comes first, which ends the search.
+    """
     batch: list[Queued] = []
     widest = 0
     while queue and len(batch) < AT_ONCE:
@@ -127,7 +144,7 @@ def _next(queue: list[Queued], n_rows: int, found: float) -> tuple[list[Queued],
 
 
 def _materialise(setting: Setting, batch: list[Queued]) -> tuple[Nodes, list[tuple[Expanded, np.ndarray]]]:
-    """The nodes that the entries stand for, at one capacity, each with its parent and its last row."""
+    """Make the nodes that the entries stand for, at one capacity, each with its parent and its last row."""
     likelihood = setting.likelihood
     capacity = max(entry.parent.nodes.columns.ones.shape[1] for entry in batch)
     states = [likelihood.resize(entry.parent.nodes.state, capacity) for entry in batch]
@@ -144,14 +161,14 @@ def _materialise(setting: Setting, batch: list[Queued]) -> tuple[Nodes, list[tup
         bits[which, : len(chosen)] = chosen
     new = np.array([entry.parent.new[entry.count] for entry in batch])
     log_likelihood = np.array([entry.parent.log_likelihood[entry.candidate, entry.count] for entry in batch])
-    nodes, rows = place(likelihood, setting.order, parents, bits, new, log_likelihood)
+    nodes, rows = place_row(likelihood, setting.order, parents, bits, new, log_likelihood)
     return nodes, [(entry.parent, row) for entry, row in zip(batch, rows, strict=True)]
 
 
-def _features(leaf: Expanded, candidate: int, count: int) -> Int64[np.ndarray, "row feature"]:
-    """Z from the last row up."""
+def _trace_features(leaf: Expanded, candidate: int, count: int) -> Int64[np.ndarray, "row feature"]:
+    """Return Z of a complete matrix, collected from its last row up."""
     capacity = leaf.bits.shape[1] + int(leaf.new[count])
-    last = opened(leaf.bits[[candidate]], leaf.nodes.columns, leaf.new[[count]], capacity)[0]
+    last = with_new_features(leaf.bits[[candidate]], leaf.nodes.columns, leaf.new[[count]], capacity)[0]
     rows, node = [last], leaf
     while node.parent is not None:
         rows.append(node.row)

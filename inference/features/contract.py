@@ -1,8 +1,9 @@
-"""What the search asks of a likelihood, and all that it knows of one.
+"""The interface of a likelihood, which is all that the search knows of it.
 
-A likelihood is bound to data once (`bind`). A *state* is what the rows placed so far say about the loadings, one per
-node of the search along a leading axis, at some capacity of features: a feature nobody has taken is in its prior state,
-so opening one, or raising the capacity, changes no number. Logs are nats; rows are indices into the bound data.
+A likelihood is bound to data once (`bind`). A *state* is what the rows placed so far say about the loadings. States of
+several nodes of the search lie along a leading axis, at some capacity of features. A feature that no row has is in its
+prior state, so neither opening one nor raising the capacity changes any number. Logs are in nats. Rows are indices into
+the bound data.
 """
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -15,7 +16,9 @@ State = Any
 
 
 class Loadings(NamedTuple):
-    """Posterior of the loadings given Z and X: mean and standard deviation of a_kd (of the probability p(y_kd = 1))."""
+    """The posterior of the loadings given Z and X: mean and standard deviation of a_kd (or of the probability p(y_kd =
+    1)).
+    """
 
     mean: Float64[np.ndarray, "feature column"]
     sd: Float64[np.ndarray, "feature column"]
@@ -38,64 +41,74 @@ class BoundLikelihood(Protocol):
 
     @property
     def most_features(self) -> int | None:
-        """The most features it can hold; None: any number."""
+        """The most features that the likelihood can hold; None for any number."""
         ...
 
     def empty(self, capacity: int) -> State:
-        """The state of one node before any row."""
+        """Return the state of one node before any row."""
         ...
 
     def resize(self, state: State, capacity: int) -> State:
-        """The same state with room for `capacity` features, never fewer than it has."""
+        """Return the same state with room for `capacity` features, never fewer than it has."""
         ...
 
     def extend(self, state: State, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]) -> State:
-        """Each node's state after it takes a row with the features `bits`, newly opened ones included."""
+        """Return each node's state after it takes a row with the features `bits`, newly opened ones included."""
         ...
 
     def remove(self, state: State, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]) -> State:
-        """`extend` undone, whenever the row was placed."""
+        """Return each node's state without a row that it has taken. It need not be the last one."""
         ...
 
     def prepare(self, state: State, rows: Int64[np.ndarray, " node"]) -> Any:
-        """What `log_predictive` needs of each node to score assignments of its next row."""
+        """Return whatever `log_predictive` needs of each node to score assignments of its next row."""
         ...
 
     def log_predictive(
         self, terms: Any, bits: Bool[np.ndarray, "node candidate feature"], new: Int64[np.ndarray, "node count"]
     ) -> Float64[np.ndarray, "node candidate count"]:
-        """log p(x_row | the node's rows, opened features `bits` and `new` further ones)."""
+        """Return log p(x_row | the node's rows, opened features `bits` and `new` further ones), nats."""
         ...
 
     def row_bound(self, rows: Int64[np.ndarray, " node"], new: Int64[np.ndarray, " count"]) -> np.ndarray:
-        """(node, count): ≥ log p(x_row | any other rows, any assignment that opens `new`); never rises with `new`."""
+        """Return an upper bound (node, count) on log p(x_row | other rows, an assignment that opens `new` features),
+        nats.
+
+        It holds for any other rows and assignments, and never rises with `new`.
+        """
         ...
 
     def remaining_bound(self, order: Int64[np.ndarray, " row"]) -> Float64[np.ndarray, " depth"]:
-        """(len(order) + 1,): ≥ log p(the rows order[n:] | the rows order[:n]) for every Z."""
+        """Return an upper bound (len(order) + 1,) on log p(rows order[n:] | rows order[:n]) that holds for every Z,
+        nats.
+        """
         ...
 
     def log_likelihoods(self, features: Bool[np.ndarray, "matrix row feature"]) -> Float64[np.ndarray, " matrix"]:
-        """log p(X | Z) of whole matrices."""
+        """Return log p(X | Z) of whole matrices, nats."""
         ...
 
     def loadings(self, Z: Int64[np.ndarray, "row feature"]) -> Loadings:
-        """The posterior of the loadings given the features of all rows."""
+        """Return the posterior of the loadings given the features of all rows."""
         ...
 
     def with_rows(self, X: Any, observed: Any) -> "BoundLikelihood":
-        """The same likelihood bound to further rows below the present ones."""
+        """Return the same likelihood bound to further rows below the present ones."""
         ...
 
     def adopt(self, state: State, before: Any) -> State:
-        """A state made when fewer rows were bound, as `before` made it, in this one's layout."""
+        """Convert a state made by `before`, when fewer rows were bound, to this likelihood's layout."""
         ...
 
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """A likelihood with its hyper-parameters and without data."""
+    """A likelihood with its hyper-parameters, but without data."""
 
     def bind(self, X: Any, observed: Any) -> BoundLikelihood:
-        """X (N, D); observed: None or booleans (N, D). ValueError for data that it cannot describe."""
+        """Return the likelihood bound to data. Raises ValueError for data that it cannot describe.
+
+        X: (N, D).
+        observed: None or booleans (N, D).
+        """
         ...

@@ -1,12 +1,12 @@
 """Children of many nodes at once: which assignments of the next row are tried, and a bound on those that are not.
 
-With u(j) an upper score of every child that opens j features,
+Let u(j) be an upper score of every child that opens j features:
 
-  u(j) = log p(rows so far) + row_bound(j) + [best completion of the prior with j new] + remaining_bound,
+  u(j) = log p(rows so far) + row_bound(j) + [best completion of the prior with j new] + remaining_bound.
 
-row_bound never rises with j and the best completion is concave in j. So from the j on where the completion's increment
-is negative, u falls: if u(J + 1) lies below a score already reached, no number of new features above J can matter. That
-is the proved cap: every j up to J is tried, and u(J + 1) bounds the rest.
+Here row_bound never rises with j, and the best completion is concave in j. So u falls from the j on where the
+completion's increment is negative. If u(J + 1) then lies below a score already reached, no number of new features above
+J can matter. That is the proved cap: every j up to J is tried, and u(J + 1) bounds the rest.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,19 @@ from lvsearch.inference.features.gains import Columns, Gains, best_completion_ga
 Expansion = Literal["complete", "paper", "column"]
 
 MOST_ASSIGNMENTS = 1 << 16
-"""Of one row of one node. 16 features with distinct histories."""
+"""The most assignments of one row of one node: 16 features with distinct histories."""
 
 
 class Setting(NamedTuple):
-    """What stays fixed during a search.
+    """The settings that stay fixed during a search.
 
-    completed_rank: nodes are ranked by their upper score; else by log P of the rows so far, their class, and outlook.
-    remaining, outlook: what the rows from each depth on add to upper score and rank. width: of expansion "column".
+    | field | meaning |
+    |---|---|
+    | `order` | the rows in the order in which they are placed |
+    | `expansion`, `width` | which assignments are tried; how many are kept by the expansion "column" |
+    | `most_features` | the most features that a matrix may have |
+    | `completed_rank` | True: rank nodes by their upper score; False: by log P of the rows so far, plus `outlook` |
+    | `remaining`, `outlook` | what the rows from each depth on add to the upper score, and to the rank |
     """
 
     likelihood: BoundLikelihood
@@ -44,51 +49,64 @@ class Setting(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Nodes to be expanded: their rows so far, as a state, and log p(those rows)."""
+    """Nodes to be expanded: what their rows so far say about the loadings, and log p(those rows), nats."""
 
     state: State
     columns: Columns
     depth: Int64[np.ndarray, " node"]
     log_likelihood: Float64[np.ndarray, " node"]
 
-    def at(self, index) -> "Nodes":
-        """Some of the nodes."""
-        return Nodes(take(self.state, index), take(self.columns, index), self.depth[index], self.log_likelihood[index])
+    def select(self, index) -> "Nodes":
+        """Return some of the nodes."""
+        return Nodes(
+            select_nodes(self.state, index),
+            select_nodes(self.columns, index),
+            self.depth[index],
+            self.log_likelihood[index],
+        )
 
 
-def root(likelihood: BoundLikelihood) -> Nodes:
-    """One node without rows."""
+def root_node(likelihood: BoundLikelihood) -> Nodes:
+    """Return one node without rows."""
     nothing = Columns(np.zeros((1, 1), np.int64), np.zeros((1, 1), bool))
     return Nodes(likelihood.empty(1), nothing, np.zeros(1, np.int64), np.zeros(1))
 
 
-def take(arrays: Any, index):
-    """Some nodes of a state, or of anything else that is a NamedTuple of arrays with a leading node axis."""
+def select_nodes(arrays: Any, index):
+    """Return some nodes of a state, or of any other NamedTuple of arrays with a leading node axis."""
     return type(arrays)(*(array[index] for array in arrays))
 
 
-def opened(bits: Bool[np.ndarray, "node feature"], columns: Columns, new: Int64[np.ndarray, " node"], capacity: int):
-    """bits with the next `new` columns set, at a capacity that holds them: (node, capacity)."""
-    place = np.arange(capacity) - columns.count[:, None]
+def with_new_features(
+    bits: Bool[np.ndarray, "node feature"], columns: Columns, new: Int64[np.ndarray, " node"], capacity: int
+):
+    """Return the bits with the next `new` columns set too, padded to a capacity that holds them, (node, capacity)."""
+    position = np.arange(capacity) - columns.count[:, None]
     wide = np.pad(bits, ((0, 0), (0, capacity - bits.shape[1])))
-    return wide | ((place >= 0) & (place < new[:, None]))
+    return wide | ((position >= 0) & (position < new[:, None]))
 
 
-def place(
+def place_row(
     likelihood: BoundLikelihood, order: np.ndarray, parents: Nodes, bits, new, log_likelihood
 ) -> tuple[Nodes, Any]:
-    """The nodes that follow when each parent's next row has `bits` and `new` further features; and the whole row."""
+    """Return the nodes that follow when each parent's next row has `bits` and `new` further features, and that row."""
     capacity = max(parents.columns.ones.shape[1], int((parents.columns.count + new).max()))
-    row = opened(bits, parents.columns, new, capacity)
+    row = with_new_features(bits, parents.columns, new, capacity)
     columns = parents.columns.resize(capacity)
     state = likelihood.extend(likelihood.resize(parents.state, capacity), order[parents.depth], row)
     return Nodes(state, columns.after(row), parents.depth + 1, log_likelihood), row
 
 
 class Children(NamedTuple):
-    """Per node, candidate and number of new features: log p(rows so far and this one), rank, upper score.
+    """The scores of children, per node, candidate assignment and number of new features.
 
-    Candidates that are not there have rank −inf. left_out: upper score of every child that is not among them.
+    | field | meaning |
+    |---|---|
+    | `bits`, `new` | the opened features of each candidate, and the numbers of new ones |
+    | `log_likelihood` | log p(rows so far and this one), nats |
+    | `rank` | the rank; −inf for candidates that do not exist |
+    | `upper` | the upper score |
+    | `left_out` | the highest upper score of the children that are not among these |
     """
 
     bits: Bool[np.ndarray, "node candidate feature"]
@@ -116,8 +134,8 @@ def assignments(groups: tuple[int, ...]) -> Bool[np.ndarray, "candidate feature"
     return table
 
 
-def _all_assignments(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-    """bits (node, candidate, feature) and which of them are there, padded to the longest list."""
+def _list_assignments(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+    """List all assignments of every node: bits (node, candidate, feature), and which candidates are no padding."""
     tables = []
     for count, same in zip(columns.count, columns.same, strict=True):
         first = np.flatnonzero(~same[:count])
@@ -132,9 +150,13 @@ def _all_assignments(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
 
 
 def best_by_column(score, columns: Columns, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Assignments one feature at a time: at most `width` are kept after each, those undecided counting as skipped.
+    """Build assignments one feature at a time, keeping at most `width` after each feature.
 
-    score: bits (node, candidate, feature) → (node, candidate). Also returns whether a node lost any.
+    Features that are not yet decided count as skipped.
+
+    score: a function from bits (node, candidate, feature) to scores (node, candidate).
+
+    Returns bits, which candidates exist, and whether a node lost any.
     """
     nodes, capacity = columns.ones.shape
     bits = np.zeros((nodes, 1, capacity), bool)
@@ -156,11 +178,11 @@ def best_by_column(score, columns: Columns, width: int) -> tuple[np.ndarray, np.
     return bits, np.isfinite(value), cut
 
 
-def expand(setting: Setting, nodes: Nodes, reached: Callable[[Children], tuple[float, float]]) -> Children:
+def expand(setting: Setting, nodes: Nodes, scores_to_exceed: Callable[[Children], tuple[float, float]]) -> Children:
     """Score the children of nodes.
 
-    reached: the children so far → the (rank, upper score) that a further child must exceed to be of use; more new
-    features are tried until no child left out can exceed both.
+    reached: a function from the children so far to the rank and the upper score that a further child must exceed to be
+    of use. More new features are tried until no child left out can exceed both.
     """
     scored = _Scorer(setting, nodes)
     if setting.expansion == "paper":
@@ -169,14 +191,14 @@ def expand(setting: Setting, nodes: Nodes, reached: Callable[[Children], tuple[f
     most = 1 + int(setting.alpha / (nodes.depth.min() + 1))
     while True:
         children = scored.children(np.tile(np.arange(most + 1), (len(nodes.depth), 1)), most)
-        rank, upper = reached(children)
+        rank, upper = scores_to_exceed(children)
         if not scored.useful_beyond(most, rank, upper):
             return children
         most *= 2
 
 
 class _Scorer:
-    """The assignments of opened features, once, and their scores with any numbers of new ones."""
+    """Scores the assignments of opened features once, and combines them with any numbers of new ones."""
 
     def __init__(self, setting: Setting, nodes: Nodes):
         self.setting, self.nodes = setting, nodes
@@ -188,14 +210,17 @@ class _Scorer:
 
             def score(bits: np.ndarray) -> np.ndarray:
                 none = np.zeros((len(bits), 1), np.int64)
-                return setting.likelihood.log_predictive(self.terms, bits, none)[:, :, 0] + _dot(bits, bit)
+                return setting.likelihood.log_predictive(self.terms, bits, none)[:, :, 0] + _sum_gains(bits, bit)
 
             self.bits, self.there, self.cut = best_by_column(score, nodes.columns, setting.width)
         else:
-            (self.bits, self.there), self.cut = _all_assignments(nodes.columns), np.zeros(len(nodes.depth), bool)
+            (self.bits, self.there), self.cut = _list_assignments(nodes.columns), np.zeros(len(nodes.depth), bool)
 
     def _gains(self, most: int) -> tuple[Gains, Gains]:
-        """Of the best completion, and those that rank; new features 0 … at least most + 1, falling at the end."""
+        """Return the prior's gains for the upper score and for the rank.
+
+        They are listed for 0, 1, … new features, at least one more than `most`, up to where they fall.
+        """
         nodes, setting = self.nodes, self.setting
         n_rows = len(setting.order)
         while True:
@@ -206,7 +231,10 @@ class _Scorer:
             most *= 2
 
     def _bounds(self, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """(node, j): at least the upper score and at least the rank of any child with j new; both fall at the end."""
+        """Return (node, j) bounds on the upper score and on the rank of any child with j new features.
+
+        Both fall at the end.
+        """
         best, rank = self._gains(most)
         count = np.arange(best.new.shape[1])
         row = self.setting.likelihood.row_bound(self.rows, count) + self.nodes.log_likelihood[:, None]
@@ -218,22 +246,22 @@ class _Scorer:
         return bound(best, self.setting.remaining), bound(rank, self.setting.outlook)
 
     def useful_beyond(self, most: int, rank: float, upper: float) -> bool:
-        """Whether a child with more than `most` new features might exceed both."""
+        """Return whether a child with more than `most` new features might exceed both scores."""
         upper_bound, rank_bound = self._bounds(most)
         within = (np.arange(upper_bound.shape[1]) > most) & (self.room[:, None] > most)
         return bool(np.any(within & (upper_bound > upper) & (rank_bound > rank)))
 
     def children(self, new: Int64[np.ndarray, "node count"], most: int) -> Children:
-        """new: at most `most` each."""
+        """Score all children with the numbers of new features in `new`, at most `most` each."""
         setting, nodes, after = self.setting, self.nodes, self.nodes.depth + 1
         predictive = setting.likelihood.log_predictive(self.terms, self.bits, new)
         log_likelihood = nodes.log_likelihood[:, None, None] + predictive
         there = self.there[:, :, None] & (new <= self.room[:, None])[:, None, :]
 
         def score(gains: Gains, rest: np.ndarray) -> np.ndarray:
-            prior = (gains.base + rest[after])[:, None] + _dot(self.bits, gains.bit)
-            opened = np.take_along_axis(gains.new, new, axis=1)
-            return np.where(there, log_likelihood + prior[:, :, None] + opened[:, None, :], -np.inf)
+            prior = (gains.base + rest[after])[:, None] + _sum_gains(self.bits, gains.bit)
+            with_new_features = np.take_along_axis(gains.new, new, axis=1)
+            return np.where(there, log_likelihood + prior[:, :, None] + with_new_features[:, None, :], -np.inf)
 
         best, ranking = self._gains(most)
         upper = score(best, setting.remaining)
@@ -244,5 +272,8 @@ class _Scorer:
         return Children(self.bits, new, log_likelihood, rank, upper, np.where(tried, -np.inf, bound).max(axis=1))
 
 
-def _dot(bits: Bool[np.ndarray, "node candidate feature"], gain: Float64[np.ndarray, "node feature"]) -> np.ndarray:
+def _sum_gains(
+    bits: Bool[np.ndarray, "node candidate feature"], gain: Float64[np.ndarray, "node feature"]
+) -> np.ndarray:
+    """Return the sum of the gains of the features in each assignment, (node, candidate)."""
     return np.matmul(bits.astype(np.float64), gain[:, :, None])[:, :, 0]

@@ -1,12 +1,12 @@
-"""What the assignments of one row do to the prior, for many nodes of the search at once.
+"""The change of the prior by the assignments of one row, for many nodes of the search at once.
 
 The opened columns of a node fall into groups with equal histories, side by side in left-ordered form. A row takes the
-first c columns of a group of g (any other choice is the same class), so within a group each column's bit adds one
+first c columns of a group of g (any other choice gives the same class). So each column's bit within a group adds one
 increment, and the prior after the row is linear in the bits:
 
-  log prior(node + row) = base + bits · gain + new[j],     j new features
+  log prior(node + row) = base + bits · gain + new[j],     j new features.
 
-for the best completion of `prior` as for the class of the rows so far.
+This holds for the best completion of `prior`, and for the class of the rows so far.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,11 @@ from lvsearch.inference.features.prior import best_gains, harmonic, log_weight, 
 
 
 class Columns(NamedTuple):
-    """The opened columns of many nodes, left-ordered. ones: m_k, 0 where unopened. same: equal to the column before."""
+    """The opened columns of many nodes, left-ordered.
+
+    ones: m_k, how many rows have feature k; 0 where unopened.
+    same: whether a column equals the one before it.
+    """
 
     ones: Int64[np.ndarray, "node feature"]
     same: Bool[np.ndarray, "node feature"]
@@ -30,11 +34,11 @@ class Columns(NamedTuple):
 
     @property
     def count(self) -> Int64[np.ndarray, " node"]:
-        """K of each node; opened columns come first."""
+        """The number of opened columns of each node. They come first."""
         return self.opened.sum(axis=1)
 
     def after(self, bits: Bool[np.ndarray, "node feature"]) -> "Columns":
-        """Every node once its next row has `bits`; newly opened columns follow the opened ones."""
+        """Return the columns once each node's next row has `bits`. Newly opened columns follow the opened ones."""
         twins = (bits[:, 1:] == bits[:, :-1]) & (self.ones[:, 1:] == 0) & (self.ones[:, :-1] == 0) & bits[:, 1:]
         split = self.same[:, 1:] & (bits[:, 1:] == bits[:, :-1])
         same = np.zeros_like(self.same)
@@ -42,12 +46,13 @@ class Columns(NamedTuple):
         return Columns(self.ones + bits, same)
 
     def resize(self, capacity: int) -> "Columns":
+        """Return the columns with room for `capacity` features."""
         extra = ((0, 0), (0, capacity - self.ones.shape[1]))
         return Columns(np.pad(self.ones, extra), np.pad(self.same, extra))
 
 
 class Gains(NamedTuple):
-    """log prior after a row = base + bits · bit + new[:, j] (module docstring)."""
+    """The terms of the prior after a row: log prior = base + bits · bit + new[:, j], nats."""
 
     base: Float64[np.ndarray, " node"]
     bit: Float64[np.ndarray, "node feature"]
@@ -57,7 +62,11 @@ class Gains(NamedTuple):
 def best_completion_gains(
     columns: Columns, depth: Int64[np.ndarray, " node"], n_rows: int, alpha: float, most_new: int
 ) -> Gains:
-    """For the best completion to n_rows; depth: rows already placed. new: j = 0 … most_new."""
+    """Return the gains for the best completion to n_rows rows.
+
+    depth: how many rows each node has placed.
+    most_new: new features are listed for j = 0, …, most_new.
+    """
     remaining = n_rows - depth - 1
 
     def one(ones: np.ndarray) -> np.ndarray:
@@ -74,7 +83,9 @@ def best_completion_gains(
 
 
 def class_gains(columns: Columns, depth: Int64[np.ndarray, " node"], alpha: float, most_new: int) -> Gains:
-    """For P([Z]) of the rows placed so far and this one: what a search over a stream can know."""
+    """Return the gains for P([Z]) of the rows placed so far and this one, which is all that a search over a stream can
+    know.
+    """
     n_rows = depth + 1
 
     def one(ones: np.ndarray) -> np.ndarray:
@@ -91,7 +102,11 @@ def class_gains(columns: Columns, depth: Int64[np.ndarray, " node"], alpha: floa
 
 
 def _gains(columns: Columns, one, group) -> tuple[np.ndarray, np.ndarray]:
-    """one(m): what a column with m ones adds (node, feature). group(m, g, node): the same for 0 … g equal columns."""
+    """Return (base, gain of each bit).
+
+    one: a function from m to the prior's term of a column with m ones, (node, feature).
+    group: group(m, g, node) gives the same for 0, …, g equal columns.
+    """
     ones = np.maximum(columns.ones, 1)  # unopened columns are never taken here; any number will do
     skipped = one(ones)
     bit = one(ones + 1) - skipped

@@ -1,7 +1,7 @@
-"""log p(next row | assignment) of the linear-Gaussian model of many candidates, on the host or a device.
+"""log p(next row | assignment) of the linear-Gaussian model for many candidates, on the host or a device.
 
 On two CPU cores NumPy is the faster: 100 × 100 with a beam of 10 took 0.6 s against 1.5 s, 20 × 16 the same. With tens
-of thousands of candidates to a row (complete expansion, 15 features) the device's kernel took 0.8 s against 1.9 s.
+of thousands of candidates per row (complete expansion, 15 features) the device's kernel took 0.8 s against 1.9 s.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,14 @@ from lvsearch.models.kernels import kernel
 
 
 class GaussianTerms(NamedTuple):
-    """A row seen from a node: C; over the columns of each pattern μμᵀ, μx and xᵀx; and how many this row knows."""
+    """The terms by which a node scores its next row.
+
+    | field | meaning |
+    |---|---|
+    | `inverse` | C of each pattern of observed rows |
+    | `gram`, `match`, `square` | μμᵀ, μx and xᵀx, summed over the columns of each pattern |
+    | `columns` | how many columns of each pattern are observed in this row |
+    """
 
     inverse: Float64[np.ndarray, "node pattern feature feature"]
     gram: Float64[np.ndarray, "node pattern feature feature"]
@@ -25,7 +32,10 @@ class GaussianTerms(NamedTuple):
 
 
 def pattern_scores(xp: Any, terms: Any, z, new, sigma_x, sigma_a):
-    """log p(the row's cells of one pattern | z, j new), (node, candidate, count). xp: NumPy or JAX's."""
+    """Return log p(the row's cells of one pattern | z, j new features), (node, candidate, count), nats.
+
+    xp: NumPy or jax.numpy.
+    """
     spread = 1.0 + ((z @ terms.inverse) * z).sum(-1)
     squares = ((z @ terms.gram - 2.0 * terms.match[:, None]) * z).sum(-1) + terms.square[:, None]
     squares = xp.where(terms.columns[:, None] > 0, xp.maximum(squares, 0.0), 0.0)
@@ -35,6 +45,7 @@ def pattern_scores(xp: Any, terms: Any, z, new, sigma_x, sigma_a):
 
 @kernel()
 def _scores(terms, bits, new, sigma_x, sigma_a):
+    """Return the log-probabilities of the row, summed over patterns, nats."""
     z = bits.astype(terms.gram.dtype)
     by_pattern = jax.tree.map(lambda term: jnp.moveaxis(term, 1, 0), terms)
     start = jnp.zeros((*bits.shape[:2], new.shape[1]), terms.gram.dtype)
@@ -45,8 +56,8 @@ def _scores(terms, bits, new, sigma_x, sigma_a):
     return jax.lax.scan(add, start, by_pattern)[0]
 
 
-def _padded(size: int) -> int:
-    """The next power of two: few shapes, few compilations."""
+def _next_power_of_two(size: int) -> int:
+    """Return the next power of two, so that there are few shapes and few compilations."""
     return 1 << (size - 1).bit_length()
 
 
@@ -58,9 +69,12 @@ def scores_on(
     sigma_x: float,
     sigma_a: float,
 ) -> Float64[np.ndarray, "node candidate count"]:
-    """(node, candidate, count) in float64, computed on a `jax.Device`; axes but patterns' padded to powers of two."""
+    """Compute the scores (node, candidate, count) on a `jax.Device`, in float64, nats.
+
+    All axes except the patterns' are padded to powers of two.
+    """
     nodes, candidates, features = bits.shape
-    n, c, k, j = (_padded(max(size, 1)) for size in (nodes, candidates, features, new.shape[1]))
+    n, c, k, j = (_next_power_of_two(max(size, 1)) for size in (nodes, candidates, features, new.shape[1]))
 
     def pad(array: np.ndarray, *sizes: int) -> np.ndarray:
         return np.pad(array, [(0, size - old) for size, old in zip(sizes, array.shape, strict=True)])

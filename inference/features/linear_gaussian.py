@@ -1,13 +1,17 @@
-"""Real-valued data: x_n ~ N(z_nᵀ A, σ_x² I), a_kd ~ N(0, σ_a²), with A integrated out one row at a time.
+"""The likelihood of real-valued data: x_n ~ N(z_nᵀ A, σ_x² I), a_kd ~ N(0, σ_a²), with A integrated out row by row.
 
 A state holds, per node, C = M⁻¹ with M = ZᵀZ + (σ_x²/σ_a²) I over the rows so far, and the posterior mean μ of A. The
 next row is Gaussian, and placing it is a rank-one update (Sherman & Morrison):
 
   x_n | z, j new features ~ N(μᵀz, s I),      s = σ_x² (1 + zᵀCz) + j σ_a²
-  C ← C − Cz zᵀC / (1 + zᵀCz),      μ ← μ + Cz (x_n − μᵀz)ᵀ / (1 + zᵀCz)
 
-A feature nobody has taken has C_kk = σ_a²/σ_x², μ_k = 0: a new one is an old one in its prior state. Columns of X that
-are observed in the same rows share C (a *pattern*); with nothing missing there is one pattern.
+  C ← C − Cz zᵀC / (1 + zᵀCz)
+
+  μ ← μ + Cz (x_n − μᵀz)ᵀ / (1 + zᵀCz)
+
+A feature that no row has is in its prior state, C_kk = σ_a²/σ_x² and μ_k = 0. Opening a new feature therefore changes
+nothing by itself. Columns of X that are observed in the same rows share C (a *pattern*). With nothing missing there is
+one pattern.
 """
 
 from dataclasses import dataclass
@@ -18,11 +22,11 @@ from jaxtyping import Bool, Float64, Int64
 
 from lvsearch.inference.features.contract import Loadings
 from lvsearch.inference.features.gaussian_scores import GaussianTerms, pattern_scores, scores_on
-from lvsearch.inference.features.marginal import patterns, positive, posterior_loadings, read_points
+from lvsearch.inference.features.marginal import check_positive, patterns, posterior_loadings, read_points
 
 
 class GaussianState(NamedTuple):
-    """inverse: C per pattern. mean: μ."""
+    """The state of each node: `inverse` is C of each pattern, `mean` is μ."""
 
     inverse: Float64[np.ndarray, "node pattern feature feature"]
     mean: Float64[np.ndarray, "node feature column"]
@@ -30,8 +34,10 @@ class GaussianState(NamedTuple):
 
 @dataclass(frozen=True)
 class LinearGaussian:
-    """The linear-Gaussian likelihood. sigma_x: noise of a cell; sigma_a: prior scale of a loading; both above 0.
+    """The linear-Gaussian likelihood.
 
+    sigma_x: the noise of a cell, above 0.
+    sigma_a: the prior scale of a loading, above 0.
     device: the `jax.Device` that scores candidates. None: NumPy on the host.
     """
 
@@ -40,11 +46,15 @@ class LinearGaussian:
     device: Any = None
 
     def __post_init__(self) -> None:
-        positive("sigma_x", self.sigma_x)
-        positive("sigma_a", self.sigma_a)
+        check_positive("sigma_x", self.sigma_x)
+        check_positive("sigma_a", self.sigma_a)
 
     def bind(self, X, observed=None) -> "BoundLinearGaussian":
-        """X (N, D) real; observed: None or booleans (N, D). ValueError as `log_marginal`."""
+        """Return the likelihood bound to data. Raises ValueError as `log_marginal` does.
+
+        X: (N, D), real.
+        observed: None or booleans (N, D).
+        """
         points, mask = read_points(X, observed)
         with np.errstate(over="ignore"):
             size = np.sum(points**2) / self.sigma_x**2
@@ -58,7 +68,11 @@ class LinearGaussian:
 
 @dataclass(frozen=True)
 class BoundLinearGaussian:
-    """`LinearGaussian` with its data. column_order sorts the columns by pattern, pattern p from starts[p] on."""
+    """`LinearGaussian` with its data.
+
+    column_order: the columns sorted by pattern.
+    starts: where the columns of each pattern start in that order.
+    """
 
     model: LinearGaussian
     points: Float64[np.ndarray, "row column"]
@@ -77,17 +91,18 @@ class BoundLinearGaussian:
         return None
 
     @property
-    def _unopened(self) -> float:
+    def _unopened_variance(self) -> float:
+        """C_kk of a feature that no row has: σ_a²/σ_x²."""
         return (self.model.sigma_a / self.model.sigma_x) ** 2
 
     def _by_pattern(self, values: np.ndarray) -> np.ndarray:
-        """Sums over the columns (last axis) of each pattern."""
+        """Return sums over the columns (last axis) of each pattern."""
         if len(self.starts) == 1:
             return values.sum(axis=-1, keepdims=True)
         return np.add.reduceat(values[..., self.column_order], self.starts, axis=-1)
 
     def empty(self, capacity: int) -> GaussianState:
-        identity = self._unopened * np.eye(capacity)
+        identity = self._unopened_variance * np.eye(capacity)
         return GaussianState(
             np.tile(identity, (1, len(self.starts), 1, 1)), np.zeros((1, capacity, self.points.shape[1]))
         )
@@ -96,22 +111,22 @@ class BoundLinearGaussian:
         nodes, n_patterns, old, _ = state.inverse.shape
         if capacity == old:
             return state
-        inverse = np.tile(self._unopened * np.eye(capacity), (nodes, n_patterns, 1, 1))
+        inverse = np.tile(self._unopened_variance * np.eye(capacity), (nodes, n_patterns, 1, 1))
         inverse[:, :, :old, :old] = state.inverse
         return GaussianState(inverse, np.pad(state.mean, ((0, 0), (0, capacity - old), (0, 0))))
 
     def extend(
         self, state: GaussianState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
     ) -> GaussianState:
-        return self._changed(state, rows, bits, 1.0)
+        return self._rank_one_update(state, rows, bits, 1.0)
 
     def remove(
         self, state: GaussianState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
     ) -> GaussianState:
-        return self._changed(state, rows, bits, -1.0)
+        return self._rank_one_update(state, rows, bits, -1.0)
 
-    def _changed(self, state: GaussianState, rows: np.ndarray, bits: np.ndarray, sign: float) -> GaussianState:
-        """The rank-one update of the module's docstring, or with sign −1 its inverse: 1 − zᵀCz below."""
+    def _rank_one_update(self, state: GaussianState, rows: np.ndarray, bits: np.ndarray, sign: float) -> GaussianState:
+        """Add a row to each node's state by the rank-one update (sign 1), or take it out (sign −1)."""
         z = bits.astype(np.float64)
         direction = np.einsum("npkl,nl->npk", state.inverse, z)
         known = self.distinct[rows].astype(np.float64)  # an unknown cell moves nothing
@@ -147,17 +162,21 @@ class BoundLinearGaussian:
         return total
 
     def row_bound(self, rows: Int64[np.ndarray, " node"], new: Int64[np.ndarray, " count"]) -> np.ndarray:
-        """A known cell is Gaussian with variance ≥ σ_x² + j σ_a²: its density is at most (2π that)^−½."""
+        """Return a bound on each row's log density, nats.
+
+        An observed cell is Gaussian with variance at least v = σ_x² + j σ_a², so its density is at most (2πv)^−½.
+        """
         variance = self.model.sigma_x**2 + self.model.sigma_a**2 * new
         return -0.5 * self.observed[rows].sum(axis=1)[:, None] * np.log(2 * np.pi * variance)
 
     def remaining_bound(self, order: Int64[np.ndarray, " row"]) -> Float64[np.ndarray, " depth"]:
-        """Rows still to come are Gaussian given those before, with some regression on them and covariance ⪰ σ_x² I.
+        """Return a bound on the log density of the remaining rows given those before, nats.
 
-        Maximised over both, one pattern of R rows and D columns at a time: with S = the Gram matrix over D of what no
-        regression on the rows before explains, eigenvalues λ_i (R of them), the log density is at most
-        −D/2 Σ_i [log 2π v_i + λ_i/v_i], v_i = max(λ_i, σ_x²). Once the rows before span all columns this is the bound
-        of a density cell by cell.
+        The remaining rows are Gaussian given those before, with some regression on them and a covariance ⪰ σ_x² I. The
+        density is maximised over both, one pattern of R rows and D columns at a time. Let S be the Gram matrix over D
+        of what no regression on the rows before explains, with eigenvalues λ_i (R of them). The log density is then at
+        most −D/2 Σ_i [log 2π v_i + λ_i/v_i], where v_i = max(λ_i, σ_x²). Once the rows before span all columns, this is
+        the bound of a density cell by cell.
         """
         bound = np.zeros(len(order) + 1)
         for p in range(len(self.starts)):
@@ -168,9 +187,9 @@ class BoundLinearGaussian:
         return bound
 
     def log_likelihoods(self, features: Bool[np.ndarray, "matrix row feature"]) -> Float64[np.ndarray, " matrix"]:
-        """As `marginal.log_marginal`, for many matrices at once."""
+        """Return log p(X | Z) of many matrices at once, nats, as `marginal.log_marginal` does for one."""
         z = features.astype(np.float64)
-        total, capacity, ratio = np.zeros(len(z)), z.shape[2], 1.0 / self._unopened
+        total, capacity, ratio = np.zeros(len(z)), z.shape[2], 1.0 / self._unopened_variance
         for p in range(len(self.starts)):
             rows = self.distinct[:, p]
             of_pattern, x = z[:, rows], self.points[np.ix_(rows, self.pattern == p)]
@@ -193,24 +212,29 @@ class BoundLinearGaussian:
         return self.model.bind(np.concatenate([self.points, points]), np.concatenate([self.observed, mask]))
 
     def adopt(self, state: GaussianState, before: "BoundLinearGaussian") -> GaussianState:
-        """Further rows can only split a pattern: each of ours lies inside one of theirs."""
+        """Convert a state to this layout.
+
+        Further rows can only split a pattern: each of ours lies inside one of the earlier ones.
+        """
         first_column = self.column_order[self.starts]
         return state._replace(inverse=state.inverse[:, before.pattern[first_column]])
 
 
 REGRESSION_COLUMNS = 400
-"""Above this many columns the eigenvalues cost more than the tighter bound is worth; the plain bound holds as well."""
+"""Above this many columns the plain bound is used. There the eigenvalues cost more than the tighter bound is worth."""
 
 ROUNDING = 1e-11
-"""Relative slack by which the eigenvalue bound is moved outwards."""
+"""The relative slack by which the eigenvalue bound is moved outwards."""
 
 
 def _regression_bound(x: Float64[np.ndarray, "row column"], sigma_x: float) -> Float64[np.ndarray, " depth"]:
+    """Return the bound of `remaining_bound` for one pattern, for the rows from each depth on, nats."""
     n_rows, n_columns = x.shape
     per_row = -0.5 * n_columns * np.log(2 * np.pi * sigma_x**2)
     bound = per_row * np.arange(n_rows, -1, -1)
     if n_columns > REGRESSION_COLUMNS:
         return bound
+    # project the rows placed so far out of all rows, one at a time (Gram–Schmidt); the eigenvalues are of what is left
     residual, size = x.copy(), np.sum(x * x)
     for depth in range(min(n_rows, n_columns)):
         rows = residual[depth:]

@@ -1,4 +1,4 @@
-"""The public entry: the most probable left-ordered feature matrix, and how far from it the one found can be."""
+"""`map_features`: search for the most probable feature matrix, and bound how far from it the one found can be."""
 
 from dataclasses import dataclass, field
 from typing import cast, get_args
@@ -6,25 +6,31 @@ from typing import cast, get_args
 import numpy as np
 from jaxtyping import Int64
 
-from lvsearch.inference.features.beam import Beam, Progress, advance, beam_search
+from lvsearch.inference.features.beam import Beam, Progress, beam_search, place_next_row
 from lvsearch.inference.features.best_first import best_first
 from lvsearch.inference.features.contract import BoundLikelihood, Likelihood, Loadings
-from lvsearch.inference.features.expansion import Expansion, Setting, root
+from lvsearch.inference.features.expansion import Expansion, Setting, root_node
 from lvsearch.inference.features.linear_gaussian import LinearGaussian
-from lvsearch.inference.features.marginal import positive
-from lvsearch.inference.features.order import HEURISTICS, UNLIMITED, Heuristic, alone, reachable
+from lvsearch.inference.features.marginal import check_positive
+from lvsearch.inference.features.order import (
+    HEURISTICS,
+    UNLIMITED,
+    Heuristic,
+    reachable_log_joint,
+    single_row_likelihoods,
+)
 from lvsearch.inference.features.prior import left_ordered, log_prior
 from lvsearch.inference.features.refine import log_joints
 from lvsearch.inference.features.refine import refine as climb
 from lvsearch.models.plain_arguments import one_of
 
 FIRST_BEAM, FIRST_WIDTH = 10, 32
-"""The quick beam search that gives A* something to beat."""
+"""The beam and the width of the quick beam search that gives A* a matrix to beat."""
 
 
 @dataclass(frozen=True)
 class Online:
-    """What a beam needs to go on: the bound data, the beam, and the settings it was run with."""
+    """The state of a beam that can go on with further rows: the bound data, the beam, and the settings."""
 
     likelihood: BoundLikelihood
     beam: Beam
@@ -38,11 +44,17 @@ class Online:
 
 @dataclass(frozen=True)
 class MapFeatures:
-    """A binary feature matrix and what is known about it. Logs in nats.
+    """A binary feature matrix, and how good it is. Logs are in nats.
 
-    features: (N, K) left-ordered, rows as in X. log_joint: log p(X, [Z]), loadings integrated out. gap: no matrix
-    exceeds log_joint + gap; 0 when it is proved best. loadings: posterior mean and sd given Z and X, each (K, D).
-    order: rows as the search placed them. expanded: nodes whose children were scored. at_cap: K is max_features.
+    | field | meaning |
+    |---|---|
+    | `features` | (N, K), left-ordered, rows as in X |
+    | `log_joint` | log p(X, [Z]), loadings integrated out |
+    | `gap` | no matrix exceeds log_joint + gap; 0 when the matrix is proved best |
+    | `loadings` | posterior mean and standard deviation given Z and X, each (K, D) |
+    | `order` | rows in the order in which the search placed them |
+    | `expanded` | how many nodes had their children scored |
+    | `at_cap` | whether K is max_features |
     """
 
     features: Int64[np.ndarray, "row feature"]
@@ -55,11 +67,15 @@ class MapFeatures:
     online: Online | None = field(repr=False, default=None)
 
     def extend(self, X, observed=None) -> "MapFeatures":
-        """The beam goes on over further rows, one at a time, in their order; earlier rows keep the assignments it gave.
+        """Go on with the beam over further rows, one at a time in their order. Earlier rows keep their assignments.
 
-        X: (rows, D). Ranks by log p(rows so far, their class), which needs no knowledge of rows to come; so placing
-        rows in two calls gives what one call gives. Raises ValueError after a search with beam=None, which keeps no
-        beam, and for rows that do not fit.
+        Nodes are ranked by log p(rows so far, their class), which needs no knowledge of rows to come. Placing rows in
+        two calls therefore gives what one call gives.
+
+        X: (rows, D).
+        observed: booleans (rows, D), True where a cell is known.
+
+        Raises ValueError after a search with beam=None, which keeps no beam, and for rows that do not fit.
         """
         if self.online is None:
             raise ValueError("got a result of beam=None, which keeps no beam; search with beam=10, or another number")
@@ -67,7 +83,7 @@ class MapFeatures:
 
 
 MOST_ALPHA = 1e4
-"""Mean number of features of a row: every number of them is tried for every row."""
+"""The largest α, the mean number of features of a row. Every plausible number of features is tried for every row."""
 
 
 def map_features(
@@ -88,30 +104,38 @@ def map_features(
     limit: int = 200_000,
     progress: Progress | None = None,
 ) -> MapFeatures:
-    """The most probable feature matrix under the Indian buffet process prior: argmax over classes of log p(X, [Z]).
+    """Find the most probable feature matrix under the Indian buffet process prior: argmax over classes of log p(X,
+    [Z]).
 
-    X: (N, D). observed: booleans (N, D), True where a cell is known; without it every cell must be finite.
-    alpha: mean number of features per row. sigma_x, sigma_a: noise and loading scale of the linear-Gaussian model
-    x_n ~ N(z_nᵀA, σ_x²), a ~ N(0, σ_a²); or `likelihood=`, e.g. `NoisyOr(…)` for binary X.
+    X: (N, D).
+    alpha: the mean number of features per row.
+    sigma_x, sigma_a: noise and loading scale of the linear-Gaussian model x_n ~ N(z_nᵀA, σ_x²), a ~ N(0, σ_a²).
+    likelihood: another likelihood instead of these scales, such as `NoisyOr(…)` for binary X.
+    observed: booleans (N, D), True where a cell is known. Without it every cell must be finite.
 
-    beam       n: the n best matrices are kept after each row. None: A*, which proves its answer best; for few rows
-    heuristic  admissible     ranks by an upper score of the best completion, rows as given; with beam=None the proof
-               inadmissible   ranks by the rows so far; unlikely rows first
-               clustered      the same, representatives of √N clusters first
-    expansion  complete       all assignments of the opened features times every number of new ones up to a proved cap
-               paper          the same times 0 or max(1, ⌊α/n⌋) new ones (Rai & Daumé)
-               column         opened features one at a time, `width` assignments kept: for more than 16 features
-    order      row indices in which to place rows instead of the heuristic's own; np.arange(N) for a stream
-    max_features  no matrix with more is made; the gap counts what was not tried
-    refine     sweeps of hill climbing from the matrix found, until nothing improves: rows reseated, columns joined
-    limit      nodes that beam=None may expand before it returns the best found so far, with its gap
-    progress   called with (rows placed, N)
+    | argument | value | meaning |
+    |---|---|---|
+    | `beam` | n | the n best matrices are kept after each row |
+    |  | None | A*, which proves its answer best; for few rows |
+    | `heuristic` | "admissible" | ranks by an upper score of the best completion, rows as given; a proof if beam=None |
+    |  | "inadmissible" | ranks by the rows so far; unlikely rows first |
+    |  | "clustered" | ranks by the rows so far; representatives of √N clusters first |
+    | `expansion` | "complete" | all assignments of opened features, times every number of new ones up to a proved cap |
+    |  | "paper" | the same times 0 or max(1, ⌊α/n⌋) new ones (Rai & Daumé) |
+    |  | "column" | opened features one at a time, `width` assignments kept; for more than 16 features |
+    | `order` | | row indices in the order to place them, instead of the heuristic's; np.arange(N) for a stream |
+    | `max_features` | | no matrix with more features is made; the gap counts what was not tried |
+    | `refine` | | sweeps of hill climbing from the matrix found, until nothing improves |
+    | `limit` | | nodes that beam=None may expand before it returns the best found so far, with its gap |
+    | `progress` | | called with (rows placed, N) |
 
-    The gap is honest in every mode: it comes from upper scores of all that was dropped, cut or not tried.
-    Deterministic. Raises ValueError for data that the likelihood cannot describe, settings out of range, or a complete
-    expansion of more than 65,536 assignments of one row.
+    The gap is honest in every mode: it comes from upper scores of everything that was dropped, cut or not tried. The
+    result is deterministic.
+
+    Raises ValueError for data that the likelihood cannot describe, settings out of range, or a complete expansion of
+    more than 65,536 assignments of one row.
     """
-    alpha = positive("alpha", alpha, MOST_ALPHA)
+    alpha = check_positive("alpha", alpha, MOST_ALPHA)
     heuristic = cast(Heuristic, one_of("heuristic", heuristic, get_args(Heuristic)))
     tried = cast(Expansion, one_of("expansion", expansion, get_args(Expansion)))
     for name, value in (("beam", beam), ("max_features", max_features), ("width", width), ("limit", limit)):
@@ -119,11 +143,11 @@ def map_features(
             raise ValueError(f"got {name}={value!r}; expected a whole number of at least 1")
     if not (isinstance(refine, int) and refine >= 0):
         raise ValueError(f"got refine={refine!r}; expected a whole number of sweeps, 0 for none")
-    bound = _likelihood(likelihood, sigma_x, sigma_a).bind(X, observed)
+    bound = _choose_likelihood(likelihood, sigma_x, sigma_a).bind(X, observed)
     if bound.n_rows == 0:
         raise ValueError("got X without rows; expected at least one")
     most = _most_features(bound, max_features)
-    plan = HEURISTICS[heuristic](bound, alpha, None if order is None else _order(order, bound.n_rows))
+    plan = HEURISTICS[heuristic](bound, alpha, None if order is None else _check_order(order, bound.n_rows))
     setting = Setting(
         bound,
         plan.order,
@@ -135,50 +159,64 @@ def map_features(
         bound.remaining_bound(plan.order),
         plan.outlook,
     )
-    known = reachable(alone(bound), alpha, most)
-    nothing = Beam(root(bound), (), -np.inf)
+    known = reachable_log_joint(single_row_likelihoods(bound), alpha, most)
+    nothing = Beam(root_node(bound), (), -np.inf)
     if beam is not None:
         found = beam_search(setting, nothing, beam, known, progress)
         return _beam_result(Online(bound, found, plan.order, alpha, beam, tried, width, most), refine)
+    return _best_first_result(setting, known, refine, limit, progress)
+
+
+def _best_first_result(
+    setting: Setting, known: float, sweeps: int, limit: int, progress: Progress | None
+) -> MapFeatures:
+    """Run A* with a quick beam search's matrix to beat, refine the best matrix if asked for, and return the result."""
+    bound, alpha, most = setting.likelihood, setting.alpha, setting.most_features
     quick = setting._replace(expansion="column", width=FIRST_WIDTH, completed_rank=False)
-    first = beam_search(quick, nothing, FIRST_BEAM, known)
+    first = beam_search(quick, Beam(root_node(bound), (), -np.inf), FIRST_BEAM, known)
     features = first.features(0)
     log_joint = float(first.nodes.log_likelihood[0]) + log_prior(features, alpha)
-    outcome = best_first(setting, root(bound), log_joint, limit, progress)
+    outcome = best_first(setting, root_node(bound), log_joint, limit, progress)
     if outcome.features is not None:
         features, log_joint = outcome.features, outcome.log_joint
-    features, log_joint = _refined(bound, _in_rows_of_x(features, plan.order), log_joint, alpha, refine, width, most)
+    Z = _restore_row_order(features, setting.order)
+    Z, log_joint = _refine_if_asked(bound, Z, log_joint, alpha, sweeps, setting.width, most)
     gap = _gap(outcome.open, log_joint)
-    return _result(bound, features, log_joint, gap, plan.order, outcome.expanded, most, None)
+    return _make_result(bound, Z, log_joint, gap, setting.order, outcome.expanded, most, None)
 
 
-def _in_rows_of_x(features: np.ndarray, order: np.ndarray) -> Int64[np.ndarray, "row feature"]:
+def _restore_row_order(features: np.ndarray, order: np.ndarray) -> Int64[np.ndarray, "row feature"]:
+    """Return the features with rows in the order of X."""
     Z = np.empty_like(features)
     Z[order] = features
     return Z
 
 
-def _refined(likelihood, Z, log_joint, alpha, sweeps, width, most) -> tuple[np.ndarray, float]:
+def _refine_if_asked(likelihood, Z, log_joint, alpha, sweeps, width, most) -> tuple[np.ndarray, float]:
+    """Improve Z by hill climbing, if asked for. Returns it and its log joint, nats."""
     if not sweeps:
         return Z, log_joint
     better = climb(likelihood, Z, alpha, sweeps, width, most)
     return better, max(log_joint, float(log_joints(likelihood, [better], alpha)[0]))
 
 
-def _result(likelihood, features, log_joint, gap, order, expanded, most, online) -> MapFeatures:
+def _make_result(likelihood, features, log_joint, gap, order, expanded, most, online) -> MapFeatures:
+    """Collect the results of a search."""
     Z = left_ordered(features)
     return MapFeatures(Z, log_joint, gap, likelihood.loadings(Z), order, expanded, Z.shape[1] >= most, online)
 
 
 ROUNDING = 1e-9
-"""Nats. A gap below this is the rounding of two sums of the same numbers, and counts as none."""
+"""A gap below this many nats is the rounding of two sums of the same numbers, and counts as 0."""
 
 
 def _gap(upper: float, found: float) -> float:
+    """Return by how much `upper` exceeds the log joint found, nats; 0 if that is rounding."""
     return upper - found if upper - found > ROUNDING else 0.0
 
 
 def _beam_result(online: Online, sweeps: int = 0) -> MapFeatures:
+    """Return the best matrix on a beam, refined if asked for."""
     beam = online.beam
     scores = [
         float(log_likelihood) + log_prior(beam.features(which), online.alpha)
@@ -186,19 +224,20 @@ def _beam_result(online: Online, sweeps: int = 0) -> MapFeatures:
     ]
     best = int(np.argmax(scores))
     expanded = 1 + sum(len(step.parent) for step in beam.steps[:-1])
-    Z, most = _in_rows_of_x(beam.features(best), online.order), online.max_features
+    Z, most = _restore_row_order(beam.features(best), online.order), online.max_features
     width = online.expansion_width
-    Z, log_joint = _refined(online.likelihood, Z, scores[best], online.alpha, sweeps, width, most)
+    Z, log_joint = _refine_if_asked(online.likelihood, Z, scores[best], online.alpha, sweeps, width, most)
     gap = _gap(beam.dropped, log_joint)
-    return _result(online.likelihood, Z, log_joint, gap, online.order, expanded, most, online)
+    return _make_result(online.likelihood, Z, log_joint, gap, online.order, expanded, most, online)
 
 
 def _extend(online: Online, X, observed) -> MapFeatures:
+    """Place further rows on a beam and return the result."""
     before, beam = online.likelihood, online.beam
     likelihood = before.with_rows(X, observed)
     order = np.concatenate([online.order, np.arange(before.n_rows, likelihood.n_rows)])
     nodes = beam.nodes._replace(state=likelihood.adopt(beam.nodes.state, before))
-    by_itself = alone(likelihood)[order]
+    by_itself = single_row_likelihoods(likelihood)[order]
     steps, dropped = list(beam.steps), beam.dropped
     for depth in range(before.n_rows, likelihood.n_rows):
         so_far, nothing = order[: depth + 1], np.zeros(depth + 2)
@@ -213,8 +252,8 @@ def _extend(online: Online, X, observed) -> MapFeatures:
             nothing,
             nothing,
         )
-        known = reachable(by_itself[: depth + 1], online.alpha, online.max_features)
-        nodes, step, left_out = advance(setting, nodes, online.width, known)
+        known = reachable_log_joint(by_itself[: depth + 1], online.alpha, online.max_features)
+        nodes, step, left_out = place_next_row(setting, nodes, online.width, known)
         steps.append(step)
         # a further row multiplies the joint of what was dropped by at most its own bound: its prior factor is below 1
         row = float(likelihood.row_bound(so_far[-1:], np.zeros(1, np.int64))[0, 0])
@@ -233,7 +272,8 @@ def _extend(online: Online, X, observed) -> MapFeatures:
     )
 
 
-def _likelihood(likelihood: Likelihood | None, sigma_x, sigma_a) -> Likelihood:
+def _choose_likelihood(likelihood: Likelihood | None, sigma_x, sigma_a) -> Likelihood:
+    """Return the likelihood that the arguments name. Raises ValueError if they name none, or two."""
     if likelihood is not None:
         if sigma_x is not None or sigma_a is not None:
             raise ValueError("got likelihood= and sigma_x or sigma_a; expected one or the other: scales belong to it")
@@ -242,17 +282,19 @@ def _likelihood(likelihood: Likelihood | None, sigma_x, sigma_a) -> Likelihood:
         raise ValueError(
             "got no likelihood; expected sigma_x= and sigma_a= (linear-Gaussian), or likelihood=NoisyOr(…)"
         )
-    return LinearGaussian(positive("sigma_x", sigma_x), positive("sigma_a", sigma_a))
+    return LinearGaussian(check_positive("sigma_x", sigma_x), check_positive("sigma_a", sigma_a))
 
 
 def _most_features(likelihood: BoundLikelihood, max_features: int | None) -> int:
+    """Return the most features a matrix may have. Raises ValueError if that is more than the likelihood can hold."""
     most = UNLIMITED if likelihood.most_features is None else likelihood.most_features
     if max_features is not None and max_features > most:
         raise ValueError(f"got max_features={max_features}; expected at most {most}, all that this likelihood can hold")
     return most if max_features is None else int(max_features)
 
 
-def _order(order, n_rows: int) -> Int64[np.ndarray, " row"]:
+def _check_order(order, n_rows: int) -> Int64[np.ndarray, " row"]:
+    """Return the order as an integer array. Raises ValueError unless it is a permutation of the rows."""
     rows = np.asarray(order)
     if rows.shape != (n_rows,) or not np.array_equal(np.sort(rows), np.arange(n_rows)):
         raise ValueError(

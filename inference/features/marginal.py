@@ -2,14 +2,14 @@
 
   a_kd ~ N(0, σ_a²),   x_nd | z_n, a_d ~ N(z_nᵀ a_d, σ_x²),   cells outside `observed` left out of every product
 
-Columns of X are independent given Z. With Z_d the rows in which column d is observed, n_d of them, and
-M_d = Z_dᵀ Z_d + (σ_x²/σ_a²) I:
+Columns of X are independent given Z. With Z_d the rows in which column d is observed, n_d of them, and M_d = Z_dᵀ Z_d +
+(σ_x²/σ_a²) I:
 
   log p(x_d | Z) = −n_d/2 log 2π − (n_d − K) log σ_x − K log σ_a − ½ log |M_d|
                    − (x_dᵀx_d − x_dᵀZ_d M_d⁻¹ Z_dᵀx_d)/(2σ_x²)
   a_d | Z, x_d ~ N(M_d⁻¹ Z_dᵀ x_d, σ_x² M_d⁻¹)
 
-(Griffiths & Ghahramani 2005, Eq. 26.) Float64 throughout; the incremental forms are tested against this file.
+(Griffiths & Ghahramani 2005, Eq. 26.) Everything is float64. The incremental forms are tested against this file.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ from lvsearch.models.plain_arguments import numbers, real_number
 
 
 def patterns(observed: Bool[np.ndarray, "row column"]) -> tuple[np.ndarray, Int64[np.ndarray, " column"]]:
-    """The distinct columns of the mask, (rows, patterns), and the pattern of each column of X.
+    """Return the distinct columns of the mask, (rows, patterns), and the pattern of each column of X.
 
-    Columns observed in the same rows share M_d; with nothing missing there is one pattern.
+    Columns observed in the same rows share M_d. With nothing missing there is one pattern.
     """
     if observed.all():
         return np.ones((len(observed), 1), bool), np.zeros(observed.shape[1], np.int64)
@@ -30,16 +30,19 @@ def patterns(observed: Bool[np.ndarray, "row column"]) -> tuple[np.ndarray, Int6
 
 
 MOST_SCALE = 1e100
-"""Of noise and loadings, and one over it the least: their squares are numbers."""
+"""The largest scale of noise and loadings; its inverse is the smallest. Their squares are then finite numbers."""
 
 
-def positive(name: str, value: float, most: float = MOST_SCALE) -> float:
-    """A scale above zero, of at most `most` and at least 1e-100, as a float; ValueError otherwise."""
+def check_positive(name: str, value: float, most: float = MOST_SCALE) -> float:
+    """Return the value as a float if it is between 1e-100 and `most`; raise ValueError otherwise."""
     return real_number(name, value, least=1 / MOST_SCALE, most=most)
 
 
 def read_points(X, observed) -> tuple[Float64[np.ndarray, "row column"], Bool[np.ndarray, "row column"]]:
-    """X (N, D) in float64 with unobserved cells set to 0, and the mask. ValueError: shapes, an observed NaN."""
+    """Return X (N, D) in float64 with unobserved cells set to 0, and the mask.
+
+    Raises ValueError for shapes that do not fit, and for an observed cell that is not finite.
+    """
     points = numbers("X", X).copy()
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"got X of shape {points.shape}; expected a matrix (rows, columns) with at least one column")
@@ -61,6 +64,7 @@ def read_points(X, observed) -> tuple[Float64[np.ndarray, "row column"], Bool[np
 
 
 def _read(X, Z, observed):
+    """Return X with unobserved cells set to 0, the mask, and Z as floats."""
     points, mask = read_points(X, observed)
     features = np.asarray(Z, np.float64)
     if features.ndim != 2 or len(features) != len(points):
@@ -69,13 +73,19 @@ def _read(X, Z, observed):
 
 
 def log_marginal(X, Z, sigma_x: float, sigma_a: float, observed=None) -> float:
-    """log p(X | Z) in nats, loadings integrated out; missing cells are summed out. Columns of zeros in Z add nothing.
+    """Return log p(X | Z) in nats, loadings integrated out and missing cells summed out.
 
-    X: (N, D). Z: (N, K) binary, K ≥ 0. observed: None or booleans (N, D), True where x_nd is known. Raises ValueError
-    for shapes that do not fit, scales that are not positive, or a cell that is observed and not finite.
+    Columns of zeros in Z add nothing.
+
+    X: (N, D).
+    Z: (N, K) binary, K ≥ 0.
+    sigma_x, sigma_a: the scales of noise and loadings, above 0.
+    observed: None or booleans (N, D), True where x_nd is known.
+
+    Raises ValueError for shapes that do not fit, scales that are not positive, or an observed cell that is not finite.
     """
     points, mask, features = _read(X, Z, observed)
-    sigma_x, sigma_a = positive("sigma_x", sigma_x), positive("sigma_a", sigma_a)
+    sigma_x, sigma_a = check_positive("sigma_x", sigma_x), check_positive("sigma_a", sigma_a)
     total = 0.0
     distinct, pattern = patterns(mask)
     n_features = features.shape[1]
@@ -94,9 +104,12 @@ def log_marginal(X, Z, sigma_x: float, sigma_a: float, observed=None) -> float:
 def posterior_loadings(
     X, Z, sigma_x: float, sigma_a: float, observed=None
 ) -> tuple[Float64[np.ndarray, "feature column"], Float64[np.ndarray, "column feature feature"]]:
-    """A | Z, X: mean (K, D) and, per column of X, covariance (D, K, K) over features. Arguments as `log_marginal`."""
+    """Return the posterior A | Z, X: its mean (K, D) and, per column of X, its covariance (D, K, K) over features.
+
+    X, Z, sigma_x, sigma_a, observed: as for `log_marginal`.
+    """
     points, mask, features = _read(X, Z, observed)
-    sigma_x, sigma_a = positive("sigma_x", sigma_x), positive("sigma_a", sigma_a)
+    sigma_x, sigma_a = check_positive("sigma_x", sigma_x), check_positive("sigma_a", sigma_a)
     n_features, n_columns = features.shape[1], points.shape[1]
     mean, covariance = np.zeros((n_features, n_columns)), np.zeros((n_columns, n_features, n_features))
     distinct, pattern = patterns(mask)

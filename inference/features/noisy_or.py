@@ -1,15 +1,16 @@
-"""Binary data: every feature that a row has and a column listens to may switch the cell on (Wood, Griffiths &
-Ghahramani 2006).
+"""Binary data, where every feature that a row has and a column listens to may switch the cell on.
+
+Source: Wood, Griffiths & Ghahramani (2006).
 
   y_kd ~ Bernoulli(p),   P(x_nd = 1 | z_n, y_d) = 1 − (1 − ε) (1 − λ)^{z_n · y_d}
 
-λ: chance that one shared feature switches a cell on; ε: chance that a cell is on for no reason; p: chance that a column
-listens to a feature. y is summed out exactly: a state holds, per node and column, log p(y_d | rows so far) over all 2^K
-patterns, so K is limited. The next row needs, for every assignment z of the K features,
+λ is the chance that one shared feature switches a cell on, ε the chance that a cell is on for no reason, and p the
+chance that a column listens to a feature. y is summed out exactly. A state holds, per node and column, log p(y_d | rows
+so far) over all 2^K patterns, so K is limited. The next row needs, for every assignment z of the K features,
 
-  P(x_nd = 0 | z, rows so far, j new) = (1 − ε) (1 − λp)^j Σ_y p(y | rows so far) (1 − λ)^{z·y}
+  P(x_nd = 0 | z, rows so far, j new) = (1 − ε) (1 − λp)^j Σ_y p(y | rows so far) (1 − λ)^{z·y}.
 
-and since (1 − λ)^{z·y} is a product over features, the sum for all z at once is K passes over the table.
+Since (1 − λ)^{z·y} is a product over features, the sum for all z at once is K passes over the table.
 """
 
 from dataclasses import dataclass
@@ -23,17 +24,22 @@ from lvsearch.inference.features.contract import Loadings
 from lvsearch.inference.features.marginal import read_points
 
 MOST_FEATURES = 12
-"""4,096 patterns per column; ten nodes of 100 columns then hold 33 MB."""
+"""The most features: 4,096 patterns per column, so that ten nodes of 100 columns hold 33 MB."""
 
 
 class PatternState(NamedTuple):
-    """log p(y_d = pattern | rows so far); bit k of the pattern's number is y_kd."""
+    """log p(y_d = pattern | rows so far), nats. Bit k of the pattern's number is y_kd."""
 
     log_weight: Float64[np.ndarray, "node column pattern"]
 
 
 class RowTerms(NamedTuple):
-    """A row seen from a node: Σ_y p(y)(1 − λ)^{z·y} for every z by its number; the row's cells and which are known."""
+    """The terms by which a node scores its next row.
+
+    silent: Σ_y p(y) (1 − λ)^{z·y} for every assignment z, by its number.
+    on: the row's cells.
+    known: which cells were observed.
+    """
 
     silent: Float64[np.ndarray, "node column assignment"]
     on: Bool[np.ndarray, "node column"]
@@ -42,7 +48,12 @@ class RowTerms(NamedTuple):
 
 @dataclass(frozen=True)
 class NoisyOr:
-    """The noisy-OR likelihood of binary data. strength: λ; background: ε; density: p; each strictly between 0 and 1."""
+    """The noisy-OR likelihood of binary data.
+
+    strength: λ, strictly between 0 and 1.
+    background: ε, strictly between 0 and 1.
+    density: p, strictly between 0 and 1.
+    """
 
     strength: float = 0.9
     background: float = 0.01
@@ -54,7 +65,13 @@ class NoisyOr:
                 raise ValueError(f"got {name}={value}; expected a probability strictly between 0 and 1")
 
     def bind(self, X, observed=None) -> "BoundNoisyOr":
-        """X (N, D) of zeros and ones, else ValueError; observed: None or booleans (N, D), True where known."""
+        """Return the likelihood bound to data.
+
+        X: (N, D) of zeros and ones.
+        observed: None or booleans (N, D), True where a cell is known.
+
+        Raises ValueError for other values.
+        """
         points, mask = read_points(X, observed)
         if not np.isin(points, (0.0, 1.0)).all():
             raise ValueError("got X with values other than 0 and 1; expected binary data for NoisyOr: pass (X > 0)")
@@ -94,14 +111,17 @@ class BoundNoisyOr:
     def extend(
         self, state: PatternState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
     ) -> PatternState:
-        return self._changed(state, rows, bits, 1.0)
+        return self._multiply_by_row(state, rows, bits, 1.0)
 
     def remove(
         self, state: PatternState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
     ) -> PatternState:
-        return self._changed(state, rows, bits, -1.0)
+        return self._multiply_by_row(state, rows, bits, -1.0)
 
-    def _changed(self, state: PatternState, rows: np.ndarray, bits: np.ndarray, sign: float) -> PatternState:
+    def _multiply_by_row(self, state: PatternState, rows: np.ndarray, bits: np.ndarray, sign: float) -> PatternState:
+        """Multiply each node's pattern probabilities by the row's likelihood (sign 1), or divide by it (sign −1);
+        normalise.
+        """
         shared = np.zeros((len(bits), 1))  # z · y for every pattern y
         for k in range(bits.shape[1]):
             shared = np.concatenate([shared, shared + bits[:, k, None]], axis=1)
@@ -112,6 +132,7 @@ class BoundNoisyOr:
         return PatternState(log_weight - np.asarray(logsumexp(log_weight, axis=-1, keepdims=True)))
 
     def prepare(self, state: PatternState, rows: Int64[np.ndarray, " node"]) -> RowTerms:
+        # the sum over y for all z at once: one pass for each feature, bit k of y turned into bit k of z
         silent = np.exp(state.log_weight)
         leading, patterns = silent.shape[:2], silent.shape[2]
         for k in range(patterns.bit_length() - 1):
@@ -134,7 +155,10 @@ class BoundNoisyOr:
         return np.einsum("ndcj,nd->ncj", cell, terms.known.astype(np.float64))
 
     def row_bound(self, rows: Int64[np.ndarray, " node"], new: Int64[np.ndarray, " count"]) -> np.ndarray:
-        """A cell that is off has probability at most (1 − ε)(1 − λp)^j, one that is on at most 1."""
+        """Return a bound on each row's log-probability, nats.
+
+        A cell that is off has probability at most (1 − ε)(1 − λp)^j, and one that is on at most 1.
+        """
         off = (self.observed[rows] & (self.points[rows] == 0)).sum(axis=1)
         per_cell = np.log1p(-self.model.background) + new * np.log1p(-self.model.strength * self.model.density)
         return off[:, None] * per_cell

@@ -1,12 +1,14 @@
 """The three heuristics: in which order rows are placed, and what is expected of those still to come.
 
-admissible    rows as given; nodes ranked by an upper score of their best completion: a proof, and a slow one
-inadmissible  rows by increasing marginal likelihood; each row still to come is expected to open one feature of its own
-clustered     a few rows that stand for clusters come first; the others are expected to share their features
+| heuristic | what it does |
+|---|---|
+| admissible | takes rows as given, and ranks nodes by an upper score of their best completion: a proof, but slow |
+| inadmissible | takes unlikely rows first, and expects each row still to come to open one feature of its own |
+| clustered | takes representatives of clusters first, and expects the other rows to share their features |
 
 The last two rank by log P(rows so far, their class) plus that expectation, and do not depend on how many rows follow.
-(Rai & Daumé §4. An expectation that is the same for all nodes of a depth moves a best-first queue, not a beam: there
-the heuristics differ by the order of rows and by the prior, completed or so far.)
+(Rai & Daumé §4. An expectation that is the same for all nodes of a depth changes a best-first queue, but not a beam. In
+a beam the heuristics differ by the order of rows, and by whether the prior is completed.)
 """
 
 from collections.abc import Callable
@@ -17,84 +19,96 @@ from jaxtyping import Float64, Int64
 
 from lvsearch.inference.features.beam import Beam, beam_search
 from lvsearch.inference.features.contract import BoundLikelihood
-from lvsearch.inference.features.expansion import Setting, root, take
+from lvsearch.inference.features.expansion import Setting, root_node, select_nodes
 from lvsearch.inference.features.prior import harmonic
 
 Heuristic = Literal["admissible", "inadmissible", "clustered"]
 
 
 class Plan(NamedTuple):
-    """order: rows as they are placed. completed_rank: by upper score. outlook: expected of the rows from a depth on."""
+    """The plan of a search over the rows.
+
+    order: rows in the order in which they are placed.
+    completed_rank: whether nodes are ranked by their upper score.
+    outlook: the log-probability expected of the rows from each depth on, nats.
+    """
 
     order: Int64[np.ndarray, " row"]
     completed_rank: bool
     outlook: Float64[np.ndarray, " depth"]
 
 
-def alone(likelihood: BoundLikelihood) -> Float64[np.ndarray, "row two"]:
-    """log p(x_n) of every row by itself: without features, and with one that is its own."""
+def single_row_likelihoods(likelihood: BoundLikelihood) -> Float64[np.ndarray, "row two"]:
+    """Return log p(x_n) of every row by itself, nats: without features, and with one feature of its own."""
     rows = np.arange(likelihood.n_rows)
-    state = take(likelihood.empty(1), np.zeros_like(rows))
+    state = select_nodes(likelihood.empty(1), np.zeros_like(rows))
     new = np.tile([0, 1], (len(rows), 1))
     return likelihood.log_predictive(likelihood.prepare(state, rows), np.zeros((len(rows), 1, 1), bool), new)[:, 0]
 
 
-def reachable(by_itself: Float64[np.ndarray, "row two"], alpha: float, most_features: int) -> float:
-    """A log joint that some matrix has: no features at all, or one of its own for every row."""
+def reachable_log_joint(by_itself: Float64[np.ndarray, "row two"], alpha: float, most_features: int) -> float:
+    """Return a log joint that some matrix has, nats: that of no features, or of one feature for every row."""
     n_rows = len(by_itself)
     empty, own = by_itself.sum(axis=0) - alpha * harmonic(n_rows)
     return float(max(empty, own + n_rows * np.log(alpha / n_rows)) if n_rows <= most_features else empty)
 
 
-def _outlook(expected: Float64[np.ndarray, " row"]) -> Float64[np.ndarray, " depth"]:
-    """Sums over the rows from each depth on."""
+def _sum_from_each_depth(expected: Float64[np.ndarray, " row"]) -> Float64[np.ndarray, " depth"]:
+    """Return the sums over the rows from each depth on."""
     return np.append(np.cumsum(expected[::-1])[::-1], 0.0)
 
 
-def admissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
-    """Ranked by the best completion's prior and a bound on the likelihood of the rest."""
+def plan_admissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
+    """Plan to rank by the best completion's prior and a bound on the likelihood of the rest."""
     order = np.arange(likelihood.n_rows) if order is None else order
     return Plan(order, True, likelihood.remaining_bound(order))
 
 
-def inadmissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
-    """Each row to come is expected to open one feature of its own."""
-    own = alone(likelihood)[:, 1]
+def plan_inadmissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
+    """Plan to expect that each row to come opens one feature of its own."""
+    own = single_row_likelihoods(likelihood)[:, 1]
     order = np.argsort(own, kind="stable") if order is None else order
     position = np.arange(1, len(order) + 1)
-    return Plan(order, False, _outlook(own[order] + np.log(alpha / position) - alpha / position))
+    return Plan(order, False, _sum_from_each_depth(own[order] + np.log(alpha / position) - alpha / position))
 
 
-def clustered(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
-    """A small search over the representatives gives each its features; a row is expected to have those of its own."""
+def plan_clustered(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
+    """Plan to expect that each row has the features of its cluster's representative.
+
+    A small search over the representatives gives each of them its features.
+    """
     representatives, member_of = farthest_first(likelihood.points, likelihood.observed)
     limit = likelihood.most_features or UNLIMITED
     remaining = likelihood.remaining_bound(representatives)
     setting = Setting(likelihood, representatives, alpha, "column", COARSE_WIDTH, limit, True, remaining, remaining)
-    known = reachable(alone(likelihood)[representatives], alpha, limit)
-    coarse = beam_search(setting, Beam(root(likelihood), (), -np.inf), COARSE_BEAM, known)
+    known = reachable_log_joint(single_row_likelihoods(likelihood)[representatives], alpha, limit)
+    coarse = beam_search(setting, Beam(root_node(likelihood), (), -np.inf), COARSE_BEAM, known)
     features = coarse.features(0)
     rows = np.arange(likelihood.n_rows)
     bits = np.zeros((len(rows), 1, coarse.nodes.columns.ones.shape[1]), bool)
     bits[:, 0, : features.shape[1]] = features[member_of]
-    terms = likelihood.prepare(take(coarse.nodes.state, np.zeros_like(rows)), rows)
+    terms = likelihood.prepare(select_nodes(coarse.nodes.state, np.zeros_like(rows)), rows)
     expected = likelihood.log_predictive(terms, bits, np.zeros((len(rows), 1), np.int64))[:, 0, 0]
     if order is None:
-        others = np.setdiff1d(np.argsort(alone(likelihood)[:, 1], kind="stable"), representatives, assume_unique=True)
+        others = np.setdiff1d(
+            np.argsort(single_row_likelihoods(likelihood)[:, 1], kind="stable"), representatives, assume_unique=True
+        )
         order = np.concatenate([representatives, others])
-    return Plan(order, False, _outlook(expected[order]))
+    return Plan(order, False, _sum_from_each_depth(expected[order]))
 
 
 UNLIMITED = 1 << 30
-"""Where neither the caller nor the likelihood limits the number of features."""
+"""The number of features allowed if neither the caller nor the likelihood limits it."""
 
 COARSE_BEAM, COARSE_WIDTH = 5, 16
+"""The beam and the width of the small search over representatives."""
 
 
 def farthest_first(points: np.ndarray, observed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """√N rows, each the farthest from those before it, the first nearest to the mean; and whose cluster each row is in.
+    """Choose √N representative rows. Returns their numbers, and which of them each row is nearest to.
 
-    Distance: mean square over the cells that both rows know.
+    The first one is nearest to the mean, and each other one farthest from those before it. Distance is the mean square
+    over the cells that both rows know.
     """
     seen = observed.astype(np.float64)
     mean = points.sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
@@ -116,7 +130,7 @@ def farthest_first(points: np.ndarray, observed: np.ndarray) -> tuple[np.ndarray
 
 
 HEURISTICS: dict[str, Callable[[BoundLikelihood, float, np.ndarray | None], Plan]] = {
-    "admissible": admissible,
-    "inadmissible": inadmissible,
-    "clustered": clustered,
+    "admissible": plan_admissible,
+    "inadmissible": plan_inadmissible,
+    "clustered": plan_clustered,
 }

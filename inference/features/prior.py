@@ -1,4 +1,4 @@
-"""The Indian buffet process on left-ordered classes: its probability, and the most it can still become.
+"""The Indian buffet process on left-ordered classes: its probability, and the most it can become when rows are added.
 
 With N rows, K₊ columns, m_k = Σ_n z_nk, K_h the number of columns with history h (equal columns) and H_N = Σ 1/n,
 
@@ -7,17 +7,17 @@ With N rows, K₊ columns, m_k = Σ_n z_nk, K_h the number of columns with histo
 (Griffiths & Ghahramani 2005, Eq. 14; the product Π_h K_h! is misprinted in Rai & Daumé 2009.) It does not depend on the
 order of the rows: two columns are equal in every order or in none.
 
-**The best completion.** Fix the first n rows, R = N − n to come. Columns with the same first n rows form a group of g
-columns with m ones. A completion gives each column one of 2^R endings; endings with a ones have weight w(m + a), and
-columns that share an ending cost a factorial. The groups, and the columns not yet opened, do not interact, so
+**The best completion.** Fix the first n rows, with R = N − n to come. Columns with the same first n rows form a group
+of g columns with m ones. A completion gives each column one of 2^R endings. An ending with a ones has weight w(m + a),
+and columns that share an ending cost a factorial. The groups, and the columns not yet opened, do not interact, so
 
   max log P([Z]) = −α H_N + Σ_groups G(m, g) + Σ_{a=1…R} C(R, a) · max_t [t log(α w(a)) − log t!]
   G(m, g) = max { Σ_e [t_e log(α w(m + a_e)) − log t_e!] : Σ_e t_e = g }
 
-G is separable and concave in the counts t_e, so filling it greedily is exact: its g best gains log(α w(m + a)) − log t,
-t = 1, 2, …, each offered C(R, a) times. w is log-convex, so its largest values lie at the two ends a = 0 and a = R: for
-a single column G(m, 1) = log α + max(w(m), w(m + R)), not the majority rule that is printed; and within a group only
-the g endings nearest to either end can be among the g best.
+G is separable and concave in the counts t_e, so filling it greedily is exact. Its g best gains are among log(α w(m +
+a)) − log t, t = 1, 2, …, each offered C(R, a) times. w is log-convex, so its largest values lie at the two ends a = 0
+and a = R. For a single column G(m, 1) = log α + max(w(m), w(m + R)), not the majority rule that is printed. Within a
+group, only the g endings nearest to either end can be among the g best.
 """
 
 from functools import lru_cache
@@ -27,20 +27,21 @@ from jaxtyping import Float64, Int64
 from scipy.special import comb, gammaln
 
 Features = Int64[np.ndarray, "row feature"]
+"""A binary feature matrix Z."""
 
 
 def harmonic(n_rows: int) -> float:
-    """H_N = Σ_{n ≤ N} 1/n; the number of features of N rows is Poisson(α H_N)."""
+    """Return H_N = Σ_{n ≤ N} 1/n. The number of features of N rows is Poisson(α H_N)."""
     return float(np.sum(1.0 / np.arange(1, n_rows + 1)))
 
 
 def log_poisson(count: int, mean: float) -> float:
-    """log Poisson(count; mean), nats."""
+    """Return log Poisson(count; mean), nats."""
     return float(count * np.log(mean) - mean - gammaln(count + 1))
 
 
 def binary(Z) -> Features:
-    """Z (N, K) as int64. Raises ValueError unless it is a matrix of zeros and ones."""
+    """Return Z (N, K) as int64. Raises ValueError unless it is a matrix of zeros and ones."""
     array = np.asarray(Z)
     if array.ndim != 2:
         raise ValueError(f"got features of shape {array.shape}; expected a matrix (rows, features)")
@@ -52,9 +53,10 @@ def binary(Z) -> Features:
 
 
 def left_ordered(Z) -> Features:
-    """The canonical member of Z's class: (N, K₊), columns by falling binary number, the first row its leading bit.
+    """Return the canonical member of Z's class, (N, K₊): columns by falling binary number, the first row its leading
+    bit.
 
-    Columns of zeros are dropped: an unopened dish is no feature.
+    Columns of zeros are dropped, because an unopened dish is no feature.
     """
     array = binary(Z)
     array = array[:, array.any(axis=0)]
@@ -62,7 +64,7 @@ def left_ordered(Z) -> Features:
 
 
 def column_groups(Z: Features) -> list[tuple[int, int]]:
-    """(ones, columns) of each set of equal non-zero columns; Σ columns = K₊."""
+    """Return (ones, columns) of each set of equal non-zero columns. The numbers of columns sum to K₊."""
     kept = Z[:, Z.any(axis=0)]
     if not kept.shape[1]:
         return []
@@ -71,13 +73,16 @@ def column_groups(Z: Features) -> list[tuple[int, int]]:
 
 
 def log_weight(ones, n_rows):
-    """log w(m) = log (N − m)! (m − 1)! / N!, for 1 ≤ m ≤ N; numbers or arrays that fit together."""
+    """Return log w(m) = log (N − m)! (m − 1)! / N!, for 1 ≤ m ≤ N, of numbers or arrays that broadcast."""
     ones = np.asarray(ones, np.float64)
     return gammaln(n_rows - ones + 1) + gammaln(ones) - gammaln(n_rows + 1)
 
 
 def log_prior(Z, alpha: float) -> float:
-    """log P([Z]) in nats, of the class that Z (N, K) belongs to. Raises ValueError for α ≤ 0 or a non-binary Z."""
+    """Return log P([Z]) in nats, of the class that Z (N, K) belongs to.
+
+    Raises ValueError for α ≤ 0 or a non-binary Z.
+    """
     if not alpha > 0:
         raise ValueError(f"got alpha={alpha}; expected a positive number: the mean number of features per row")
     array = binary(Z)
@@ -87,15 +92,16 @@ def log_prior(Z, alpha: float) -> float:
 
 @lru_cache(maxsize=1 << 16)
 def group_log_prior(ones: int, columns: int, n_rows: int, alpha: float) -> float:
-    """What g equal columns with m ones add to log P([Z]): g log(α w(m)) − log g!."""
+    """Return what g equal columns with m ones add to log P([Z]): g log(α w(m)) − log g!, nats."""
     return float(columns * (np.log(alpha) + log_weight(ones, n_rows)) - gammaln(columns + 1)) if columns else 0.0
 
 
 @lru_cache(maxsize=1 << 14)
 def best_gains(ones: int, most: int, remaining: int, n_rows: int, alpha: float) -> Float64[np.ndarray, " columns"]:
-    """G(m, g) for g = 0 … most: the most that g columns, equal so far with m ones, can add once R more rows are set.
+    """Return G(m, g) for g = 0, …, most, nats.
 
-    Concave in g: the gains are taken from the best down.
+    It is the most that g columns, equal so far with m ones, can add once R more rows are set. It is concave in g, so
+    the gains are summed from the largest down.
     """
     outer = np.arange(min(most, remaining + 1))
     endings = np.unique(np.concatenate([outer, remaining - outer]))
@@ -108,13 +114,13 @@ def best_gains(ones: int, most: int, remaining: int, n_rows: int, alpha: float) 
 
 
 def group_best(ones: int, columns: int, remaining: int, n_rows: int, alpha: float) -> float:
-    """G(m, g) of the module's docstring, nats."""
+    """Return G(m, g) of the module's docstring, nats."""
     return float(best_gains(ones, columns, remaining, n_rows, alpha)[columns]) if columns else 0.0
 
 
 @lru_cache(maxsize=1 << 14)
 def unopened_best(remaining: int, n_rows: int, alpha: float) -> float:
-    """The most that features first taken in the last R rows can add to log P([Z]): 0 unless α > N."""
+    """Return the most that features first taken in the last R rows can add to log P([Z]), nats: 0 unless α > N."""
     if remaining == 0 or alpha <= n_rows:  # w(a) ≤ 1/N: opening a feature cannot raise the prior
         return 0.0
     ones = np.arange(1, remaining + 1)
@@ -124,7 +130,7 @@ def unopened_best(remaining: int, n_rows: int, alpha: float) -> float:
 
 
 def best_completion(Z, n_rows: int, alpha: float) -> float:
-    """max log P([Z′]) in nats over all Z′ of n_rows rows whose first rows are Z: what no completion can exceed."""
+    """Return max log P([Z′]) over all Z′ of n_rows rows whose first rows are Z, nats. No completion can exceed it."""
     array = binary(Z)
     remaining = n_rows - len(array)
     if remaining < 0:

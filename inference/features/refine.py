@@ -1,13 +1,13 @@
-"""Hill climbing from a complete matrix: what a beam, which never goes back to a row, has missed.
+"""Hill climbing from a complete matrix, which finds what a beam missed because it never goes back to a row.
 
-Rows are reseated one at a time: a row is taken out of the state and given its best features in view of all others,
+Rows are reseated one at a time. A row is taken out of the state and given its best features in view of all others:
 
   log p(x_n | z, other rows) + Σ_k z_k log m_−nk / (N − m_−nk) + j log α/N − log j!,      j new features,
 
-m_−nk of the other rows. Where that changes nothing, every column is dropped, or joined with, freed from or flipped by
-another, and the best of these matrices is taken. Where that changes nothing either, each column in turn is dropped and
-all rows reseated without it: features that only make sense together come apart so. Each step is kept only if it raises
-log p(X, [Z]).
+where m_−nk counts the other rows. If that changes nothing, every column is dropped, or joined with, freed from or
+flipped by another column, and the best of these matrices is taken. If that changes nothing either, each column in turn
+is dropped and all rows are reseated without it, which separates features that only make sense together. Each step is
+kept only if it raises log p(X, [Z]).
 """
 
 import numpy as np
@@ -20,13 +20,13 @@ from lvsearch.inference.features.gains import Columns
 from lvsearch.inference.features.prior import left_ordered, log_prior
 
 MOST_NEW = 3
-"""New features tried for a row that is reseated; the next sweep can add more."""
+"""The most new features tried for a row that is reseated. The next sweep can add more."""
 
 AT_ONCE = 256
-"""Matrices scored together."""
+"""The number of matrices scored together."""
 
 LEAST_GAIN = 1e-9
-"""Nats; less is rounding."""
+"""A gain of fewer nats than this is rounding."""
 
 Features = Int64[np.ndarray, "row feature"]
 Other = Int64[np.ndarray, "row other"]
@@ -34,10 +34,15 @@ Other = Int64[np.ndarray, "row other"]
 
 
 def refine(likelihood: BoundLikelihood, Z: Features, alpha: float, sweeps: int, width: int, most: int) -> Other:
-    """A matrix with log p(X, [Z]) no lower than Z's. sweeps: at most so many steps; width: assignments kept per row."""
+    """Return a matrix with log p(X, [Z]) no lower than Z's.
+
+    sweeps: the most steps.
+    width: how many assignments are kept per row.
+    most: the most features.
+    """
     score = float(log_joints(likelihood, [Z], alpha)[0])
     for _ in range(sweeps):
-        for step in (_reseated, _with_another_column, _reseated_without_a_column):
+        for step in (_reseat_rows, _change_one_column, _drop_column_and_reseat):
             candidate = step(likelihood, Z, alpha, width, most)
             value = float(log_joints(likelihood, [candidate], alpha)[0])
             if value > score + LEAST_GAIN:
@@ -49,7 +54,7 @@ def refine(likelihood: BoundLikelihood, Z: Features, alpha: float, sweeps: int, 
 
 
 def log_joints(likelihood: BoundLikelihood, matrices: list[np.ndarray], alpha: float) -> Float64[np.ndarray, " matrix"]:
-    """log p(X, [Z]) of each of the matrices (N, K), nats."""
+    """Return log p(X, [Z]) of each of the matrices (N, K), nats."""
     priors = np.array([log_prior(Z, alpha) for Z in matrices])
     capacity = max(1, *(Z.shape[1] for Z in matrices))
     values = np.zeros(len(matrices))
@@ -62,8 +67,11 @@ def log_joints(likelihood: BoundLikelihood, matrices: list[np.ndarray], alpha: f
     return priors + values
 
 
-def _reseated(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
-    """One sweep over the rows. A column that no row has left is a feature in its prior state: the next new one."""
+def _reseat_rows(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
+    """Reseat every row once.
+
+    A column that no row has left is a feature in its prior state, and serves as the next new one.
+    """
     n_rows = len(Z)
     capacity = max(1, min(Z.shape[1] + MOST_NEW, most))
     bits = np.zeros((n_rows, capacity), bool)
@@ -85,15 +93,16 @@ def _reseated(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int
     return left_ordered(bits)
 
 
-def _reseated_without_a_column(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
-    """The best matrix after a sweep over the rows that begins without one of the columns."""
+def _drop_column_and_reseat(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
+    """Drop each column in turn and reseat all rows without it. Returns the best of these matrices."""
     if not Z.shape[1]:
         return Z
-    tried = [_reseated(likelihood, np.delete(Z, k, axis=1), alpha, width, most) for k in range(Z.shape[1])]
+    tried = [_reseat_rows(likelihood, np.delete(Z, k, axis=1), alpha, width, most) for k in range(Z.shape[1])]
     return tried[int(np.argmax(log_joints(likelihood, tried, alpha)))]
 
 
 def _best_row(likelihood, state, here, ones, n_rows, alpha, width, most) -> tuple[Bool[np.ndarray, " feature"], int]:
+    """Return the best features of one row given all others, and its best number of new features."""
     opened = ones > 0
     terms = likelihood.prepare(state, here)
     odds = np.where(opened, np.log(np.maximum(ones, 1) / (n_rows - ones)), 0.0)
@@ -111,8 +120,8 @@ def _best_row(likelihood, state, here, ones, n_rows, alpha, width, most) -> tupl
     return candidates[0, which].copy(), int(new)
 
 
-def _with_another_column(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
-    """The best matrix that differs in one column: without it, or with it joined, freed or flipped by another."""
+def _change_one_column(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
+    """Return the best matrix that differs in one column: without it, or with it joined, freed or flipped by another."""
     columns = list(Z.T)
     changed = [np.delete(Z, k, axis=1) for k in range(len(columns))]
     for k, one in enumerate(columns):

@@ -1,5 +1,4 @@
-"""Hierarchical Dirichlet processes, of topics and of groups of rows: estimators, samplers, and how many parts are
-occupied."""
+"""Hierarchical Dirichlet processes of topics and of groups of rows: estimators, samplers, occupied parts."""
 
 from lvsearch.inference.hdp.estimator import HDPEstimator, HDPSettings
 from lvsearch.inference.hdp.gibbs import HDPSample, direct_assignment

@@ -1,7 +1,8 @@
-"""Batch mean field for any two-level process on packed units: the same bound as the generic engine, and its steps.
+"""Batch mean field for any two-level process on packed units, with the same bound and steps as the generic engine.
 
-Units by the coordinate steps of `lvsearch.inference.hdp.kernel`, from E[log p(x_n | φ_k)] of every member; then every
-global site by the gradient of the log-joint, from how much of every member each part has (Blei 2004, Eq. 2.18).
+Units are updated by the coordinate steps of `lvsearch.inference.hdp.kernel`, from E[log p(x_n | φ_k)] of every member.
+Then every global latent variable is updated by the gradient of the log-joint, from each part's share of every member
+(Blei 2004, Eq. 2.18).
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from lvsearch.models.kernels import kernel
 
 
 class Units(NamedTuple):
-    """Packed units on the device: tiles, which slots hold a unit, and the members of all."""
+    """Packed units on the device: tiles, which slots hold a unit, and the members of all units."""
 
     tiles: DocumentTiles
     real: Bool[Array, "batch tile document"] | Any
@@ -43,9 +44,11 @@ def ascend_units(
     *,
     capacity: tuple[int, ...],
 ) -> AscentTrace:
-    """At most `passes` (and `TRACE_LENGTH`) passes, until one gains less than `tolerance` nats; `sweeps` coordinate
-    steps of every unit in each. The bound of a pass is that of the globals before it, with the units as they then are;
-    the trace's locals are the units' tables.
+    """Run passes of coordinate ascent until one gains less than `tolerance` nats.
+
+    It makes at most `passes` (and `TRACE_LENGTH`) passes, each with `sweeps` coordinate steps of every unit. The bound
+    of a pass is that of the global parameters before it, with the units as they are then. The trace's locals are the
+    units' tables.
     """
     dtype = seating.hits.dtype
 
@@ -56,15 +59,15 @@ def ascend_units(
         bound = globals_bound(model, b, size, capacity=capacity)
         bound = (bound + jnp.where(units.real, each, 0.0).sum() + n_sticks * log_alpha).astype(dtype)
         collected = collect_documents(units.tiles, seats, seen, units.real)
-        return follow_units(model, b, collected, units.members, model.active(size, capacity)), seats, bound
+        return step_globals(model, b, collected, units.members, model.active(size, capacity)), seats, bound
 
     return sweep_until_settled(one_pass, beliefs, seating, tolerance, passes, dtype)
 
 
-def follow_units(
+def step_globals(
     model: HierarchicalProcess, beliefs: Beliefs, collected: Collected, members: Any, on: Masks
 ) -> Beliefs:
-    """A coordinate step of each global site, in the model's order, given what the units add to them."""
+    """Make a coordinate step of each global latent variable, in the model's order, given what the units add to them."""
 
     def log_joint(g: dict[str, Any]) -> Array:
         log_alpha, alpha = model.log_and_value(g, model.levels[1])
@@ -85,7 +88,7 @@ def follow_units(
 
 @kernel(static_argnames=("capacity",), brief=True)
 @counted
-def parts_from(
+def parts_from_shares(
     model: HierarchicalProcess,
     shares: Float[Array, "member part"],
     beliefs: Beliefs,
@@ -94,7 +97,9 @@ def parts_from(
     *,
     capacity: tuple[int, ...],
 ) -> Beliefs:
-    """The parts that follow from how much of every member each has; the other globals as they were."""
+    """Return the beliefs about the parts that follow from each part's share of every member; other globals are
+    unchanged.
+    """
     on = model.active(size, capacity)
 
     def log_joint(g: dict[str, Any]) -> Array:
@@ -108,13 +113,13 @@ def parts_from(
 
 
 class SharedSurvey(NamedTuple):
-    """A fit looked at: what proposals go by, and the terms of the bound (nats).
+    """The state of a fit as proposals see it, with the terms of the bound in nats.
 
     | field | meaning |
     |---|---|
     | `units` | Σ over units of their terms given the globals |
-    | `log_prior`, `entropies` | the globals' terms, one entropy per site |
-    | `shares` | how much of every member each part has (member, part) |
+    | `log_prior`, `entropies` | the globals' terms, one entropy per latent variable |
+    | `shares` | each part's share of every member (member, part) |
     """
 
     units: Array
@@ -123,7 +128,10 @@ class SharedSurvey(NamedTuple):
     shares: Float[Array, "member part"]
 
     def terms(self, units: str) -> dict[str, float]:
-        """Those of the bound by name; units: what units are called there."""
+        """Return the terms of the evidence lower bound as {name: nats}.
+
+        `units` is the key used for the per-unit term.
+        """
         entropies = {f"entropy of {name}": float(value) for name, value in self.entropies.items()}
         return {units: float(self.units), "log prior": float(self.log_prior), **entropies}
 
@@ -140,7 +148,7 @@ def survey_units(
     *,
     capacity: tuple[int, ...],
 ) -> SharedSurvey:
-    """One look at these globals, after `sweeps` coordinate steps of every unit."""
+    """Survey the fit at these global parameters, after `sweeps` coordinate steps of every unit."""
     on = model.active(size, capacity)
     seen, log_alpha = globals_of(model, beliefs.mean, units.members, size, capacity=capacity)
     seats, each = settle_documents(units.tiles, seating, seen, sweeps=sweeps)

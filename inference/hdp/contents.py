@@ -1,7 +1,7 @@
-"""What the units of a two-level process hold, in the one form that its kernels know: counts of members.
+"""The units of a two-level process as counts of members, the one form that its kernels know.
 
-To the kernels a group of rows is a document: its rows are its words, once each, over a vocabulary that is all rows.
-What a member is, and how probable under each part, only the model knows (`HierarchicalProcess.log_likelihoods`).
+To the kernels a group of rows is a document. Its rows are its words, once each, over a vocabulary of all rows. Only the
+model knows what a member is and how probable it is under each part (`HierarchicalProcess.log_likelihoods`).
 """
 
 from functools import singledispatch
@@ -21,8 +21,11 @@ from lvsearch.models.kernels import kernel
 
 
 class Contents(NamedTuple):
-    """`counts` (unit, member): how often each unit has each member; `members`: as `log_likelihoods` takes them, float64
-    leaves, members leading."""
+    """The units of a data set.
+
+    counts: (unit, member), how often each unit has each member.
+    members: the members as `log_likelihoods` takes them, with float64 leaves and members on the leading axis.
+    """
 
     counts: csr_array
     members: Any
@@ -30,12 +33,13 @@ class Contents(NamedTuple):
 
 @singledispatch
 def contents_of(model: HierarchicalProcess, data: Dataset) -> Contents:
-    """The units of a data set in its order."""
+    """Return the units of a data set, in its order."""
     raise NotImplementedError(f"no contents of units for {type(model).__name__}")
 
 
 @contents_of.register
 def _(model: HDP, data: Dataset) -> Contents:
+    """Return documents as counts of words."""
     counts = counts_of(data)
     return Contents(counts, np.arange(counts.shape[1]))
 
@@ -45,7 +49,7 @@ _members = kernel(brief=True)(lambda model, rows: model.members(rows))
 
 @contents_of.register
 def _(model: HDPMixture, data: Dataset) -> Contents:
-    """Raises ValueError for rows without a density."""
+    """Return groups as counts of rows. Raises ValueError for rows without a density."""
     rows, sizes = rows_of_groups(data)
     model.components.check(rows)
     with jax.enable_x64(True):

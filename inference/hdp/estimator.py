@@ -1,8 +1,8 @@
-"""The estimator of HDP topics: collapsed passes with refitted corpus weights, mean field, proposals, and the bound.
+"""The estimator of HDP topics: collapsed passes with refitted corpus weights, then mean field and proposals.
 
-Collapsed passes (`lvsearch.inference.topics.kernel`) find topics fast and well; every document's largest topics then
-become its first tables, from which memoized mean field in the two-level stick form can climb the bound on the process.
-The bound is computed in float64 at exactly the globals that are returned, the documents settled there.
+Collapsed passes (`lvsearch.inference.topics.kernel`) find good topics fast. Every document's largest topics then become
+its first tables. From there memoized mean field in the two-level stick form can climb the bound on the process. The
+bound is computed in float64 at exactly the global parameters that are returned, with the documents updated there.
 """
 
 from collections.abc import Iterator
@@ -34,34 +34,35 @@ from lvsearch.inference.topics.memoized import FLOAT32, FLOAT64, layout_within, 
 from lvsearch.models.hdp import HDP
 
 MOST_PASSES = 20
-"""How often passes alone are added before a round of proposals, at most."""
+"""The most extra passes before a round of proposals."""
 
 
 @dataclass(frozen=True)
 class HDPSettings:
-    """How hard to try.
+    """Settings of the estimator: effort and stopping rules.
 
     | field | meaning |
     |---|---|
     | `rounds` | passes of each round of collapsed passes, after which the corpus weights are refitted |
-    | `warm_rounds` | the same from another truncation's topics |
+    | `warm_rounds` | the same, from another truncation's topics |
     | `collapsed_sweeps`, `momentum` | of the collapsed passes, see `lvsearch.inference.topics.kernel` |
-    | `collapsed_topic_concentration` | of the collapsed passes, at least: narrow priors end in worse topics |
-    | `passes`, `sweeps` | of mean field; see below |
-    | `last_sweeps` | of every document at the final globals, in float64 |
+    | `collapsed_topic_concentration` | its least value in the collapsed passes: narrow priors end in worse topics |
+    | `passes`, `sweeps` | passes of mean field, and coordinate steps of every document in each |
+    | `last_sweeps` | coordinate steps of every document at the final globals, in float64 |
     | `proposal_rounds`, `proposals` | rounds of merges, deletions and births, and how many of each kind a round tries |
-    | `proposal_passes` | what `rounds` are, for a proposal; mean-field passes follow as ever |
+    | `proposal_passes` | the `rounds` of a proposal; mean-field passes follow as usual |
     | `proposal_tolerance` | nats per token by which the bound must rise |
 
-    No mean-field passes by default: with them the bound rises but held-out scores fall. On Cora with 40 topics and 30
-    collapsed passes, after 0, 1 and 6 of them: −6.83, −6.85, −6.90 nats per held-out token, the bound −941,433,
-    −907,358, −892,383. Where a tight bound matters more, ask for some.
+    There are no mean-field passes by default. With them the bound rises but held-out scores fall. On Cora with 40
+    topics and 30 collapsed passes, held-out scores after 0, 1 and 6 of them are −6.83, −6.85 and −6.90 nats per token,
+    and the bounds −941,433, −907,358 and −892,383. Ask for some where a tight bound matters more.
 
-    No proposals by default either. What decides is the bound; without mean field it is so loose that it calls for few
-    topics. On 300 documents of Cora with 15 topics, two seeds, ten rounds of proposals took it from −129,975 and
-    −129,671 to −125,974 and −126,143 with 5 topics left, and the held-out score from −7.03 and −7.01 to −7.32 and
-    −7.30. After 4 mean-field passes: from −122,209 and −121,895 to −121,862 and −121,682 with 14 and 15 topics, −7.11
-    and −7.08 to −7.12 and −7.08. So ask for both. A proposal takes a third to a half of a fit's time.
+    There are no proposals by default either. The bound decides about them, and without mean field it is so loose that
+    it calls for few topics. On 300 documents of Cora with 15 topics and two seeds, ten rounds of proposals raised it
+    from −129,975 and −129,671 to −125,974 and −126,143 with 5 topics left. The held-out score fell from −7.03 and −7.01
+    to −7.32 and −7.30. After 4 mean-field passes the bound rose from −122,209 and −121,895 to −121,862 and −121,682
+    with 14 and 15 topics, and the score went from −7.11 and −7.08 to −7.12 and −7.08. So ask for both together. A
+    proposal takes a third to a half of a fit's time.
     """
 
     rounds: tuple[int, ...] = (5, 5, 10, 10, 10, 10, 10)
@@ -79,7 +80,7 @@ class HDPSettings:
 
 
 class HDPEstimator(BaseEstimator):
-    """Fits `HDP` to documents; `size` is the truncation."""
+    """Fits `HDP` to documents. `size` is the truncation, the number of topics that are represented."""
 
     shrinks = True
     model: HDP
@@ -93,8 +94,10 @@ class HDPEstimator(BaseEstimator):
         self._packed = {self._packing.layout: largest}
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """That of LDA's kernels at this capacity, and every document's pointers: float32 twice, and once more beside
-        proposals, float64 twice."""
+        """Return the bytes of LDA's kernels at this capacity, and of every document's pointers.
+
+        Pointers are held twice in float32, once more if there are proposals, and twice in float64.
+        """
         (capacity,) = capacity_of(size)
         plan = topic_plan(self._packing, capacity, layout_within(self._packing, capacity, self.chunks))
         single = 3 if self.settings.proposal_rounds else 2
@@ -102,11 +105,17 @@ class HDPEstimator(BaseEstimator):
         return replace(plan, parts=(*plan.parts, Part("pointers", pointers)))
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """One fit at truncation `size[0]`: topics from documents, or kept or merged from another truncation's."""
+        """Fit at truncation `size[0]`.
+
+        Topics start from documents, or are kept or merged from another truncation's fit.
+        """
         return self.fit_with_history(size, key, start).estimate
 
     def fit_with_history(self, size: tuple[int, ...], key: Array, start: Estimate | None = None) -> FitHistory:
-        """As `fit`, with every proposal. The bound is that of the fit before them plus the accepted gains."""
+        """Fit as `fit` does, and return every proposal too.
+
+        The bound is that of the fit before the proposals plus the accepted gains.
+        """
         run = _Run(self, size)
         settled, proposals = run.fit(key, start)
         lower, _ = bound_at(self.model, settled.natural, size, run.packed, settled.seating, self.settings.last_sweeps)
@@ -114,15 +123,15 @@ class HDPEstimator(BaseEstimator):
         return FitHistory(estimate, np.zeros(0), proposals)
 
     def packed_for(self, capacity: int) -> Packed:
-        """The documents in the layout that a capacity has memory for."""
+        """Return the documents in the layout that there is memory for at this capacity."""
         layout = layout_within(self._packing, capacity, self.chunks)
         if layout not in self._packed:
             self._packed[layout] = packed_documents(pack(self.counts, layout.n_batches, layout.tile_blocks))
         return self._packed[layout]
 
 
-class _Settled(NamedTuple):
-    """Globals and documents after the passes, and the collapsed counts that they came from, topics in order of size."""
+class _PassesResult(NamedTuple):
+    """The result of the passes: topics in order of size, the global parameters and the documents' tables."""
 
     shares: TopicShares
     natural: dict[str, Any]
@@ -130,9 +139,9 @@ class _Settled(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """What proposals are compared with: a fit and the terms of its bound."""
+    """The fit that proposals are compared with, and the terms of its bound."""
 
-    settled: _Settled
+    settled: _PassesResult
     terms: dict[str, float]
 
 
@@ -145,33 +154,34 @@ class _Run:
         self.packed = owner.packed_for(self.capacity[0])
         self.passes = 0
 
-    def fit(self, key: Array, start: Estimate | None) -> tuple[_Settled, tuple[Proposal, ...]]:
+    def fit(self, key: Array, start: Estimate | None) -> tuple[_PassesResult, tuple[Proposal, ...]]:
+        """Run the passes and, if asked for, the proposals."""
         n_topics, eta = self.size[0], float(self.model.topic_concentration)
         weights = starting_weights(self.model, n_topics)
         pseudo_counts = start_counts(self.owner.counts, n_topics, self.capacity[0], key, start, eta)
         used = np.ones(n_topics, bool)
-        state = kernels.start_state(self.packed.documents, pseudo_counts, self._alpha(weights, used))
+        state = kernels.start_state(self.packed.documents, pseudo_counts, self._document_alpha(weights, used))
         rounds = self.settings.rounds if start is None else self.settings.warm_rounds
-        settled = self._settled(state, weights, used, rounds)
+        settled = self._run_passes(state, weights, used, rounds)
         if not self.settings.proposal_rounds:
             return settled, ()
-        return self._improved(self._standing(settled))
+        return self._improve(self._measure(settled))
 
     # ── passes ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _alpha(self, weights: CorpusWeights, used: Bool[np.ndarray, " topic"]) -> Float[np.ndarray, " place"]:
-        """Every document's Dirichlet as the passes take it, padded; 0 for places that are to stay empty."""
+    def _document_alpha(self, weights: CorpusWeights, used: Bool[np.ndarray, " topic"]) -> Float[np.ndarray, " place"]:
+        """Return every document's Dirichlet parameters for the passes, padded; 0 for places that are to stay empty."""
         alpha = np.zeros(self.capacity[0], np.float32)
         alpha[: self.size[0]] = np.where(used, weights.alphas, 0.0)
         return alpha
 
-    def _settled(
+    def _run_passes(
         self, state: kernels.Counts, weights: CorpusWeights, used: Bool[np.ndarray, " topic"], rounds: tuple[int, ...]
-    ) -> _Settled:
-        """`rounds` of collapsed passes, each followed by a refit of the weights; then mean field."""
+    ) -> _PassesResult:
+        """Run the collapsed passes, with a refit of the weights after each round; then mean field."""
         settings, packed, n_topics = self.settings, self.packed, self.size[0]
         eta = float(self.model.topic_concentration)
-        in_documents, alpha = np.zeros((*packed.real.shape, n_topics)), self._alpha(weights, used)
+        in_documents, alpha = np.zeros((*packed.real.shape, n_topics)), self._document_alpha(weights, used)
         for passes in rounds:
             state, _, _ = kernels.memoized_passes(
                 packed.documents.tiles,
@@ -188,23 +198,23 @@ class _Run:
             in_documents = np.maximum(proportions - alpha[:n_topics], 0.0)
             some = packed.lengths > 0
             weights = refit_weights(self.model, weights, in_documents[some], packed.lengths[some])
-            alpha = self._alpha(weights, used)
+            alpha = self._document_alpha(weights, used)
         self.passes += sum(rounds) + settings.passes
         words = np.asarray(state.total)[:, :n_topics]
-        order = np.argsort(-weights.tables, kind="stable")  # sticks do best in order of size
+        order = np.argsort(-weights.tables, kind="stable")  # the stick-breaking prior prefers sticks in order of size
         words, in_documents = words[:, order], in_documents[..., order]
         weights = weights._replace(beta=weights.beta[order], tables=weights.tables[order])
         climbed = self._mean_field(words, in_documents, weights)
         shares = TopicShares(words.astype(np.float64), packed.documents.gather(in_documents))
-        return _Settled(shares, naturals(self.model, climbed, n_topics), climbed.seating)
+        return _PassesResult(shares, naturals(self.model, climbed, n_topics), climbed.seating)
 
     def _mean_field(self, words: np.ndarray, in_documents: np.ndarray, weights: CorpusWeights) -> AscentState:
-        """Memoized mean field from every document's largest topics as its first tables."""
+        """Run memoized mean field, from every document's largest topics as its first tables."""
         packed, n_topics, capacity = self.packed, self.size[0], self.capacity[0]
         n_sticks = np.float32(packed.real.sum() * self.model.tables)
         counts, tables = np.zeros((len(words), capacity), np.float32), np.zeros(capacity, np.float32)
         counts[:, :n_topics], tables[:n_topics] = words, weights.tables
-        # of sticks at which nothing sits, E[log(1 − π')] = −1/α: they leave α where the collapsed passes found it
+        # sticks without tokens have E[log(1 − π')] = −1/α: they leave α where the collapsed passes found it
         log_left = np.float32(-n_sticks / weights.alpha)
         total = Collected(counts, tables, log_left, n_sticks)
         n_batches = packed.documents.n_batches
@@ -225,42 +235,49 @@ class _Run:
 
     # ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _improved(self, standing: _Standing) -> tuple[_Settled, tuple[Proposal, ...]]:
-        """Rounds of passes alone for as long as they raise the bound, so that no proposal is credited with what they
-        gain, then proposals until one is accepted."""
+    def _improve(self, standing: _Standing) -> tuple[_PassesResult, tuple[Proposal, ...]]:
+        """Improve a fit by rounds of proposals.
+
+        A round first makes passes alone for as long as they raise the bound, so that no proposal is credited with their
+        gains. It ends once a proposal is accepted.
+        """
         record: list[Proposal] = []
         tolerance = self.settings.proposal_tolerance * float(self.owner.counts.sum())
         for _ in range(self.settings.proposal_rounds):
-            for new_ideas, most in ((self._passes, MOST_PASSES), (self._ideas, 1)):
+            for new_ideas, most in ((self._propose_passes, MOST_PASSES), (self._propose_topics, 1)):
                 standing, tried = improve(standing, new_ideas, self._climb, tolerance, most, lambda: False)
                 record.extend(tried)
             if not (record and record[-1].accepted):
                 break
         return standing.settled, tuple(record)
 
-    def _passes(self, standing: _Standing) -> Iterator[Idea[TopicShares]]:
+    def _propose_passes(self, standing: _Standing) -> Iterator[Idea[TopicShares]]:
+        """Propose to go on with passes alone."""
         yield Idea("passes", (), standing.settled.shares)
 
-    def _ideas(self, standing: _Standing) -> Iterator[Idea[TopicShares]]:
+    def _propose_topics(self, standing: _Standing) -> Iterator[Idea[TopicShares]]:
+        """Propose merges, deletions and births of topics."""
         eta = float(self.model.topic_concentration)
         return topic_ideas(standing.settled.shares, self.owner.counts, eta, self.settings.proposals)
 
     def _climb(self, shares: TopicShares) -> _Standing:
-        """Passes from these counts on, with the weights that they call for; empty places stay empty, their topics at
-        the prior, until mean field finds them better filled."""
+        """Run passes from these counts, with the weights that the counts call for.
+
+        Empty places stay empty and their topics at the prior, until mean field finds that filling them is better.
+        """
         packed, n_topics, tokens = self.packed, self.size[0], shares.tokens
         used = (tokens > EMPTY) | (tokens == tokens.max())  # one token may be anywhere
         weights = weights_from(self.model, shares.in_documents)
-        alpha = self._alpha(weights, used)
+        alpha = self._document_alpha(weights, used)
         words = np.zeros((len(shares.words), self.capacity[0]))
         proportions = np.broadcast_to(alpha, (*packed.real.shape, self.capacity[0])).copy()
         words[:, :n_topics] = shares.words
         proportions[..., :n_topics] += packed.documents.scatter(shares.in_documents).astype(np.float32)
         state = kernels.start_state(packed.documents, words, alpha)._replace(proportions=proportions)
-        return self._standing(self._settled(state, weights, used, self.settings.proposal_passes))
+        return self._measure(self._run_passes(state, weights, used, self.settings.proposal_passes))
 
-    def _standing(self, settled: _Settled) -> _Standing:
-        """The terms of the number that `bound_at` gives."""
+    def _measure(self, settled: _PassesResult) -> _Standing:
+        """Measure the terms of the bound that `bound_at` gives."""
         packed, size, capacity = self.packed, self.size, self.capacity
         units = Units(packed.documents.tiles, packed.real, packed.members)
         with jax.enable_x64(True):
@@ -273,4 +290,5 @@ class _Run:
 
 @estimator.register
 def _(model: HDP, data: Dataset) -> HDPEstimator:
+    """Return the estimator of HDP topics."""
     return HDPEstimator(model, data)

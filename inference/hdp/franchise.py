@@ -1,19 +1,22 @@
-"""Gibbs sampling of a two-level process by direct assignment: parts and unit weights integrated out, shared ones kept.
+"""Gibbs sampling of a two-level process by direct assignment: parts and unit weights are integrated out.
 
-Source: Teh, Jordan, Beal & Blei (2006), §5.3 and appendix A. With n the counts without member i, β the weights of the
-parts in use and β_u what is left for all others,
+Source: Teh, Jordan, Beal & Blei (2006), §5.3 and appendix A. Let n be the counts without member i, β the shared weights
+of the parts in use, and β_u what is left for all others.
 
     p(z_i = k | …)   ∝ (n_jk + α β_k) p(x_i | members of k)      a part in use
+
     p(z_i new | …)   ∝ α β_u p(x_i);  then b ~ Beta(1, γ), β_new = b β_u, β_u ← (1 − b) β_u
+
     m_jk             = Σ_{r=0}^{n_jk − 1} Bernoulli(α β_k / (α β_k + r))   tables (Antoniak 1974)
     γ                given the tables, by an auxiliary variable (Escobar & West 1995)
+
     (β, β_u)         ~ Dirichlet(m_·1, …, m_·K, γ)
     α                given the tables, by auxiliary variables (Teh et al., appendix A)
 
-A part that loses its last member gives its weight back to β_u: it is one of those not in use then. What p(x_i | members
-of k) is, a `MemberLikelihood` says: a ratio of counts for words of topics, of normalisers for rows of components.
-Members are visited one by one in the order of the units; draws are by inversion with uniforms of 23 bits in float32, of
-52 in float64.
+A part that loses its last member gives its weight back to β_u, because it is then one of those not in use. A
+`MemberLikelihood` says what p(x_i | members of k) is. For words of topics it is a ratio of counts. For rows of
+components it is a ratio of normalisers. Members are visited one by one, in the order of the units. Draws are by
+inversion, with uniforms of 23 bits in float32 and of 52 bits in float64.
 """
 
 from functools import partial
@@ -30,11 +33,11 @@ from lvsearch.models.hyperpriors import GammaPrior
 TINY = 1e-30
 
 Emitted = Any
-"""A pytree: what the members at every place say of its part."""
+"""A pytree of what the members at every place say about the part there."""
 
 
 class Franchise(NamedTuple):
-    """Indicators, what follows from them, weights and concentrations; places without members have weight 0.
+    """The state of one chain during a sweep. Places without members have weight 0.
 
     | field | letter | shape |
     |---|---|---|
@@ -45,7 +48,7 @@ class Franchise(NamedTuple):
     | `beta`, `left` | β, β_u | (place,), () |
     | `tables` | m_·k | (place,) |
     | `gamma`, `alpha` | γ, α | () |
-    | `overflow` | a new part found no place: the state means nothing | () |
+    | `overflow` | a new part found no place: the state is invalid | () |
     """
 
     assignments: Int32[Array, " member"]
@@ -62,37 +65,40 @@ class Franchise(NamedTuple):
 
 @runtime_checkable
 class MemberLikelihood(Protocol):
-    """How members come from parts, the parts integrated out. `member` is the number of one."""
+    """The likelihood of members given parts, with the parts integrated out. `member` is the number of a member."""
 
     def empty(self, places: int) -> Emitted:
-        """Places without members."""
+        """Return places without members."""
         ...
 
-    def gathered(self, labels: Int32[Array, " member"], places: int) -> Emitted:
-        """What all members say, each at the place of its label."""
+    def gather(self, labels: Int32[Array, " member"], places: int) -> Emitted:
+        """Return what all members say, each at the place of its label."""
         ...
 
     def densities(self, emitted: Emitted, member: Array, total: Int32[Array, " place"]) -> Float[Array, " place"]:
-        """p(member | members at each place), up to a factor."""
+        """Return p(member | members at each place), up to a factor."""
         ...
 
-    def taken(self, emitted: Emitted, member: Array, place: Array, last: Array) -> Emitted:
-        """Without the member at its place; last: it was the only one there."""
+    def remove(self, emitted: Emitted, member: Array, place: Array, last: Array) -> Emitted:
+        """Remove the member from its place. `last` says that it was the only one there."""
         ...
 
-    def given(self, emitted: Emitted, member: Array, place: Array) -> Emitted:
-        """With the member at a place."""
+    def add(self, emitted: Emitted, member: Array, place: Array) -> Emitted:
+        """Add the member at a place."""
         ...
 
     def log_density(self, emitted: Emitted, total: Int32[Array, " place"]) -> Float[Array, ""]:
-        """log p(all members | which parts they have), up to Σ log h(x), nats."""
+        """Return log p(all members | the parts they have), up to Σ log h(x), nats."""
         ...
 
 
 def empty_state(
     n_members: int, n_units: int, emission: MemberLikelihood, places: int, gamma: Any, alpha: Any
 ) -> Franchise:
-    """No member yet: everything is left for new parts. In the session's floating type."""
+    """Return the state without members, in which all weight is left for new parts.
+
+    It has the session's floating type.
+    """
     return Franchise(
         jnp.zeros(n_members, jnp.int32),
         jnp.zeros((n_units, places), jnp.int32),
@@ -118,30 +124,33 @@ def seat_members(
     *,
     adding: bool,
 ) -> Franchise:
-    """Draw every indicator once, in order, given all others, β and the concentrations. adding: they are not counted
-    yet."""
+    """Draw every indicator once, in order, given all others, β and the concentrations.
+
+    adding: members are not counted yet, and are added one by one.
+    """
     n_places = len(state.beta)
     place = jnp.arange(n_places, dtype=jnp.int32)
 
     def one_member(carry: tuple[Any, ...], x: tuple[Array, ...]) -> tuple[tuple[Any, ...], Array]:
         in_unit, total, emitted, beta, left, overflow = carry
         member, unit, old, uniform = x
+        # take the member out; a part without members gives its weight back
         own = jnp.zeros(n_places, jnp.int32) if adding else (place == old).astype(jnp.int32)
         here, total = in_unit[unit] - own, total - own
         if not adding:
-            emitted = emission.taken(emitted, member, old, total[old] == 0)
+            emitted = emission.remove(emitted, member, old, total[old] == 0)
         left = left + jnp.where(total == 0, beta, 0.0).sum()
         beta = jnp.where(total == 0, 0.0, beta)
         free = jnp.argmin(total)  # the first without members, if there is one
         overflow = overflow | (total[free] > 0)
         prior = jnp.where(place == free, state.alpha * left, here + state.alpha * beta)
         new = draw(prior * emission.densities(emitted, member, total), uniform[0])
-        # Beta(1, γ) by inversion
+        # a new part breaks b ~ Beta(1, γ), drawn by inversion, off what is left
         broken = jnp.where(new == free, left * -jnp.expm1(jnp.log1p(-uniform[1]) / state.gamma), 0.0)
         beta = beta + jnp.where(place == free, broken, 0.0)
         own = (place == new).astype(jnp.int32)
         in_unit = in_unit.at[unit].set(here + own)
-        return (in_unit, total + own, emission.given(emitted, member, new), beta, left - broken, overflow), new
+        return (in_unit, total + own, emission.add(emitted, member, new), beta, left - broken, overflow), new
 
     carry = (state.in_unit, state.total, state.emitted, state.beta, state.left, state.overflow)
     members = jnp.arange(len(unit_of), dtype=jnp.int32), unit_of, state.assignments, uniforms
@@ -160,7 +169,7 @@ def seat_members(
 def draw_tables(
     state: Franchise, unit_of: Int32[Array, " member"], uniforms: Float[Array, " member"]
 ) -> Int32[Array, " place"]:
-    """m_·k: the r-th member of its part in its unit opens a table with chance α β_k / (α β_k + r), r from 0."""
+    """Draw m_·k: the r-th member of its part in its unit opens a table with chance α β_k / (α β_k + r), r from 0."""
     order = jnp.lexsort((state.assignments, unit_of))  # members of one part in one unit together, in their order
     unit, part = unit_of[order], state.assignments[order]
     number = jnp.arange(len(order))
@@ -174,7 +183,7 @@ def draw_tables(
 def draw_weights(
     key: Key[Array, ""], tables: Int32[Array, " place"], gamma: Float[Array, ""]
 ) -> tuple[Float[Array, " place"], Float[Array, ""]]:
-    """(β, β_u) ~ Dirichlet(m_·1, …, γ); 0 in places without tables. The same bits with more places."""
+    """Draw (β, β_u) ~ Dirichlet(m_·1, …, γ), 0 in places without tables. More places give the same bits."""
     shapes = jnp.append(gamma, jnp.maximum(tables, 1).astype(gamma.dtype))
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(len(shapes)))
     log_values = jnp.where(jnp.append(True, tables > 0), jax.vmap(jax.random.loggamma)(keys, shapes), -jnp.inf)
@@ -190,8 +199,14 @@ def draw_concentration(
     n_tables: Int[Array, ""],
     customers: Int[Array, " group"],
 ) -> Float[Array, ""]:
-    """A concentration given that `n_tables` tables in all serve groups of so many customers; the given value where it
-    is fixed. Groups without customers say nothing. prior: a number or a `GammaPrior`."""
+    """Draw a concentration given that `n_tables` tables in all serve groups of customers.
+
+    A fixed value is returned as it is.
+
+    prior: a number or a `GammaPrior`.
+    now: the current value.
+    customers: (group,); groups without customers say nothing.
+    """
     if not isinstance(prior, GammaPrior):
         return now
     shape, rate = (jnp.asarray(value, now.dtype) for value in prior)
@@ -214,8 +229,11 @@ def sweep(
     *,
     adding: bool,
 ) -> Franchise:
-    """Members, tables, γ, weights, α: each once, in this order. γ is drawn given the tables alone, before the weights:
-    drawn after them it would belong to others than those that the next sweep begins with."""
+    """Draw members, tables, γ, weights and α, each once, in this order.
+
+    γ is drawn given the tables alone, before the weights. Drawn after them it would belong to other weights than those
+    with which the next sweep begins.
+    """
     keys = jax.random.split(key, 5)
     n_members, dtype = len(unit_of), state.beta.dtype
     uniforms = jax.random.uniform(keys[0], (n_members, 2), dtype)

@@ -1,8 +1,8 @@
-"""Gibbs sampling for HDP topics by direct assignment: `lvsearch.inference.hdp.franchise` with
+"""Gibbs sampling for HDP topics by direct assignment, `lvsearch.inference.hdp.franchise` with
 
     p(w_i | words of k) = (n_k,w_i + η) / (n_k + Vη).
 
-Slow beside `estimator.py`, and exact as the chain grows.
+It is slow beside `estimator.py`, and exact as the chain grows.
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,21 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Float64, Int, Int32, Key
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.hdp.sampler import Members, one_chain
+from lvsearch.inference.hdp.sampler import Members, run_one_chain
 from lvsearch.inference.sampling import Trace
 from lvsearch.inference.topic_samplers.collapsed import Tokens, expand
 from lvsearch.models.hdp import HDP
 
 FIRST_CAPACITY = 32
-"""Places for topics to begin with, doubled whenever a sweep needs more."""
+"""The number of places for topics at first. It is doubled whenever a sweep needs more."""
 
 
 class WordCounts(NamedTuple):
-    """Words of topics: what they say of a topic are counts (word, place). `word` (token,): the vocabulary id of each
-    token; `eta`: η, the same for every word of the vocabulary, (word,)."""
+    """The likelihood of words given topics, by counts (word, place).
+
+    word: (token,), the vocabulary id of each token.
+    eta: (word,), η, the same for every word of the vocabulary.
+    """
 
     word: Int32[Array | np.ndarray, " token"]
     eta: Float[Array | np.ndarray, " word"]
@@ -33,7 +36,7 @@ class WordCounts(NamedTuple):
     def empty(self, places: int) -> Array:
         return jnp.zeros((len(self.eta), places), jnp.int32)
 
-    def gathered(self, labels: Array, places: int) -> Array:
+    def gather(self, labels: Array, places: int) -> Array:
         return self.empty(places).at[jnp.asarray(self.word), labels].add(1)
 
     def densities(self, emitted: Array, member: Array, total: Array) -> Array:
@@ -41,10 +44,10 @@ class WordCounts(NamedTuple):
         eta = jnp.asarray(self.eta)[0]
         return (emitted[word] + eta) / (total + len(self.eta) * eta)
 
-    def taken(self, emitted: Array, member: Array, place: Array, last: Array) -> Array:
+    def remove(self, emitted: Array, member: Array, place: Array, last: Array) -> Array:
         return emitted.at[jnp.asarray(self.word)[member], place].add(-1)
 
-    def given(self, emitted: Array, member: Array, place: Array) -> Array:
+    def add(self, emitted: Array, member: Array, place: Array) -> Array:
         return emitted.at[jnp.asarray(self.word)[member], place].add(1)
 
     def log_density(self, emitted: Array, total: Array) -> Array:
@@ -56,7 +59,7 @@ class WordCounts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HDPSample:
-    """One state of the chain, and how it came there. Topics are those in use, most tokens first.
+    """One state of the chain, and its history. Topics are those in use, most tokens first.
 
     | field | shape | meaning |
     |---|---|---|
@@ -83,11 +86,11 @@ class HDPSample:
 
     @property
     def alpha(self) -> Float64[np.ndarray, " topic"]:
-        """α β_k: with `topics`, what `lvsearch.inference.document_likelihood` needs."""
+        """α β_k, (topic,), which `lvsearch.inference.document_likelihood` needs beside `topics`."""
         return self.alphas[-1] * self.beta
 
     def topics(self) -> Float64[np.ndarray, "topic word"]:
-        """E[φ | z, w] = (n_kw + η) / (n_k + Vη): rows sum to 1."""
+        """Return E[φ | z, w] = (n_kw + η) / (n_k + Vη), (topic, word), rows summing to 1."""
         counts = self.topic_word + self.eta
         return counts / counts.sum(axis=1, keepdims=True)
 
@@ -95,9 +98,10 @@ class HDPSample:
 def direct_assignment(
     model: HDP, data: Dataset, *, sweeps: int, key: Key[Array, ""], start: HDPSample | None = None
 ) -> HDPSample:
-    """`sweeps` more sweeps of the chain of `key`, from `start` or from nothing: then the tokens are first added one at
-    a time, each drawn given those before it, which is not counted as a sweep. A chain continued is the chain, bit for
-    bit.
+    """Make `sweeps` more sweeps of the chain of `key`, from `start` or from nothing.
+
+    From nothing, the tokens are first added one at a time, each drawn given those before it. That is not counted as a
+    sweep. A chain in several calls gives the same bits as in one call.
 
     Raises ValueError for a number of sweeps below 1, counts that are not whole numbers, and a `start` of another chain.
     """
@@ -105,7 +109,7 @@ def direct_assignment(
     if start is not None and not all(np.array_equal(a, b) for a, b in zip(start.tokens, tokens, strict=True)):
         raise ValueError("got a start from other documents, expected a sample of the chain to continue")
     after = None if start is None else start.trace
-    chain = one_chain(model, members, key, sweeps=sweeps, units=False, after=after)
+    chain = run_one_chain(model, members, key, sweeps=sweeps, units=False, after=after)
     z, in_unit, beta = chain.seating
     topic_word = np.zeros((len(beta), data.extents["word"]), np.int32)
     np.add.at(topic_word, (z, np.asarray(tokens.word)), 1)
@@ -114,12 +118,12 @@ def direct_assignment(
 
 
 def words_of(model: HDP, data: Dataset) -> Members:
-    """The tokens of documents. Raises ValueError for counts that are not whole numbers."""
+    """Return the tokens of documents as members. Raises ValueError for counts that are not whole numbers."""
     tokens = expand(data)
     emission = word_counts(model, tokens, data.extents["word"])
     return Members(np.asarray(tokens.document), data.n_units, emission, 0.0, FIRST_CAPACITY)
 
 
 def word_counts(model: HDP, tokens: Tokens, n_words: int) -> WordCounts:
-    """Words of the model's topics."""
+    """Return the likelihood of tokens under the model's topics."""
     return WordCounts(tokens.word, np.full(n_words, model.topic_concentration, np.float64))

@@ -1,9 +1,10 @@
-"""Gibbs sampling for groups of rows by direct assignment, the components integrated out: the sampler of
-`lvsearch.inference.hdp.franchise` with
+"""Gibbs sampling for groups of rows by direct assignment, with the components integrated out.
+
+It is `lvsearch.inference.hdp.franchise` with
 
     p(x_i | rows of k) = exp(A(τ_k + s(x_i)) − A(τ_k)) h(x_i),        τ_k = λ + Σ s(rows of k)
 
-(Blei 2004, Eq. 5.13) for any kind of component. In float64.
+(Blei 2004, Eq. 5.13) for any kind of component, in float64.
 """
 
 from dataclasses import dataclass
@@ -16,25 +17,29 @@ from jaxtyping import Array, Float, Float64, Int, Int32, Key
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.hdp.contents import contents_of
-from lvsearch.inference.hdp.sampler import Members, one_chain
+from lvsearch.inference.hdp.sampler import Members, run_one_chain
 from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.inference.sampling import Trace
 from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.hdp_mixture import HDPMixture, Rows
 
 FIRST_CAPACITY = 16
-"""Places for components to begin with, doubled whenever a sweep needs more."""
+"""The number of places for components at first. It is doubled whenever a sweep needs more."""
 
 
 class RowSums(NamedTuple):
-    """What rows say of components: `natural` parameters (place, …) and their `normaliser` (place,)."""
+    """The `natural` parameters of components' posteriors (place, …), and their `normaliser` (place,)."""
 
     natural: Any
     normaliser: Float[Array, " place"]
 
 
 class RowEmission(NamedTuple):
-    """Rows of components. `increments` s(x_i), rows leading; `prior` λ of one component."""
+    """The likelihood of rows given components.
+
+    increments: s(x_i), rows on the leading axis.
+    prior: λ of one component.
+    """
 
     component: Component
     increments: Any
@@ -44,7 +49,7 @@ class RowEmission(NamedTuple):
         natural = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (places, *jnp.shape(leaf))), self.prior)
         return RowSums(natural, jnp.broadcast_to(self._normaliser(self.prior), (places,)))
 
-    def gathered(self, labels: Array, places: int) -> RowSums:
+    def gather(self, labels: Array, places: int) -> RowSums:
         natural = jax.tree.map(lambda s, p: p + jax.ops.segment_sum(s, labels, places), self.increments, self.prior)
         return RowSums(natural, log_normalisers(self.component, natural))
 
@@ -53,20 +58,21 @@ class RowEmission(NamedTuple):
         score = log_normalisers(self.component, after) - emitted.normaliser
         return jnp.exp(score - score.max())
 
-    def taken(self, emitted: RowSums, member: Array, place: Array, last: Array) -> RowSums:
-        """A place that is left without rows has its prior again: no rounding is handed on."""
+    def remove(self, emitted: RowSums, member: Array, place: Array, last: Array) -> RowSums:
+        """Remove the row. A place left without rows gets exactly its prior again, so that no rounding is handed on."""
         increment = self._increment(member)
         left = jax.tree.map(lambda t, s, p: jnp.where(last, p, t[place] - s), emitted.natural, increment, self.prior)
-        return self._put(emitted, place, left)
+        return self._set_place(emitted, place, left)
 
-    def given(self, emitted: RowSums, member: Array, place: Array) -> RowSums:
+    def add(self, emitted: RowSums, member: Array, place: Array) -> RowSums:
         more = jax.tree.map(lambda t, s: t[place] + s, emitted.natural, self._increment(member))
-        return self._put(emitted, place, more)
+        return self._set_place(emitted, place, more)
 
     def log_density(self, emitted: RowSums, total: Array) -> Array:
         return jnp.where(total > 0, emitted.normaliser - self._normaliser(self.prior), 0.0).sum()
 
-    def _put(self, emitted: RowSums, place: Array, one: Any) -> RowSums:
+    def _set_place(self, emitted: RowSums, place: Array, one: Any) -> RowSums:
+        """Return the sums with those of one place replaced."""
         natural = jax.tree.map(lambda t, new: t.at[place].set(new), emitted.natural, one)
         return RowSums(natural, emitted.normaliser.at[place].set(self._normaliser(one)))
 
@@ -79,7 +85,7 @@ class RowEmission(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GroupsSample:
-    """One state of the chain, and how it came there. Components are those in use, most rows first.
+    """One state of the chain, and its history. Components are those in use, most rows first.
 
     | field | shape | meaning |
     |---|---|---|
@@ -112,12 +118,14 @@ def group_direct_assignment(
     keep: int = 1,
     start: GroupsSample | None = None,
 ) -> GroupsSample:
-    """`sweeps` more sweeps of the chain of `key`, from `start` or from nothing: then the rows are first added one at a
-    time, each drawn given those before it, which is not counted as a sweep.
+    """Make `sweeps` more sweeps of the chain of `key`, from `start` or from nothing.
 
-    A chain continued is the chain, bit for bit.
+    From nothing, the rows are first added one at a time, each drawn given those before it. That is not counted as a
+    sweep. A chain in several calls gives the same bits as in one call.
 
-    keep: keep the labels after every keep-th sweep, 0 for none; with a `start`, that keeps some or none as this does.
+    keep: keep the labels after every keep-th sweep, 0 for none. It must keep some, or none, as the chain of `start`
+    did.
+
     Raises ValueError for a number of sweeps below 1, rows without a density, and a `start` of another chain.
     """
     if keep < 0:
@@ -126,17 +134,20 @@ def group_direct_assignment(
     if start is not None and not np.array_equal(start.group_component.sum(1), sizes):
         raise ValueError("got a start from other groups, expected a sample of the chain to continue")
     after = None if start is None else start.trace
-    chain = one_chain(model, members, key, sweeps=sweeps, units=keep > 0, after=after)
+    chain = run_one_chain(model, members, key, sweeps=sweeps, units=keep > 0, after=after)
     z, in_unit, beta = chain.seating
     with jax.enable_x64(True):
-        natural = jax.tree.map(np.asarray, members.emission.gathered(jnp.asarray(z), len(beta)).natural)
+        natural = jax.tree.map(np.asarray, members.emission.gather(jnp.asarray(z), len(beta)).natural)
     chosen = chain.trace["component"][0, keep - 1 :: keep] if keep else np.zeros((0, len(z)), np.int64)
     kept = np.array([by_appearance(labels) for labels in chosen], np.int64).reshape(-1, len(z))
     return GroupsSample(z, in_unit, beta, natural, *chain.history, kept, chain.trace)
 
 
 def groups_of(model: HDPMixture, data: Dataset) -> tuple[Int[np.ndarray, " group"], Members]:
-    """(rows of each group, all rows in the order of the groups). Raises ValueError for rows without a density."""
+    """Return the number of rows of each group, and all rows as members, in the order of the groups.
+
+    Raises ValueError for rows without a density.
+    """
     counts, rows = contents_of(model, data)
     sizes = np.diff(counts.indptr)
     unit_of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
@@ -146,7 +157,7 @@ def groups_of(model: HDPMixture, data: Dataset) -> tuple[Int[np.ndarray, " group
 
 
 def row_emission(model: HDPMixture, members: Rows) -> RowEmission:
-    """Rows of the model's components, in the session's floating type."""
+    """Return the likelihood of rows under the model's components, in the session's floating type."""
     y, observed, _ = map(jnp.asarray, members)
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, y.dtype), model.components.prior(y.shape[1]))
     return RowEmission(model.components, jax.vmap(model.components.increment)(y, observed), prior)

@@ -1,10 +1,9 @@
-"""The estimator of HDP mixtures: the clusters of all rows together, every group's largest as its first tables, ascent,
-and proposals.
+"""The estimator of HDP mixtures: starts from clusters of all rows together, then ascent and proposals.
 
-What is common to all groups is found first and cheaply, by a Dirichlet-process mixture of the pooled rows with its
-sequential starts and proposals; the groups then get weights of their own, and the bound is climbed on the process of
-two levels, with merges, deletions and births kept only where it rises. It is recorded in float64 at exactly the globals
-that are returned.
+Clusters that are common to all groups are found first and cheaply. A Dirichlet-process mixture of the pooled rows finds
+them, with its sequential starts and proposals. Then every group gets weights of its own, and its largest clusters
+become its first tables. The bound on the process of two levels is climbed from there. Merges, deletions and births are
+kept only if it rises. It is recorded in float64 at exactly the global parameters that are returned.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of, pad_axes
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
-from lvsearch.inference.hdp.ascent import Units, ascend_units, parts_from, survey_units
+from lvsearch.inference.hdp.ascent import Units, ascend_units, parts_from_shares, survey_units
 from lvsearch.inference.hdp.contents import contents_of
 from lvsearch.inference.hdp.kernel import TablePosterior
 from lvsearch.inference.hdp.units import Packed, bound_at, globals_of, packed_units, seat_largest
@@ -42,12 +41,12 @@ from lvsearch.models.hyperpriors import GammaPrior
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """How hard to try. Tolerances in nats per row and pass.
+    """Settings of the estimator: effort and stopping rules. Tolerances are in nats per row and pass.
 
     | field | meaning |
     |---|---|
-    | `pooled` | of the mixture of all rows that a fit starts from |
-    | `passes`, `tolerance` | of the ascent |
+    | `pooled` | settings of the mixture of all rows that a fit starts from |
+    | `passes`, `tolerance` | the most passes of the ascent; a pass that gains less is the last one |
     | `sweeps` | coordinate steps of every group in a pass |
     | `rounds`, `proposals` | rounds of proposals, and how many of each kind a round tries; 0 rounds for none |
     | `climb_passes` | passes given to a proposal |
@@ -67,7 +66,7 @@ class GroupSettings:
 
 
 class GroupsEstimator(RowsEstimator):
-    """Fits `HDPMixture` to groups of rows; `size` is the truncation."""
+    """Fits `HDPMixture` to groups of rows. `size` is the truncation, the number of components that are represented."""
 
     model: HDPMixture
     settings: GroupSettings
@@ -85,7 +84,7 @@ class GroupsEstimator(RowsEstimator):
         self.prepared, self.n_rows = self.pooled.prepared, len(self.owner)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """The pooled mixture's; and densities of every row, and pointers of every group."""
+        """Return the bytes of the pooled mixture, of densities of every row and of pointers of every group."""
         (capacity,) = capacity_of(size)
         pointers = 8 * self.packed.real.size * self.model.tables * capacity
         plan = self.pooled.memory_plan(size)
@@ -97,32 +96,35 @@ class GroupsEstimator(RowsEstimator):
         return MemoryPlan((*plan.parts, *own))
 
     def work(self, size: tuple[int, ...]) -> float:
-        """Rows × components × statistics of one pass."""
+        """Return rows × components × statistics, the work of one pass."""
         n_dims = self.data.extents["dim"]
         statistics = jax.eval_shape(lambda: self.model.components.prior(n_dims))
         return float(self.n_rows) * size[0] * sum(leaf.size for leaf in jax.tree.leaves(statistics))
 
     def begin(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> RowsStart:
-        """The clusters of all rows together, begun from another truncation's components if there is one."""
+        """Find the clusters of all rows together, starting from another truncation's components if there is one."""
         return RowsStart(key, start, self.pooled.fit(size, key, None if start is None else self._as_pooled(start)))
 
     def run(self, size: tuple[int, ...], dtype: Any) -> "_Run":
-        """One fit at this size, to be made in this precision."""
+        """Return one fit at this size and in this precision, not yet made."""
         return _Run(self, size, dtype)
 
     def bound(self, natural: dict[str, Statistics], size: tuple[int, ...], l: TablePosterior) -> float:
-        """In float64 at exactly these natural parameters, nats, the groups settled from these tables."""
+        """Return the bound in float64 at exactly these natural parameters, nats.
+
+        Groups are updated from these tables first.
+        """
         return bound_at(self.model, natural, size, self.packed, l, self.settings.last_sweeps)[0]
 
     def _as_pooled(self, start: Estimate) -> Estimate:
-        """Another truncation's components as those of a mixture of all rows."""
+        """Return another truncation's fit as one of the mixture of all rows."""
         mixture = self.pooled.model
         named = {"sticks": "shared_sticks", "components": "components", "concentration": "shared_concentration"}
         return start._replace(model=mixture, natural={name: start.natural[named[name]] for name in mixture.globals()})
 
 
 class _Run(RowsRun[GroupsEstimator]):
-    """One fit at one size in one precision. Not `ordered`: an ascent puts components in order anyway."""
+    """One fit at one size in one precision. It is not `ordered`, because an ascent puts components in order anyway."""
 
     def __init__(self, owner: GroupsEstimator, size: tuple[int, ...], dtype: Any):
         super().__init__(owner, size, dtype)
@@ -134,24 +136,26 @@ class _Run(RowsRun[GroupsEstimator]):
 
     @property
     def most_passes(self) -> float:
-        """Three times what was made, and a climb for every round."""
+        """Three times the passes made so far, and a climb for every round."""
         return float(3 * self.passes + self.settings.rounds * self.settings.climb_passes)
 
     def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
-        """From the clusters of all rows together."""
+        """Run the ascent from the clusters of all rows together."""
         assert begin.pooled is not None
         trace = self._from_shares(self._pooled_shares(begin.pooled), self.settings.passes)
         return trace, trace.made()
 
     def finished(self, standing: Standing) -> AscentTrace:
-        """The ascent to its end."""
+        """Run the ascent to its end."""
         return self._from_shares(standing.shares, self.settings.passes, standing.trace.beliefs)
 
     def climbed(self, shares: Float[np.ndarray, "row component"]) -> Standing:
-        """Where a short climb from these responsibilities ends."""
+        """Return where a short climb from these responsibilities ends."""
         return self.standing(self._from_shares(shares, self.settings.climb_passes))
 
     def _typed(self, tree: Any) -> Any:
+        """Return the arrays of a tree on the device, floating-point ones in this run's precision."""
+
         def typed(leaf: Any) -> Array:
             floating = np.issubdtype(np.asarray(leaf).dtype, np.floating)
             return jax.device_put(np.asarray(leaf, self.dtype if floating else None))
@@ -161,7 +165,7 @@ class _Run(RowsRun[GroupsEstimator]):
     # ── from shares of the rows ─────────────────────────────────────────────────────────────────────────────────────
 
     def _pooled_shares(self, pooled: Estimate) -> Float[np.ndarray, "row component"]:
-        """Of every row, at the fit of all rows together."""
+        """Return the responsibilities of every row at the fit of all rows together."""
         n, model = self.size[0], self.model
         blank = self._natural(starting_weights(model, n))
         natural = pad_axes(model, {**blank, "components": pooled.natural["components"]}, self.size, self.capacity)
@@ -174,8 +178,10 @@ class _Run(RowsRun[GroupsEstimator]):
     def _from_shares(
         self, shares: Float[np.ndarray, "row component"], passes: int, beliefs: Beliefs | None = None
     ) -> AscentTrace:
-        """An ascent from the seats that follow from shares, components most tables first; from these globals, or from
-        those that follow as well."""
+        """Run an ascent from responsibilities of rows, with components in order of their numbers of tables.
+
+        beliefs: the global parameters to start from. None: those that follow from the responsibilities.
+        """
         model, owner, n = self.model, self.owner, self.size[0]
         in_groups = np.zeros((owner.data.n_units, n))
         np.add.at(in_groups, owner.owner, shares)
@@ -187,7 +193,7 @@ class _Run(RowsRun[GroupsEstimator]):
             natural = self._typed(pad_axes(model, self._natural(weights), self.size, self.capacity))
             beliefs = beliefs_of(model, natural, self.size, capacity=self.capacity)
             wide = self._typed(np.pad(shares, ((0, 0), (0, self.capacity[0] - n))))
-            beliefs = parts_from(model, wide, beliefs, self.units.members, self.size, capacity=self.capacity)
+            beliefs = parts_from_shares(model, wide, beliefs, self.units.members, self.size, capacity=self.capacity)
         in_slots = owner.packed.documents.scatter(in_groups)
         seating = self._typed(seat_largest(in_slots, self.capacity[0], model.tables, weights.alpha))
         trace = ascend_units(
@@ -205,7 +211,7 @@ class _Run(RowsRun[GroupsEstimator]):
         return trace
 
     def _natural(self, weights: CorpusWeights) -> dict[str, Any]:
-        """Natural parameters of globals about these weights, components at their prior."""
+        """Return natural parameters of the globals about these weights, with components at their prior."""
         model = self.model
         tables: Any = weights.tables
         beyond: Any = np.maximum(tables.sum() - np.cumsum(tables), 0.0)
@@ -226,7 +232,7 @@ class _Run(RowsRun[GroupsEstimator]):
     # ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def standing(self, trace: AscentTrace) -> Standing:
-        """An ascent's end as proposals see it."""
+        """Return the end of an ascent as proposals see it."""
         seen = survey_units(
             self.model,
             trace.beliefs,
@@ -242,4 +248,5 @@ class _Run(RowsRun[GroupsEstimator]):
 
 @estimator.register
 def _(model: HDPMixture, data: Dataset) -> GroupsEstimator:
+    """Return the estimator of HDP mixtures."""
     return GroupsEstimator(model, data)

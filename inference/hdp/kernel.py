@@ -1,14 +1,16 @@
 """Memoized mean field for HDP topics on packed documents: the same bound as the generic engine, in matrix products.
 
-For one document with counts c_n, expected log topics E_nk = E[log φ_k,w_n] and expected log weights E[log β_k], the
+Take one document with counts c_n, expected log topics E_nk = E[log φ_k,w_n] and expected log weights E[log β_k]. The
 coordinate steps on (z, π', c) of `lvsearch.models.hdp` are
 
     q(z_n = t)   ∝ exp(E[log π_t] + Σ_k q(c_t = k) E_nk)
+
     q(π'_t)      = Beta(1 + Σ_n c_n q(z_n = t), E[α] + Σ_{s>t} Σ_n c_n q(z_n = s))
+
     q(c_t = k)   ∝ exp(E[log β_k] + Σ_n c_n q(z_n = t) E_nk)
 
-(Wang, Paisley & Blei 2011, Eq. 10–18, with both truncations as in `lvsearch.models.hdp`). The globals follow the
-documents after every batch, whose old statistics are subtracted and new ones added.
+(Wang, Paisley & Blei 2011, Eq. 10–18, with both truncations as in `lvsearch.models.hdp`). The global parameters are
+updated after every batch: its old statistics are subtracted, and its new ones added.
 """
 
 from typing import Any, NamedTuple
@@ -45,8 +47,15 @@ class TablePosterior(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """What documents add to the globals: `words` (word, topic) expected counts; `pointed` (topic,) expected pointers;
-    `log_left` () Σ E[log(1 − π'_dt)]; `sticks` () how many document sticks there are."""
+    """The statistics that documents add to the global parameters.
+
+    | field | meaning |
+    |---|---|
+    | `words` | expected counts (word, topic) |
+    | `pointed` | expected numbers of pointers (topic,) |
+    | `log_left` | Σ E[log(1 − π'_dt)] () |
+    | `sticks` | the number of document sticks () |
+    """
 
     words: Any
     pointed: Any
@@ -55,7 +64,7 @@ class Collected(NamedTuple):
 
 
 class AscentState(NamedTuple):
-    """`total` of the batches' statistics, each of `per_batch` (batch leading), the documents, and (E[γ], E[α])."""
+    """The state of the passes: statistics in total and per batch (batch leading), documents' tables, E[γ] and E[α]."""
 
     total: Collected
     per_batch: Collected
@@ -65,7 +74,10 @@ class AscentState(NamedTuple):
 
 
 class Globals(NamedTuple):
-    """What documents see: E[log φ] (word, topic), E[log β] (topic,) −inf where there is no topic, E[α]."""
+    """The global parameters as documents see them: E[log φ] (word, topic), E[log β] (topic,) and E[α].
+
+    E[log β] is −inf where there is no topic.
+    """
 
     log_topics: Any
     log_weights: Any
@@ -76,25 +88,27 @@ class Globals(NamedTuple):
 
 
 def corpus_sticks(pointed: Array, gamma: Any, exists: Array) -> tuple[Array, Array]:
-    """Beta parameters (topic,) of the corpus sticks; (1, 1) where there is no topic."""
+    """Return the Beta parameters (topic,) of the corpus sticks; (1, 1) where there is no topic."""
     pointed = jnp.where(exists, pointed, 0.0)
     beyond = jnp.cumsum(pointed[::-1])[::-1] - pointed
     return 1 + pointed, jnp.where(exists, gamma + jnp.maximum(beyond, 0.0), 1.0)
 
 
 def stick_logs(hits: Any, passes: Any) -> tuple[Array, Array]:
-    """(E[log V], E[log(1 − V)])."""
+    """Return (E[log V], E[log(1 − V)]) of Beta-distributed sticks."""
     both = digamma_positive(hits + passes)
     return digamma_positive(hits) - both, digamma_positive(passes) - both
 
 
 def log_weights_of(log_value: Any, log_left: Any) -> Array:
-    """E[log V_t] + Σ_{s<t} E[log(1 − V_s)] on the last axis."""
+    """Return E[log V_t] + Σ_{s<t} E[log(1 − V_s)] on the last axis."""
     return jnp.cumsum(log_left, axis=-1) - log_left + log_value
 
 
-def concentration(prior: Any, sticks: Any, log_left: Any) -> GammaStatistics | None:
-    """q of a concentration whose `sticks` sticks have Σ E[log(1 − V)] = `log_left`; None where it is given."""
+def concentration_posterior(prior: Any, sticks: Any, log_left: Any) -> GammaStatistics | None:
+    """Return q of a concentration whose `sticks` sticks have Σ E[log(1 − V)] = `log_left`; None for a fixed
+    concentration.
+    """
     if not isinstance(prior, GammaPrior):
         return None
     shape, rate = prior
@@ -102,19 +116,23 @@ def concentration(prior: Any, sticks: Any, log_left: Any) -> GammaStatistics | N
 
 
 def _mean(q: GammaStatistics | None, given: Any, like: Array) -> Array:
+    """Return the mean of a concentration, or its given value."""
     if q is None:
         return jnp.asarray(given, like.dtype)
     return jnp.asarray((q.log_value + 1) / q.negative_value, like.dtype)
 
 
-def follow(model: HDP, total: Collected, gamma: Array, exists: Array) -> tuple[Globals, Array]:
-    """(what documents see, E[γ]): γ's sticks first, then γ, topics and α."""
+def update_globals(model: HDP, total: Collected, gamma: Array, exists: Array) -> tuple[Globals, Array]:
+    """Update the global parameters: the sticks of γ first, then γ, topics and α.
+
+    Returns what documents see of them, and E[γ].
+    """
     hits, passes = corpus_sticks(total.pointed, gamma, exists)
     log_value, log_left = stick_logs(hits, passes)
     log_left = jnp.where(exists, log_left, 0.0)
     log_weights = jnp.where(exists, log_weights_of(log_value, log_left), -jnp.inf)
-    q_gamma = concentration(model.corpus_concentration, exists.sum(), log_left.sum())
-    q_alpha = concentration(model.document_concentration, total.sticks, total.log_left)
+    q_gamma = concentration_posterior(model.corpus_concentration, exists.sum(), log_left.sum())
+    q_alpha = concentration_posterior(model.document_concentration, total.sticks, total.log_left)
     eta = jnp.asarray(model.topic_concentration, total.words.dtype)
     counts = jnp.where(exists, total.words + eta, 1.0)
     log_topics = jnp.where(exists, digamma_positive(counts) - digamma_positive(counts.sum(0)), 0.0)
@@ -126,7 +144,7 @@ def follow(model: HDP, total: Collected, gamma: Array, exists: Array) -> tuple[G
 
 
 class _Seats(NamedTuple):
-    """As `TablePosterior`, of one tile."""
+    """`TablePosterior` of one tile."""
 
     pointers: Array
     hits: Array
@@ -134,14 +152,14 @@ class _Seats(NamedTuple):
 
 
 def _table_scores(rows: Array, slots: Any, seats: _Seats) -> Array:
-    """E[log π_t] + Σ_k q(c_t = k) E_nk: (block, 8, table)."""
+    """Return E[log π_t] + Σ_k q(c_t = k) E_nk, (block, 8, table)."""
     log_value, log_left = stick_logs(seats.hits, seats.passes)
     prior = log_weights_of(log_value, log_left)
     return jnp.einsum("bsk,btk->bst", rows, seats.pointers[slots]) + prior[slots][:, None]
 
 
-def _seat(rows: Array, tile: DocumentTiles, seats: _Seats, seen: Globals) -> _Seats:
-    """One coordinate step of each kind of local."""
+def _step_seats(rows: Array, tile: DocumentTiles, seats: _Seats, seen: Globals) -> _Seats:
+    """Make one coordinate step of each kind of a document's latent variables."""
     z = jax.nn.softmax(_table_scores(rows, tile.slots, seats), axis=-1) * jnp.asarray(tile.counts)[..., None]
     n_documents = len(seats.hits)
     at_table = per_document(z.sum(1), tile.slots, n_documents)
@@ -152,7 +170,7 @@ def _seat(rows: Array, tile: DocumentTiles, seats: _Seats, seen: Globals) -> _Se
 
 
 def _collect(rows: Array, tile: DocumentTiles, seats: _Seats, real: Array) -> tuple[Array, Array, Array, Array]:
-    """Expected counts (block, 8, topic), and the other statistics, of one tile's documents."""
+    """Return the expected counts (block, 8, topic), and the other statistics, of one tile's documents."""
     z = jax.nn.softmax(_table_scores(rows, tile.slots, seats), axis=-1) * jnp.asarray(tile.counts)[..., None]
     expected = jnp.einsum("bst,btk->bsk", z, seats.pointers[tile.slots])
     pointed = jnp.where(real[:, None, None], seats.pointers, 0.0).sum((0, 1))
@@ -173,21 +191,23 @@ def memoized_passes(
     sweeps: int | Array,
     passes: int | Array,
 ) -> AscentState:
-    """`passes` passes over all batches, `sweeps` coordinate steps of every document in each; never lowers the bound
-    once every batch has been visited.
+    """Make `passes` passes over all batches, with `sweeps` coordinate steps of every document in each.
 
-    real: which slots hold a document. The state's buffers are reused.
+    Once every batch has been visited, a step never lowers the bound. The state's buffers are reused.
+
+    real: which slots hold a document.
+    exists: which topics exist.
     """
     tiles = jax.tree.map(jnp.asarray, tiles)
 
     def one_batch(state: AscentState, x: tuple[Array, DocumentTiles, Array]) -> tuple[AscentState, None]:
         index, batch, real_slots = x
-        seen, gamma = follow(model, state.total, state.gamma, exists)
+        seen, gamma = update_globals(model, state.total, state.gamma, exists)
 
         def one_tile(words: Array, y: tuple[DocumentTiles, Array, _Seats]) -> tuple[Array, tuple[Any, ...]]:
             tile, real_here, seats = y
             rows = seen.log_topics[tile.words]
-            seats = jax.lax.fori_loop(0, sweeps, lambda _, s: _seat(rows, tile, s, seen), seats)
+            seats = jax.lax.fori_loop(0, sweeps, lambda _, s: _step_seats(rows, tile, s, seen), seats)
             expected, *others = _collect(rows, tile, seats, real_here)
             return words.at[tile.words].add(expected), (seats, *others)
 
@@ -195,6 +215,7 @@ def memoized_passes(
         words, (seats, pointed, log_left, n_sticks) = jax.lax.scan(
             one_tile, jnp.zeros_like(state.total.words), (batch, real_slots, here)
         )
+        # memoized update: this batch's old statistics out of the total, its new ones in
         new = Collected(words, pointed.sum(0), log_left.sum(), n_sticks.sum())
         old = jax.tree.map(lambda leaf: leaf[index], state.per_batch)
         total = jax.tree.map(lambda t, o, n: t - o + n, state.total, old, new)
@@ -216,20 +237,20 @@ def memoized_passes(
 def settle_documents(
     tiles: DocumentTiles, seating: TablePosterior, seen: Globals, *, sweeps: int | Array
 ) -> tuple[TablePosterior, Float[Array, "batch tile document"]]:
-    """`sweeps` coordinate steps of every document at fixed globals, and each one's bound there with its tables at their
-    best, nats: run it inside `jax.enable_x64(True)` on float64 inputs where the number is to be recorded.
+    """Make `sweeps` coordinate steps of every document at fixed globals, and compute each one's bound there, nats:
 
         Σ_n c_n log Σ_t exp(E[log π_t] + Σ_k q(c_t = k) E_nk) + Σ_t (E[log p(π'_t | α)] + H[π'_t])
         + Σ_tk q(c_t = k) (E[log β_k] − log q(c_t = k)),     without E[log α] per stick.
 
-    Valid at any seating. Slots without a document have a number that means nothing.
+    The words' tables are at their optimum. The bound is valid at any seating. Run this inside `jax.enable_x64(True)` on
+    float64 inputs if the number is to be recorded. Slots without a document have a meaningless number.
     """
     tiles = jax.tree.map(jnp.asarray, tiles)
 
     def one_tile(x: tuple[DocumentTiles, _Seats]) -> tuple[_Seats, Array]:
         tile, seats = x
         rows = seen.log_topics[tile.words]
-        seats = jax.lax.fori_loop(0, sweeps, lambda _, s: _seat(rows, tile, s, seen), seats)
+        seats = jax.lax.fori_loop(0, sweeps, lambda _, s: _step_seats(rows, tile, s, seen), seats)
         words = jax.nn.logsumexp(_table_scores(rows, tile.slots, seats), axis=-1)
         words = jnp.where(tile.counts > 0, tile.counts * words, 0.0).sum(-1)
         log_value, log_left = stick_logs(seats.hits, seats.passes)
@@ -257,7 +278,7 @@ def settle_documents(
 def collect_documents(
     tiles: DocumentTiles, seating: TablePosterior, seen: Globals, real: Bool[Array, "batch tile document"]
 ) -> Collected:
-    """What all documents add to the globals, the words at their tables as is best for this seating."""
+    """Return what all documents add to the global parameters, with the words' tables at their optimum."""
     tiles = jax.tree.map(jnp.asarray, tiles)
 
     def one_tile(words: Array, x: tuple[DocumentTiles, _Seats, Array]) -> tuple[Array, tuple[Array, ...]]:
@@ -274,14 +295,14 @@ def collect_documents(
 
 
 def naturals(model: HDP, state: AscentState, n_topics: int) -> dict[str, Any]:
-    """Natural parameters of the globals that follow from a state, existing topics only, float32."""
+    """Return the natural parameters of the globals that follow from a state, for existing topics only, float32."""
     total = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), state.total)
     pointed = total.pointed[:n_topics]
     hits, passes = 1 + pointed, float(state.gamma) + np.maximum(pointed.sum() - np.cumsum(pointed), 0.0)
     log_left = (digamma(passes) - digamma(hits + passes)).sum()
     found = {
-        "corpus_concentration": concentration(model.corpus_concentration, n_topics, log_left),
-        "document_concentration": concentration(model.document_concentration, total.sticks, total.log_left),
+        "corpus_concentration": concentration_posterior(model.corpus_concentration, n_topics, log_left),
+        "document_concentration": concentration_posterior(model.document_concentration, total.sticks, total.log_left),
         "corpus_sticks": BetaStatistics(hits - 1, passes - 1),
         "topic_word": total.words[:, :n_topics].T + float(model.topic_concentration) - 1,
     }

@@ -1,32 +1,36 @@
-"""How many parts some member of the units is in: its distribution under q."""
+"""The distribution under q of how many parts are occupied, that is, have some member."""
 
 import numpy as np
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.hdp.kernel import log_weights_of, stick_logs
-from lvsearch.inference.hdp.units import seated
+from lvsearch.inference.hdp.units import seat_units
 from lvsearch.inference.mixtures.occupied import OccupiedCounts
 from lvsearch.inference.occupied import occupied_counts
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 
 SEATING_SWEEPS = 10
+"""Coordinate steps of every unit before tables are drawn."""
 CERTAIN = 30.0
-"""Σ over units of 1 − e^−(expected members of a part), beyond which it is occupied for certain: units are independent
-under q. It is counted in units since a pointer moves all members of its table together."""
+"""A part counts as certainly occupied if Σ over units of 1 − e^−(its expected members) exceeds this number.
+
+Units are independent under q. The sum is over units, because a pointer moves all members of its table together.
+"""
 NEGLIGIBLE = 1e-7
-"""Expected members of a doubtful part below which a unit is left out of the draws."""
+"""A unit with fewer expected members of the doubtful parts than this is left out of the draws."""
 
 
 @occupied_counts.register
 def occupied_parts(
     model: HierarchicalProcess, estimate: Estimate, data: Dataset, *, draws: int, rng: np.random.Generator
 ) -> OccupiedCounts:
-    """From `draws` draws of all pointers and tables from q, the units' tables settled at q(globals).
+    """Return the distribution of the number of occupied parts, from `draws` draws of all pointers and tables from q.
 
-    Parts that many units use are taken as occupied; only units with some chance of a doubtful one are drawn.
+    Units' tables are first updated at q(globals). Parts that many units use count as occupied. Only units with some
+    chance of a doubtful part are drawn.
     """
-    packed, contents, seating, seen = seated(model, estimate, data, SEATING_SWEEPS)
+    packed, contents, seating, seen = seat_units(model, estimate, data, SEATING_SWEEPS)
     documents = packed.documents
     pointers, hits, passes = (documents.gather(leaf) for leaf in seating)
     n_parts = estimate.size[0]

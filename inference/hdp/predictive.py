@@ -1,8 +1,9 @@
-"""The predictive density of rows of a group under a fitted HDP mixture: components integrated out over q.
+"""The predictive density of rows of a group under a fitted HDP mixture, with components integrated out over q.
 
     p(x | group j, data) ≈ Σ_k E[θ_jk] ∫ p(x | φ_k) q(φ_k) dφ + (1 − Σ_k E[θ_jk]) ∫ p(x | φ) p(φ) dφ
 
-with θ_j the shares of the group's own rows, or of a new group, where E[θ_k] = E[β_k]. It integrates to 1."""
+Here θ_j are the shares of the group's own rows. For a new group E[θ_k] = E[β_k]. The density integrates to 1.
+"""
 
 import numpy as np
 from jaxtyping import Float
@@ -18,9 +19,11 @@ from lvsearch.models.hdp_mixture import HDPMixture
 def group_predictive_log_density(
     estimate: Estimate, rows: Dataset, group: Dataset | None = None
 ) -> Float[np.ndarray, " rows"]:
-    """log p(row | group, data fitted), nats, one number a row in the order of `rows`, in float64.
+    """Return log p(row | group, data fitted) of each row, in the order of `rows`, nats, float64.
 
-    rows: a data set of rows. group: a data set of one group, the rows of it that are known; None for a new group.
+    rows: a data set of rows.
+    group: a data set of one group, with the rows of it that are known; None for a new group.
+
     Raises ValueError for a model that is no `HDPMixture`, rows without a density, and more groups than one.
     """
     model = estimate.model

@@ -1,4 +1,4 @@
-"""Two-level processes as the one run loop takes them: what lasts from sweep to sweep, chains side by side."""
+"""Two-level processes in the one run loop: the state that lasts from sweep to sweep, with chains side by side."""
 
 from dataclasses import replace
 from functools import partial
@@ -23,8 +23,16 @@ from lvsearch.models.kernels import kernel
 
 
 class Members(NamedTuple):
-    """`unit_of` each member; `n_units`; what members say of parts; Σ log h(x) of all of them, nats; `places` for parts
-    to begin with, doubled whenever a sweep needs more."""
+    """The members of all units.
+
+    | field | meaning |
+    |---|---|
+    | `unit_of` | the unit of each member |
+    | `n_units` | the number of units |
+    | `emission` | the likelihood of members given parts |
+    | `log_carrier` | Σ log h(x) of all members, nats |
+    | `places` | places for parts at first, doubled whenever a sweep needs more |
+    """
 
     unit_of: Int32[np.ndarray, " member"]
     n_units: int
@@ -66,15 +74,15 @@ class FranchiseSampler(eqx.Module):
     one_by_one: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, model: HierarchicalProcess, members: Members, begin: FranchiseStates) -> "FranchiseSampler":
-        """With places for one part more than `begin` has."""
+    def from_members(cls, model: HierarchicalProcess, members: Members, begin: FranchiseStates) -> "FranchiseSampler":
+        """Return the sampler of these members, with places for at least one part more than `begin` has."""
         unit_of, n_units, emission, log_carrier, places = members
         while places <= begin.labels.max(initial=0) + 1:
             places *= 2
         return cls(model, unit_of, emission, log_carrier, begin, n_units, places)
 
     def init(self, key: Array, particles: int) -> FranchiseStates:
-        """As given. ValueError for another number of chains."""
+        """Return the given states. Raises ValueError for another number of chains."""
         if particles != len(self.begin.left):
             raise ValueError(f"got {particles} chains, expected one for each of {len(self.begin.left)} starts")
         return jax.tree.map(jnp.asarray, self.begin)
@@ -82,17 +90,17 @@ class FranchiseSampler(eqx.Module):
     def step(
         self, key: Array, state: FranchiseStates, temperature: Float[Array, ""], *, backward: bool
     ) -> FranchiseStates:
-        """Members, tables, weights and concentrations of each chain, once."""
+        """Draw members, tables, weights and concentrations of each chain once."""
 
         def one(k: Array, old: FranchiseStates) -> FranchiseStates:
             unit_of = jnp.asarray(self.unit_of)
-            new = franchise.sweep(self.model, self.seated(old), unit_of, self.emission, k, adding=False)
-            return lasting(new)._replace(outgrown=old.outgrown | new.overflow)
+            new = franchise.sweep(self.model, self.expand_state(old), unit_of, self.emission, k, adding=False)
+            return lasting_state(new)._replace(outgrown=old.outgrown | new.overflow)
 
         return jax.vmap(one)(jax.random.split(key, len(state.left)), state)
 
-    def seated(self, state: FranchiseStates) -> Franchise:
-        """All that a sweep knows of one chain."""
+    def expand_state(self, state: FranchiseStates) -> Franchise:
+        """Return the full state of one chain, as a sweep needs it."""
         labels = jnp.asarray(state.labels)
         empty = franchise.empty_state(
             len(self.unit_of), self.n_units, self.emission, self.capacity, state.gamma, state.alpha
@@ -101,22 +109,23 @@ class FranchiseSampler(eqx.Module):
             assignments=labels,
             in_unit=empty.in_unit.at[jnp.asarray(self.unit_of), labels].add(1),
             total=empty.total.at[labels].add(1),
-            emitted=self.emission.gathered(labels, self.capacity),
+            emitted=self.emission.gather(labels, self.capacity),
             beta=empty.beta.at[labels].set(state.weight),
             left=state.left,
         )
 
     def log_density(self, state: FranchiseStates) -> Float[Array, " particle"]:
-        """log p(members, their partition into parts, weights of these, γ, α), parts and weights of units integrated
-        out; given a concentration where that is given.
+        """Return the log density of members, partition, weights and concentrations, nats, (particle,).
 
-        Weights of K parts in use, in no order, and what is left have the density γ^K β_u^(γ − 1) / Π β_k. It is given
-        in the coordinates log β_u and β_k / (1 − β_u), in which it stays bounded as γ becomes small.
+        Parts and weights of units are integrated out. A concentration with a fixed value is conditioned on.
+
+        The weights of K parts in use, in no order, and what is left have the density γ^K β_u^(γ − 1) / Π β_k. It is
+        given in the coordinates log β_u and β_k / (1 − β_u), in which it stays bounded as γ becomes small.
         """
         priors = [self.model.given(level) for level in self.model.levels]
 
         def one(state: FranchiseStates) -> Array:
-            seats = self.seated(state)
+            seats = self.expand_state(state)
             used = seats.total > 0
             beta, in_use = jnp.where(used, seats.beta, 1.0), seats.beta.sum()
             weights = jnp.where(used, jnp.log(state.gamma) - jnp.log(beta / in_use), 0.0).sum() - jnp.log(in_use)
@@ -131,22 +140,22 @@ class FranchiseSampler(eqx.Module):
         return jax.vmap(one)(state)
 
     def outgrown(self, state: FranchiseStates) -> Bool[Array, ""]:
-        """Of any chain."""
+        """Return whether any chain needed more places."""
         return jnp.any(state.outgrown) | jnp.any(state.labels >= self.capacity)
 
     def grown(self, state: FranchiseStates) -> tuple["FranchiseSampler", FranchiseStates]:
-        """Twice as many places."""
+        """Return the sampler with twice as many places, and the state."""
         return replace(self, capacity=2 * self.capacity), state
 
 
-def lasting(state: Franchise) -> FranchiseStates:
-    """What is left of one chain when its sweep is over."""
+def lasting_state(state: Franchise) -> FranchiseStates:
+    """Return the part of one chain's state that lasts when its sweep is over."""
     weight = state.beta[state.assignments]
     return FranchiseStates(state.assignments, weight, state.left, state.gamma, state.alpha, state.overflow)
 
 
 def _log_hyper(prior: Any, value: Any) -> Array:
-    """log density of a concentration, nats; 0 where it is given."""
+    """Return the log prior density of a concentration, nats; 0 for a fixed one."""
     if not isinstance(prior, GammaPrior):
         return jnp.zeros(())
     shape, rate = (jnp.asarray(number, value.dtype) for number in prior)
@@ -154,21 +163,23 @@ def _log_hyper(prior: Any, value: Any) -> Array:
 
 
 class FranchiseRecorder(Recorder):
-    """`occupied` parts, members of the `largest`, concentrations where they are drawn, and where asked for the part of
-    each member, under the name of the parts."""
+    """Records the number of `occupied` parts, the members of the `largest` part, and concentrations that are drawn.
+
+    Where asked for it records the part of each member, under the name of the parts.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, model: HierarchicalProcess, n_members: int, *, units: bool) -> "FranchiseRecorder":
-        """units: record the members' parts too."""
+    def for_model(cls, model: HierarchicalProcess, n_members: int, *, units: bool) -> "FranchiseRecorder":
+        """Return the recorder of a model. units: record the members' parts too."""
         varies = tuple(level.concentration for level in model.levels if model.has_prior(level))
         numbers = tuple(Quantity(name, (), (), False) for name in ("occupied", "largest", *varies))
         each = Quantity(model.axes.part, (model.axes.member,), (n_members,), True)
         return cls((*numbers, each) if units else numbers)
 
     def values(self, chain: FranchiseSampler, state: FranchiseStates) -> tuple[Array, ...]:
-        """In the order of the quantities."""
+        """Return the recorded values, in the order of the quantities."""
         counts = jax.vmap(lambda labels: jnp.bincount(labels, length=chain.capacity))(state.labels)
         upper, lower = chain.model.levels
         found = {
@@ -184,13 +195,13 @@ class FranchiseRecorder(Recorder):
 # ── where chains begin ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def added(model: HierarchicalProcess, members: Members, key: Array) -> FranchiseStates:
-    """One chain whose members were added one at a time, each drawn given those before it."""
+def states_by_adding(model: HierarchicalProcess, members: Members, key: Array) -> FranchiseStates:
+    """Return one chain whose members were added one at a time, each drawn given those before it."""
     unit_of, n_units, emission, _, places = members
     means = _prior_means(model)
     with jax.enable_x64(True):
         while True:
-            state = _added(model, unit_of, emission, means, key, n_units=n_units, places=places)
+            state = _add_all_members(model, unit_of, emission, means, key, n_units=n_units, places=places)
             if not bool(state.outgrown):
                 return jax.tree.map(lambda leaf: np.asarray(leaf)[None], state)
             places *= 2
@@ -198,7 +209,7 @@ def added(model: HierarchicalProcess, members: Members, key: Array) -> Franchise
 
 @kernel(static_argnames=("n_units", "places"))
 @counted
-def _added(
+def _add_all_members(
     model: HierarchicalProcess,
     unit_of: Any,
     emission: MemberLikelihood,
@@ -209,11 +220,14 @@ def _added(
     places: int,
 ) -> FranchiseStates:
     empty = franchise.empty_state(len(unit_of), n_units, emission, places, *means)
-    return lasting(franchise.sweep(model, empty, jnp.asarray(unit_of), emission, key, adding=True))
+    return lasting_state(franchise.sweep(model, empty, jnp.asarray(unit_of), emission, key, adding=True))
 
 
-def grouped(model: HierarchicalProcess, labels: Int[np.ndarray, "particle member"]) -> FranchiseStates:
-    """Chains of given partitions: concentrations at their prior means, weights as if every member were a table."""
+def states_of_partitions(model: HierarchicalProcess, labels: Int[np.ndarray, "particle member"]) -> FranchiseStates:
+    """Return chains with these partitions.
+
+    Concentrations are at their prior means, and weights as if every member were a table.
+    """
     labels = np.stack([by_appearance(one) for one in labels]).astype(np.int32)
     gamma, alpha = _prior_means(model)
     size = np.stack([np.bincount(one, minlength=1)[one] for one in labels])
@@ -230,7 +244,7 @@ def grouped(model: HierarchicalProcess, labels: Int[np.ndarray, "particle member
 
 
 def _prior_means(model: HierarchicalProcess) -> tuple[float, float]:
-    """Of (γ, α)."""
+    """Return the prior means of (γ, α)."""
     upper, lower = model.levels
     return prior_mean(model.given(upper)), prior_mean(model.given(lower))
 
@@ -239,7 +253,7 @@ def _prior_means(model: HierarchicalProcess) -> tuple[float, float]:
 
 
 class Seating(NamedTuple):
-    """One state, its parts numbered from 0, most members first.
+    """One state, with its parts numbered from 0, most members first.
 
     | field | shape | meaning |
     |---|---|---|
@@ -254,7 +268,7 @@ class Seating(NamedTuple):
 
 
 def seating(leaves: tuple[np.ndarray, ...], members: Members) -> Seating:
-    """Of the first chain of a trace's state."""
+    """Return the seating of the first chain of a trace's state."""
     state = FranchiseStates(*(leaf[0] for leaf in leaves))
     total = np.bincount(state.labels)
     order = np.argsort(-total, kind="stable")[: (total > 0).sum()]
@@ -269,23 +283,32 @@ def seating(leaves: tuple[np.ndarray, ...], members: Members) -> Seating:
 
 
 class OneChain(NamedTuple):
-    """Where a chain ended; `history`: parts in use, γ and α after every sweep, (sweep,) each; and its trace."""
+    """The result of one chain.
+
+    | field | meaning |
+    |---|---|
+    | `seating` | where the chain ended |
+    | `history` | parts in use, γ and α after every sweep, (sweep,) each |
+    | `trace` | the trace of the run loop |
+    """
 
     seating: Seating
     history: tuple[Int[np.ndarray, " sweep"], Float64[np.ndarray, " sweep"], Float64[np.ndarray, " sweep"]]
     trace: Trace
 
 
-def one_chain(
+def run_one_chain(
     model: HierarchicalProcess, members: Members, key: Array, *, sweeps: int, units: bool, after: Trace | None
 ) -> OneChain:
-    """`sweeps` more sweeps of the chain of `key`, after those of a trace or from nothing. Raises ValueError for a
-    number of sweeps below 1 and the trace of another chain."""
+    """Make `sweeps` more sweeps of the chain of `key`, after those of a trace or from nothing.
+
+    Raises ValueError for a number of sweeps below 1 and for the trace of another chain.
+    """
     if sweeps < 1:
         raise ValueError(f"got sweeps={sweeps}, expected at least 1")
     key_start, key_sweeps = jax.random.split(key)
-    begin = added(model, members, key_start) if after is None else FranchiseStates(*after.state)
-    trace = whole_run(model, members, begin, key_sweeps, sweeps=sweeps, units=units, after=after)
+    begin = states_by_adding(model, members, key_start) if after is None else FranchiseStates(*after.state)
+    trace = run_all_sweeps(model, members, begin, key_sweeps, sweeps=sweeps, units=units, after=after)
     history = [trace["occupied"][0]]
     for level in model.levels:
         varies = model.has_prior(level)
@@ -294,7 +317,7 @@ def one_chain(
     return OneChain(seating(trace.state, members), tuple(history), trace)
 
 
-def whole_run(
+def run_all_sweeps(
     model: HierarchicalProcess,
     members: Members,
     begin: FranchiseStates,
@@ -304,16 +327,18 @@ def whole_run(
     units: bool,
     after: Trace | None = None,
 ) -> Trace:
-    """A draw after each of `sweeps` more sweeps of every chain. Raises KeyboardInterrupt where it was interrupted: who
-    asked for all cannot go on with a part."""
+    """Make `sweeps` more sweeps of every chain, with a draw after each.
+
+    Raises KeyboardInterrupt if the run was interrupted, because callers that asked for all sweeps cannot use a part.
+    """
     draws = sweeps if after is None else after.draws + sweeps
     trace = run(
-        FranchiseSampler.of(model, members, begin),
+        FranchiseSampler.from_members(model, members, begin),
         key,
         chains=len(begin.left),
         draws=draws,
         warmup=0,
-        recorder=FranchiseRecorder.of(model, len(members.unit_of), units=units),
+        recorder=FranchiseRecorder.for_model(model, len(members.unit_of), units=units),
         after=after,
     )
     if trace.draws < draws:

@@ -1,4 +1,4 @@
-"""Where HDP topics start: another truncation's topics, merged where there are too many, new ones from documents."""
+"""Starts of HDP topics: another truncation's topics, merged if they are too many, and new ones from documents."""
 
 import jax
 import numpy as np
@@ -9,15 +9,25 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.topics.merging import merge_topics
 
 DOCUMENTS_PER_TOPIC = 20
-"""As LDA's: §3.6 of Blei (2004) has five; measured, these end higher."""
+"""The number of documents that a new topic begins with, as for LDA.
+
+Blei (2004, §3.6) has five; with 20 fits end higher.
+"""
 START_WEIGHT = 0.5
-"""Pseudo-counts of a start, as a share of the corpus."""
+"""The pseudo-counts of a start, as a share of the corpus."""
 
 
 def start_counts(
     counts: csr_array, n_topics: int, capacity: int, key: Array, start: Estimate | None, smoothing: float
 ) -> Float[np.ndarray, "word topic"]:
-    """Pseudo-counts to start from; counts: (documents, words). No two topics are alike: equal ones would stay equal."""
+    """Return pseudo-counts (word, topic) to start from.
+
+    No two topics are alike, because equal topics would stay equal.
+
+    counts: (document, word).
+    start: a fit of another truncation whose topics are kept, or None.
+    smoothing: the topics' concentration η.
+    """
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     n_documents, n_words = counts.shape[0], counts.shape[1]
     pseudo_counts = np.zeros((n_words, capacity), np.float32)

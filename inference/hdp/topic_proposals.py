@@ -1,8 +1,8 @@
-"""Proposals for topics that no pass can make: merge two, delete one, cut one in two.
+"""Proposals for topics that no pass can make: merge two, delete one, split one in two.
 
-Each is a new set of expected counts, from which passes go on (Hughes & Sudderth 2013 for the idea). Words alone rank
-them, by the marginal likelihood of a topic's words (Dirichlet integrated out); whether one is kept, the bound of the
-process decides.
+Each proposal is a new set of expected counts, from which passes go on (the idea is Hughes & Sudderth's, 2013).
+Proposals are ranked by words alone, by the marginal likelihood of a topic's words (Dirichlet integrated out). The bound
+of the process decides whether one is kept.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,9 @@ from lvsearch.inference.mixtures.proposals import EMPTY, Idea
 from lvsearch.inference.topics.merging import closest_pairs
 
 SHORTLIST = 64
-"""Pairs of topics, the most alike, whose merger is weighed word by word."""
+"""The number of most similar pairs of topics whose merger is evaluated word by word."""
 CUT_STEPS = 10
+"""The number of steps of the power iteration, and of the refinement, that split a topic."""
 TINY = 1e-30
 
 
@@ -34,13 +35,13 @@ class TopicShares(NamedTuple):
 
 
 class TopicCuts(NamedTuple):
-    """Every topic cut in two.
+    """Every topic split in two.
 
     | field | meaning |
     |---|---|
-    | `gains` | (topic,) log ∫ of the words of both sides apart, less that of all, nats; 0 where there is no cut |
+    | `gains` | (topic,) log marginal likelihood of both sides' words minus that of all, nats; 0 without a split |
     | `far` | (document, topic) which documents' tokens the new topic takes |
-    | `words` | (word, topic) which share of the topic's tokens of each word those are |
+    | `words` | (word, topic) the share of the topic's tokens of each word that it takes |
     """
 
     gains: Float[np.ndarray, " topic"]
@@ -51,38 +52,39 @@ class TopicCuts(NamedTuple):
 def topic_ideas(
     shares: TopicShares, counts: csr_array, topic_concentration: float, most: int
 ) -> Iterator[Idea[TopicShares]]:
-    """The most promising proposals, at most `most` of each kind.
+    """Yield the most promising proposals, at most `most` of each kind.
 
-    Merges: pairs whose words one topic explains best. Deletions: the smallest topics; passes find new places for their
-    tokens. Births: topics whose words two topics explain best, into free places or the emptiest. counts: (document,
-    word).
+    Merges are of pairs whose words one topic explains best. Deletions are of the smallest topics; passes find new
+    topics for their tokens. Births are of topics whose words two topics explain best, into free places or the emptiest.
+
+    counts: (document, word).
     """
     tokens, in_order = shares.tokens, np.argsort(shares.tokens, kind="stable")
     used = in_order[tokens[in_order] > EMPTY]
     for kept, gone in _likely_pairs(shares, np.sort(used), topic_concentration)[:most]:
-        yield Idea("merge", (kept, gone), _moved(shares, gone, kept))
+        yield Idea("merge", (kept, gone), _move_tokens(shares, gone, kept))
     if len(used) > 1:
         for gone in used[:most].tolist():
-            yield Idea("delete", (gone,), _dropped(shares, gone))
+            yield Idea("delete", (gone,), _drop_topic(shares, gone))
     cuts = cut_topics(counts, shares, topic_concentration)
     parents = used[np.argsort(-cuts.gains[used], kind="stable")]
     for parent in parents[cuts.far[:, parents].any(0)][:most].tolist():
         child = int(np.argmin(np.where(np.arange(len(tokens)) == parent, np.inf, tokens)))
         if child != parent:
-            cleared = _dropped(shares, child) if tokens[child] > EMPTY else shares
+            cleared = _drop_topic(shares, child) if tokens[child] > EMPTY else shares
             far = cuts.far[:, parent].astype(np.float64)
-            yield Idea("birth", (parent, child), _moved(cleared, parent, child, cuts.words[:, parent], far))
+            yield Idea("birth", (parent, child), _move_tokens(cleared, parent, child, cuts.words[:, parent], far))
 
 
 def log_topics(words: Float[np.ndarray, "word topic"], topic_concentration: float) -> Float[np.ndarray, " topic"]:
-    """log p(words of a topic), φ ~ Dirichlet(η, …, η) integrated out, in nats; 0 without words."""
+    """Return log p(words of a topic) with φ ~ Dirichlet(η, …, η) integrated out, nats; 0 without words."""
     n_words, eta = len(words), topic_concentration
     each = gammaln(words + eta).sum(0) - gammaln(words.sum(0) + n_words * eta)
     return each + gammaln(n_words * eta) - n_words * gammaln(eta)
 
 
 def _likely_pairs(shares: TopicShares, used: np.ndarray, topic_concentration: float) -> list[tuple[int, int]]:
-    """(larger, smaller) of pairs of used topics, those whose words one topic explains best first."""
+    """Return pairs (larger, smaller) of used topics, those whose words one topic explains best first."""
     if len(used) < 2:
         return []
     first, second = (used[side] for side in closest_pairs(shares.words[:, used].T, SHORTLIST))
@@ -97,10 +99,14 @@ def _likely_pairs(shares: TopicShares, used: np.ndarray, topic_concentration: fl
 # ── new counts from old ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _moved(
+def _move_tokens(
     shares: TopicShares, source: int, target: int, of_words: np.ndarray | float = 1.0, of_each: np.ndarray | float = 1.0
 ) -> TopicShares:
-    """A share of one topic's tokens given to another: of those of each word, and of those in each document."""
+    """Give a share of one topic's tokens to another topic.
+
+    of_words: the share of the tokens of each word.
+    of_each: the share of the tokens in each document.
+    """
 
     def move(counts: np.ndarray, share: np.ndarray | float) -> np.ndarray:
         out, going = counts.copy(), share * counts[:, source]
@@ -111,8 +117,8 @@ def _moved(
     return TopicShares(move(shares.words, of_words), move(shares.in_documents, of_each))
 
 
-def _dropped(shares: TopicShares, gone: int) -> TopicShares:
-    """Without one topic's tokens."""
+def _drop_topic(shares: TopicShares, gone: int) -> TopicShares:
+    """Return the shares without one topic's tokens."""
     kept = np.arange(len(shares.tokens)) != gone
     return TopicShares(shares.words * kept, shares.in_documents * kept)
 
@@ -121,10 +127,12 @@ def _dropped(shares: TopicShares, gone: int) -> TopicShares:
 
 
 def cut_topics(counts: csr_array, shares: TopicShares, topic_concentration: float) -> TopicCuts:
-    """Each topic's documents in two groups by what words of it they have.
+    """Split each topic's documents in two groups by the words of the topic that they have.
 
-    counts: (document, word). A topic has the share θ_dk φ_kw / Σ_l θ_dl φ_lw of the tokens of word w in document d, at
-    the expected counts. Documents with less than one token of it stay.
+    A topic has the share θ_dk φ_kw / Σ_l θ_dl φ_lw of the tokens of word w in document d, at the expected counts.
+    Documents with less than one token of the topic stay.
+
+    counts: (document, word).
     """
     (n_documents, n_words), n_topics = shares.in_documents.shape[:1] + shares.words.shape[:1], shares.words.shape[1]
     document, word = np.repeat(np.arange(n_documents), np.diff(counts.indptr)), counts.indices
@@ -141,7 +149,7 @@ def cut_topics(counts: csr_array, shares: TopicShares, topic_concentration: floa
             continue
         share = csr_array((counts.data * scores(topic) / total, word, counts.indptr), shape=counts.shape)
         tokens = csr_array(share[members])
-        far = _two_groups(tokens, topic_concentration)
+        far = _split_documents(tokens, topic_concentration)
         if 0 < far.sum() < len(far):
             sides = _words_of_sides(tokens, far)
             whole = sides.sum(1, keepdims=True)
@@ -152,12 +160,13 @@ def cut_topics(counts: csr_array, shares: TopicShares, topic_concentration: floa
     return found
 
 
-def _two_groups(tokens: csr_array, topic_concentration: float) -> Bool[np.ndarray, " document"]:
-    """Documents (document, word) on either side of where their words differ most; then, in turns, the words of both
-    groups and the group that explains each document better.
+def _split_documents(tokens: csr_array, topic_concentration: float) -> Bool[np.ndarray, " document"]:
+    """Return which documents (document, word) lie on the far side of a split by their words.
 
-    The direction is the first eigenvector of the covariance of the roots of word frequencies, whose distances are
-    Hellinger's; by power iteration from the word that varies most.
+    The first split is along the direction in which word frequencies differ most. Then, in turns, the words of both
+    groups are counted and each document joins the group that explains it better. The direction is the first eigenvector
+    of the covariance of the square roots of word frequencies, whose distances are Hellinger's. It is found by power
+    iteration from the word that varies most.
     """
     n_words = tokens.shape[1]
     lengths = np.maximum(np.asarray(tokens.sum(1)).ravel(), TINY)
@@ -180,5 +189,5 @@ def _two_groups(tokens: csr_array, topic_concentration: float) -> Bool[np.ndarra
 
 
 def _words_of_sides(tokens: csr_array, far: np.ndarray) -> Float[np.ndarray, "word side"]:
-    """Tokens (document, word) by word, of documents that are not far and of those that are."""
+    """Return the tokens by word, (word, side), of the documents that are not far and of those that are."""
     return tokens.T @ np.stack([~far, far], axis=1).astype(np.float64)

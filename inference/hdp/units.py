@@ -1,4 +1,4 @@
-"""Units under a two-level process' globals: their tables, their bound, their shares of the parts."""
+"""Units of a two-level process at given global parameters: their tables, their bound, their shares of the parts."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -21,13 +21,20 @@ from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.kernels import kernel
 
 DESCRIBE_SWEEPS, DESCRIBE_TOLERANCE = 100, 1e-3
+"""The most sweeps over a unit when it is described, and the change in γ (members) below which they stop."""
 NOTHING = 700.0
-"""Nats that a part without anything to say about a member is below the best: e^−700 is as good as 0, and a number."""
+"""How many nats a part without information about a member is put below the best: e^−700 is as good as 0."""
 
 
 class Packed(NamedTuple):
-    """Packed units; (batch, tile, document): which slots hold one, and how many members it has; and what the members
-    are, to the model."""
+    """Packed units.
+
+    | field | meaning |
+    |---|---|
+    | `documents` | the units in tiles |
+    | `real`, `lengths` | (batch, tile, document), which slots hold a unit, and how many members it has |
+    | `members` | the members, as the model knows them |
+    """
 
     documents: PackedDocuments
     real: np.ndarray
@@ -36,21 +43,22 @@ class Packed(NamedTuple):
 
 
 def packed_documents(documents: PackedDocuments) -> Packed:
-    """Tiles of documents; members are the words."""
+    """Return packed documents, whose members are words."""
     return packed_units(documents, np.arange(documents.n_words))
 
 
 def packed_units(documents: PackedDocuments, members: Any) -> Packed:
-    """The tiles with which slots hold a unit, and how many members it has."""
+    """Return packed units with which slots hold one, and how many members it has."""
     return Packed(documents, documents.documents >= 0, documents.lengths, members)
 
 
 def seat_largest(
     in_documents: Float[np.ndarray, "batch tile document topic"], capacity: int, tables: int, alpha: float
 ) -> TablePosterior:
-    """Every document's tables pointing at its topics, largest first, as many words at each as the topic has; float32.
+    """Return tables for every document that point at its topics, largest first, float32.
 
-    Tables beyond the number of topics begin with the same topics again and no words.
+    Each table has as many words as its topic has in the document. Tables beyond the number of topics point at the same
+    topics again, without words.
     """
     n_topics = in_documents.shape[-1]
     order = np.argsort(-in_documents, axis=-1, kind="stable")[..., :tables]
@@ -72,9 +80,9 @@ def bound_at(
     seating: TablePosterior,
     sweeps: int,
 ) -> tuple[float, TablePosterior]:
-    """(The bound on log p(units) in float64 at exactly these globals, nats, the seating that it is at).
+    """Return the bound on log p(units) in float64 at exactly these global parameters, nats, and the tables it is at.
 
-    sweeps: coordinate steps of every unit before.
+    sweeps: coordinate steps of every unit before the bound is computed.
     """
     capacity = capacity_of(size)
     with jax.enable_x64(True):
@@ -96,7 +104,7 @@ def globals_of(
     *,
     capacity: tuple[int, ...],
 ) -> tuple[Globals, Array]:
-    """What units see of expected statistics, and E[log α]."""
+    """Return what units see of the expected statistics of the globals, and E[log α]."""
     on = model.active(size, capacity)
     exists = on[model.axes.part]
     log_weights = jnp.where(exists, model.log_weights(mean, on), -jnp.inf)
@@ -110,18 +118,21 @@ def globals_of(
 
 
 class Shares(NamedTuple):
-    """`gamma` (batch, tile, document, part): Dirichlet parameters of shares of the parts there are, and one more entry
-    for all others; `lower` (batch, tile, document), nats."""
+    """Shares of the parts in every unit.
+
+    gamma: (batch, tile, document, part), Dirichlet parameters, with one more entry for all parts beyond the truncation.
+    lower: (batch, tile, document), a lower bound on the unit's log-probability, nats.
+    """
 
     gamma: np.ndarray
     lower: np.ndarray
 
 
 def shares_at_means(model: HierarchicalProcess, estimate: Estimate, packed: Packed) -> Shares:
-    """Mean field for units' shares with the globals at their posterior means, Dirichlet(α β_k) a priori.
+    """Run mean field for units' shares, Dirichlet(α β_k) a priori, with the globals at their posterior means.
 
-    The parts beyond the truncation are one entry of that Dirichlet with nothing to say about members: q leaves it its
-    prior, so that the bound is one on the process.
+    The parts beyond the truncation are one entry of that Dirichlet, with no information about members. q leaves it at
+    its prior, so that the bound is one on the process.
     """
     (n_parts,) = estimate.size
     size, (capacity,) = estimate.size, capacity_of((n_parts + 1,))
@@ -155,15 +166,17 @@ def shares_at_means(model: HierarchicalProcess, estimate: Estimate, packed: Pack
 
 
 def packed_alone(model: HierarchicalProcess, data: Dataset) -> tuple[Packed, Contents]:
-    """A data set's units in one batch."""
+    """Return the units of a data set packed in one batch, and their contents."""
     contents = contents_of(model, data)
     return packed_units(pack(contents.counts, n_batches=1), contents.members), contents
 
 
 @describe_units.register
 def _(model: HierarchicalProcess, estimate: Estimate, data: Dataset) -> Described:
-    """Expected shares (units, K) of the parts within the truncation, rows summing to 1, and the bound of each unit with
-    the globals at their posterior means."""
+    """Describe units by expected shares (units, K) of the parts within the truncation, and by the bound of each unit.
+
+    Rows sum to 1. The globals are at their posterior means.
+    """
     packed, _ = packed_alone(model, data)
     found = shares_at_means(model, estimate, packed)
     known = found.gamma[..., :-1]
@@ -171,10 +184,10 @@ def _(model: HierarchicalProcess, estimate: Estimate, data: Dataset) -> Describe
     return Described(packed.documents.gather(proportions), packed.documents.gather(found.lower))
 
 
-def seated(
+def seat_units(
     model: HierarchicalProcess, estimate: Estimate, data: Dataset, sweeps: int
 ) -> tuple[Packed, Contents, TablePosterior, Globals]:
-    """Units with their tables settled at q(globals), and what they see: float64."""
+    """Return units with their tables updated at q(globals), and what they see of the globals, in float64."""
     packed, contents = packed_alone(model, data)
     capacity = capacity_of(estimate.size)
     gamma = shares_at_means(model, estimate, packed).gamma[..., :-1]

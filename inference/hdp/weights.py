@@ -1,13 +1,13 @@
-"""Corpus weights and concentrations from expected table counts: what the collapsed passes need of the process.
+"""Corpus weights and concentrations from expected numbers of tables, which the collapsed passes need.
 
-Given weights β and concentration α a document's topic shares are Dirichlet(α β_k), so that LDA's collapsed passes apply
-with α_k = α β_k; and β, γ, α follow from how many tables serve each topic. A document that has n words of topic k has
-in expectation
+Given weights β and concentration α, a document's topic shares are Dirichlet(α β_k). So LDA's collapsed passes apply
+with α_k = α β_k. Then β, γ and α follow from how many tables serve each topic. A document that has n words of topic k
+has in expectation
 
     E[m_k] = P · α_k (ψ(α_k + n / P) − ψ(α_k)),     P = 1 − e^{−n} the chance that it has any
 
-tables for it (Teh, Kurihara & Welling 2008, Eq. 19–20, with soft counts Poisson). An estimator, like those passes: what
-is reported of its result is a bound evaluated at it.
+tables for it (Teh, Kurihara & Welling 2008, Eq. 19–20, with Poisson soft counts). Like those passes this is an
+approximation. What is reported is a bound evaluated at its result.
 """
 
 from typing import NamedTuple
@@ -20,14 +20,23 @@ from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.hyperpriors import GammaPrior
 
 ITERATIONS = 20
+"""The number of fixed-point iterations of a concentration."""
 WEIGHT_ROUNDS = 5
-"""Refits of weights and concentrations where counts are all that is known: each is a fixed point already."""
+"""How often weights and concentrations are refitted if counts are all that is known.
+
+Each refit is a fixed point already.
+"""
 LEAST_ALPHA = 1e-6
-"""α_k of a topic without tables: it stays there to be found, and float32 stays normal."""
+"""α_k of a topic without tables. Such a topic can still be found, and float32 numbers stay normal."""
 
 
 class CorpusWeights(NamedTuple):
-    """`beta` (topic,) E[β_k] in the topics' own order, `tables` (topic,) E[m_k], and point values of γ and α."""
+    """Point values of the corpus weights and concentrations.
+
+    beta: (topic,), E[β_k] in the topics' own order.
+    tables: (topic,), E[m_k].
+    gamma, alpha: γ and α.
+    """
 
     beta: Float[np.ndarray, " topic"]
     tables: Float[np.ndarray, " topic"]
@@ -36,25 +45,25 @@ class CorpusWeights(NamedTuple):
 
     @property
     def alphas(self) -> Float[np.ndarray, " topic"]:
-        """α β_k: the Dirichlet of a document's shares."""
+        """α β_k, the Dirichlet parameters of a document's shares, (topic,)."""
         return np.maximum(self.alpha * self.beta, LEAST_ALPHA)
 
 
 def starting_weights(model: HierarchicalProcess, n_topics: int) -> CorpusWeights:
-    """Even weights, the concentrations at their prior means."""
+    """Return even weights, with the concentrations at their prior means."""
     gamma, alpha = (prior_mean(model.given(level)) for level in model.levels)
     return CorpusWeights(np.full(n_topics, 1 / n_topics), np.zeros(n_topics), gamma, alpha)
 
 
 def prior_mean(value: np.ndarray | GammaPrior) -> float:
-    """A given value itself; the mean of a prior."""
+    """Return the mean of a prior, or a given value itself."""
     return float(value.shape / value.rate) if isinstance(value, GammaPrior) else float(value)
 
 
 def expected_tables(
     counts: Float[np.ndarray, "document topic"], alphas: Float[np.ndarray, " topic"]
 ) -> Float[np.ndarray, " topic"]:
-    """Σ_d E[m_dk] from expected word counts."""
+    """Return Σ_d E[m_dk] from expected word counts."""
     n = np.maximum(counts, 1e-9)
     some = -np.expm1(-n)
     return (some * alphas * (digamma(alphas + n / some) - digamma(alphas))).sum(0)
@@ -66,8 +75,10 @@ def refit_weights(
     counts: Float[np.ndarray, "document topic"],
     lengths: Float[np.ndarray, " document"],
 ) -> CorpusWeights:
-    """β, γ and α given expected counts (document, topic) of documents of these lengths: sticks in order of size, and
-    fixed points of each concentration's own update."""
+    """Return β, γ and α given expected counts (document, topic) of documents of these lengths.
+
+    Sticks are in order of size. Each concentration is a fixed point of its own update.
+    """
     tables = expected_tables(counts, weights.alphas)
     order = np.argsort(-tables, kind="stable")
     beyond = tables.sum() - np.cumsum(tables[order])
@@ -89,7 +100,7 @@ def refit_weights(
 
 
 def weights_from(model: HierarchicalProcess, counts: Float[np.ndarray, "document topic"]) -> CorpusWeights:
-    """β, γ and α that expected counts (document, topic) alone call for; empty documents say nothing."""
+    """Return the β, γ and α that expected counts (document, topic) alone call for. Empty documents say nothing."""
     weights = starting_weights(model, counts.shape[1])
     lengths = counts.sum(1)
     some = lengths > 0

@@ -1,1 +1,1 @@
-"""Topics of documents that are read a piece at a time: memoized passes over files, and stochastic steps."""
+"""Topics of documents that are read one piece at a time: memoized passes over files, and stochastic steps."""

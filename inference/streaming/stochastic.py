@@ -1,15 +1,15 @@
-"""Stochastic variational inference for LDA: topics move after every few documents, for data that are read once.
+"""Stochastic variational inference for LDA: topics are updated after every few documents, for data that are read once.
 
-Memoized passes keep what every batch said and subtract it when the batch comes again; with one pass there is no again.
-Here the topics' natural parameters follow noisy natural gradients instead (Hoffman, Blei, Wang & Paisley 2013, §2.4 and
-Figure 4). Minibatches 1 … M share all documents out; one of them is drawn, and n_m are the expected counts of its
-documents at the topics of the moment:
+Memoized passes keep the counts of every batch, and subtract them when the batch comes again. With a single pass no
+batch comes again. Here the topics' natural parameters follow noisy natural gradients instead (Hoffman, Blei, Wang &
+Paisley 2013, §2.4 and Figure 4). Minibatches 1, …, M share all documents. One minibatch m is drawn, and n_m are the
+expected counts of its documents at the current topics:
 
     λ ← λ + ρ_t (η + M n_m − λ)
 
-The bracket is the natural gradient of the evidence bound (its Eq. 24) but for its noise, and right on average: the mean
-of M n_m over the minibatches is Σ_m n_m. Steps with Σ ρ_t = ∞ and Σ ρ_t² < ∞ (Robbins & Monro 1951) end at a fixed
-point of coordinate ascent.
+The bracket is an unbiased estimate of the natural gradient of the evidence bound (its Eq. 24), since the mean of M n_m
+over the minibatches is Σ_m n_m. Steps with Σ ρ_t = ∞ and Σ ρ_t² < ∞ (Robbins & Monro 1951) converge to a fixed point of
+coordinate ascent.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,16 +37,18 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 
 Schedule = Callable[[int], float | Array]
-"""Number of a step, from 0, -> ρ in (0, 1]: a function, or a schedule of optax."""
+"""The size ρ in (0, 1] of step number 0, 1, …: a function, or a schedule of optax."""
 MOST_SWEEPS, TOLERANCE = 30, 0.05
-"""Of a minibatch's documents: at most so many sweeps, until γ moves by less than so many tokens."""
+"""The most sweeps over a minibatch's documents. They stop earlier once γ changes by less than `TOLERANCE` tokens."""
 
 
 def robbins_monro(delay: float = 10.0, forgetting: float = 0.7) -> Schedule:
-    """ρ_t = (t + delay)^(−forgetting), t from 0 (Hoffman et al. 2013, Eq. 26), at most 1.
+    """Return the schedule ρ_t = min(1, (t + delay)^(−forgetting)), t from 0 (Hoffman et al. 2013, Eq. 26).
 
-    A longer delay holds on to the start. Raises ValueError for a forgetting outside (0.5, 1], with which steps would
-    not end anywhere, and a negative delay.
+    delay: a longer delay holds on to the start.
+    forgetting: how fast steps shrink, in (0.5, 1]. Outside of it the steps would not converge.
+
+    Raises ValueError for a forgetting outside (0.5, 1] and for a negative delay.
     """
     if not 0.5 < forgetting <= 1 or delay < 0:
         raise ValueError(
@@ -57,13 +59,16 @@ def robbins_monro(delay: float = 10.0, forgetting: float = 0.7) -> Schedule:
 
 @dataclass(frozen=True)
 class Minibatches:
-    """All documents shared out: at hand (`packed`), or on disk."""
+    """All documents divided into minibatches, in memory or on disk."""
 
     packed: PackedDocuments | StreamedDocuments
 
     @classmethod
-    def of(cls, data: Dataset, documents: int) -> "Minibatches":
-        """Minibatches of about so many documents of a data set. Raises ValueError for files that are damaged."""
+    def from_dataset(cls, data: Dataset, documents: int) -> "Minibatches":
+        """Divide a data set into minibatches of about `documents` documents.
+
+        Raises ValueError if its files are damaged.
+        """
         wanted = max(1, round(data.n_units / documents))
         if not isinstance(data.original, StoredDocuments):
             return cls(pack(counts_of(data), wanted))
@@ -74,7 +79,7 @@ class Minibatches:
         return self.packed.n_batches
 
     def pieces(self, number: int) -> Iterator[DocumentPiece]:
-        """The documents of one minibatch, in one piece where they are at hand."""
+        """Yield the documents of one minibatch. Documents in memory come in one piece."""
         packed = self.packed
         if isinstance(packed, StreamedDocuments):
             yield from packed.pieces(number)
@@ -102,37 +107,44 @@ def stochastic_topics(
     start: Estimate | None = None,
     bound: bool = True,
 ) -> Estimate:
-    """Topics by stochastic variational inference, one step for every minibatch of about so many `documents`.
+    """Fit topics by stochastic variational inference, with one step for every minibatch.
 
-    In every pass the minibatches come in another order, drawn with `key`. schedule: the size of step t = 0, 1, …;
-    default `robbins_monro()`. start: a fit to go on from, of this size or another; by default topics start from a few
-    documents each, as those of `lv.fit` do. bound: whether to make one more pass, for the bound on the evidence in
-    float64, nats; else it is −∞. Hyper-parameters that have priors stay at their means. The steps' total work is that
-    of `passes` passes; of documents on disk a minibatch is in memory at a time, and nothing is kept of it.
+    The total work is that of `passes` passes over the documents. Of documents on disk one minibatch is in memory at a
+    time, and nothing is kept of it. Hyper-parameters that have priors stay at their prior means.
 
-    Raises ValueError for a size, number of documents or of passes below 1, a model whose topics are point estimates,
-    and a step outside (0, 1].
+    model: an LDA whose topics have a prior.
+    size: the number of topics.
+    documents: about how many documents a minibatch has.
+    passes: how often all documents are visited; each pass has its own random order, drawn with `key`.
+    schedule: the size of step t = 0, 1, …; by default `robbins_monro()`.
+    start: a fit to begin from, of this size or another. By default each topic starts from a few documents, as in
+    `lv.fit`.
+    bound: whether to make one more pass that computes the bound on the evidence in float64, nats; else it is −∞.
+
+    Raises ValueError for a size, number of documents or number of passes below 1, for a model whose topics are point
+    estimates, and for a step outside (0, 1].
     """
     if isinstance(model.topics, PointSimplex):
         raise ValueError("got an LDA whose topics are point estimates; expected topic_concentration, their prior")
     for name, value in (("size", size), ("documents", documents), ("passes", passes)):
         if value < 1:
             raise ValueError(f"got {name}={value}, expected at least 1")
+    # hyper-parameters at their prior means; the start of the topics
     model, schedule = model.at_prior_means(), robbins_monro() if schedule is None else schedule
     (capacity,) = capacity_of((size,))
     eta, alpha = float(model.numbers()[1]), exact_alpha(model, size, capacity).astype(np.float32)
-    minibatches = Minibatches.of(data, documents)
+    minibatches = Minibatches.from_dataset(data, documents)
     key_start, key_order = split_key(key)
     fitting = cast(TopicEstimator, estimator(model, data))
     total = jnp.asarray(fitting.start_counts(size, capacity, key_start, start, eta))
-    for number in range(passes):
+    for number in range(passes):  # one natural-gradient step for every minibatch, in a new order in every pass
         order = shuffled(folded(key_order, number), len(minibatches))
         for step, chosen in enumerate(order.tolist(), start=number * len(order)):
             rate = float(schedule(step))
             if not 0 < rate <= 1:
                 raise ValueError(f"got a step of {rate} at number {step}; expected a schedule with steps in (0, 1]")
             found = expected_counts(minibatches, chosen, total, alpha, eta)
-            total = _moved(total, found, np.float32(rate), np.float32(len(minibatches)))
+            total = _step_topics(total, found, np.float32(rate), np.float32(len(minibatches)))
     natural = np.asarray(total)[:, :size].T + np.float32(eta - 1)
     lower = _bound(model, minibatches, natural, capacity) if bound else -inf
     return Estimate(model, (size,), {"topic_word": natural}, lower, inf, passes + bound)
@@ -141,16 +153,22 @@ def stochastic_topics(
 def expected_counts(
     minibatches: Minibatches, number: int, total: Array, alpha: Float[np.ndarray, " topic"], eta: float
 ) -> Float[Array, "word topic"]:
-    """The expected counts n_m of the documents of one minibatch, at topics Dirichlet(total + η), total (word, topic).
+    """Return the expected counts n_m (word, topic) of the documents of one minibatch.
 
-    Their mean over all minibatches, times how many these are, is what a pass over all documents finds.
+    The sum over all minibatches is what a full pass over the documents finds. Topics are Dirichlet(total + η).
+
+    number: which minibatch.
+    total: the topics' expected counts, (word, topic).
     """
     topics = kernels.exp_log_topics(total, np.float32(eta), alpha)
-    return sum((_settled(piece, topics, alpha)[1] for piece in minibatches.pieces(number)), jnp.zeros_like(total))
+    return sum((_fit_documents(piece, topics, alpha)[1] for piece in minibatches.pieces(number)), jnp.zeros_like(total))
 
 
-def _settled(piece: DocumentPiece, topics: Array, alpha: np.ndarray) -> tuple[Array, Array]:
-    """γ (1, tile, document, topic) of a piece's documents from an even start, and their counts (word, topic)."""
+def _fit_documents(piece: DocumentPiece, topics: Array, alpha: np.ndarray) -> tuple[Array, Array]:
+    """Run the variational updates of a piece's documents from an even start until they converge.
+
+    Returns γ (1, tile, document, topic) and the documents' expected counts (word, topic).
+    """
     exists = alpha > 0
     even = np.where(exists, alpha + piece.lengths[..., None] / exists.sum(), 0.0).astype(np.float32)
     tiles = DocumentTiles(*(leaf[None] for leaf in piece.tiles))
@@ -158,7 +176,7 @@ def _settled(piece: DocumentPiece, topics: Array, alpha: np.ndarray) -> tuple[Ar
 
 
 def _bound(model: LDA, minibatches: Minibatches, natural: np.ndarray, capacity: int) -> float:
-    """The evidence bound in float64 at exactly `natural` (topic, word), nats."""
+    """Return the evidence bound in float64 at exactly the parameters `natural` (topic, word), nats."""
     n_topics, n_words = natural.shape
     concentration = np.ones((n_words, capacity))
     concentration[:, :n_topics] = natural.astype(np.float64).T + 1
@@ -167,10 +185,11 @@ def _bound(model: LDA, minibatches: Minibatches, natural: np.ndarray, capacity: 
     topics = kernels.exp_log_topics((concentration - eta).astype(np.float32), np.float32(eta), narrow)
     with jax.enable_x64(True):
         of_topics, log_topics = kernels.topic_bound(concentration, np.float64(eta), alpha > 0)
+    # log-bound = the topics' part + each document's part at its converged γ
     sums = [float(of_topics)]
     for number in range(len(minibatches)):
         for piece in minibatches.pieces(number):
-            gamma = np.asarray(_settled(piece, topics, narrow)[0]).astype(np.float64)
+            gamma = np.asarray(_fit_documents(piece, topics, narrow)[0]).astype(np.float64)
             with jax.enable_x64(True):
                 tiles = DocumentTiles(*(leaf[None] for leaf in piece.tiles))
                 per_slot = np.asarray(kernels.document_bounds(tiles, log_topics, gamma, alpha))[0]
@@ -180,5 +199,6 @@ def _bound(model: LDA, minibatches: Minibatches, natural: np.ndarray, capacity: 
 
 @kernel(donate_argnames=("total",))
 @counted
-def _moved(total: Array, found: Array, rate: Array, times: Array) -> Array:
+def _step_topics(total: Array, found: Array, rate: Array, times: Array) -> Array:
+    """Return the topics' counts after one step: (1 − ρ) λ + ρ M n_m, where both sides leave out the prior η."""
     return (1 - rate) * total + rate * times * found

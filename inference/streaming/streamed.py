@@ -1,12 +1,12 @@
-"""LDA's estimator for documents on disk: the passes of `estimator`, in the kernels of `kernel`, a piece at a time.
+"""LDA's estimator for documents on disk: the memoized passes of `topics.estimator`, one piece of a batch at a time.
 
-Whole, a pass is one compiled program over arrays at hand. Here the tiles of documents and their γ lie in temporary
-files (`streaming`, `scratch`); a piece of a batch is read, visited by the same function, and its γ written back while
-the next is at work. In memory stay the topics, the counts that every batch is to be subtracted by, and one piece:
-nothing that grows with the number of documents but a few bytes for each.
+For documents in memory a pass is one compiled program over arrays. Here the documents' tiles and their γ lie in
+temporary files (`streaming`, `scratch`). A piece of a batch is read and updated by the same kernel. Its γ is written
+back while the next piece is being computed. Memory holds the topics, the counts of every batch and one piece: apart
+from a few bytes per document, nothing grows with the number of documents.
 
-Sums over documents are made in other groups than in one program, and the fit that decides when to stop is summed in
-float64: results agree with those of documents at hand to float32's rounding, not to the bit.
+Sums over documents are grouped differently than in one program, and the quantity that decides when to stop is summed in
+float64. Results therefore agree with those of documents in memory to float32's rounding, not to the bit.
 """
 
 from math import fsum
@@ -42,10 +42,10 @@ def _(model: LDA, data: Dataset) -> TopicEstimator:
 
 
 class StreamedTopicEstimator(TopicEstimator):
-    """Fits `LDA` to documents on disk, as `TopicEstimator` does to documents at hand."""
+    """Fits `LDA` to documents on disk, as `TopicEstimator` does to documents in memory."""
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """What one fit holds at most, in bytes; the formula is in `streamed_plan`."""
+        """Return what one fit holds at most, in bytes. The formula is in `streamed_plan`."""
         (capacity,) = capacity_of(size)
         return streamed_plan(self._layout, self.n_words, capacity, self._batches_within(capacity))
 
@@ -59,7 +59,7 @@ class StreamedTopicEstimator(TopicEstimator):
         self._packed_on_disk: StreamedDocuments | None = None
 
     def _batches_within(self, capacity: int) -> int:
-        """As many batches as the budget allows, halved as often as told."""
+        """Return the number of batches: as many as the memory budget allows, halved each time memory ran out."""
         n_batches = min(batches_for(self._files.n_pairs, self.n_words), self._layout.n_tiles)
         budget = self.chunks.budget_bytes
         while n_batches > 1 and streamed_plan(self._layout, self.n_words, capacity, n_batches).peak_bytes > budget:
@@ -67,6 +67,7 @@ class StreamedTopicEstimator(TopicEstimator):
         return max(n_batches >> self.chunks.halvings, 1)
 
     def _lay_out(self, capacity: int) -> None:
+        """Pack the documents into batches on disk, unless that has been done for this number of batches."""
         n_batches, packed = self._batches_within(capacity), self._packed_on_disk
         if packed is None or packed.n_batches != n_batches:
             self._packed_on_disk = pack_streamed(self._files, self._layout, n_batches)
@@ -77,12 +78,14 @@ class StreamedTopicEstimator(TopicEstimator):
         return self._packed_on_disk
 
     def _words_in(self, chosen: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, " word"]:
+        """Return the word counts (V,) of the chosen documents together."""
         found = np.zeros(self.n_words)
         for document in np.sort(chosen).tolist():
             found += self._files.rows(document, document + 1).sum(axis=0)
         return found
 
     def _start_state(self, pseudo_counts: np.ndarray, alpha: np.ndarray) -> kernels.Counts:
+        """Return the state before the first pass: topics from `pseudo_counts`, and an even γ on disk per document."""
         documents, exists = self._documents, alpha > 0
         gammas = ScratchArray(documents.n_tiles, np.dtype((np.float32, (documents.tile_slots, len(alpha)))))
         for piece in documents.pieces():
@@ -101,6 +104,7 @@ class StreamedTopicEstimator(TopicEstimator):
         passes: int,
         tolerance: float,
     ) -> tuple[kernels.Counts, int]:
+        """Run up to `passes` memoized passes over the batches. Returns the new state and the number of passes made."""
         total, per_batch, gammas = state
         narrow = np.float32(eta)
 
@@ -112,7 +116,7 @@ class StreamedTopicEstimator(TopicEstimator):
                     rule, weights, scale, piece.tiles, gamma, new, alpha, narrow, np.int32(sweeps)
                 )
                 fits.append(fit)
-                if waiting is not None:  # done by now, while this one has only begun
+                if waiting is not None:  # the last piece is computed by now, while this one has only begun
                     gammas.write(waiting[0], np.asarray(waiting[1]))
                 waiting = piece.first, gamma
             if waiting is not None:
@@ -124,6 +128,7 @@ class StreamedTopicEstimator(TopicEstimator):
         return kernels.Counts(total, per_batch, gammas), made
 
     def _document_pass(self, topics: Any, gamma: Any, alpha: np.ndarray, sweeps: int, tolerance: float) -> Any:
+        """Update every document's γ at fixed topics. Returns γ (on disk) and the expected counts (word, topic)."""
         gammas, total = cast(ScratchArray, gamma), jnp.zeros_like(topics)
         for piece in self._documents.pieces():
             tiles = DocumentTiles(*(leaf[None] for leaf in piece.tiles))
@@ -140,6 +145,7 @@ class StreamedTopicEstimator(TopicEstimator):
         return gammas, total
 
     def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
+        """Return the documents' part of the evidence bound at these topics and γ, float64, nats."""
         gammas, sums = cast(ScratchArray, gamma), []
         for piece in self._documents.pieces():
             tiles = DocumentTiles(*(leaf[None] for leaf in piece.tiles))
@@ -149,6 +155,7 @@ class StreamedTopicEstimator(TopicEstimator):
         return fsum(sums)
 
     def _certified(self, topics: np.ndarray, alpha: np.ndarray) -> tuple[float, float]:
+        """Return lower and upper bounds on log p(documents | topics, α), nats."""
         ends = [document_bounds(topics, alpha, counts_of(part)) for part in self.data.in_turn()]
         return fsum(float(each.lower.sum()) for each in ends), fsum(float(each.upper.sum()) for each in ends)
 
@@ -156,6 +163,7 @@ class StreamedTopicEstimator(TopicEstimator):
         return self._documents.n_with_words
 
     def _mean_log_proportions(self, gamma: Any, n_topics: int) -> Float[np.ndarray, " topic"]:
+        """Return the mean over documents with words of E[log θ_k] under their γ, (topic,)."""
         gammas, total = cast(ScratchArray, gamma), np.zeros(n_topics)
         for piece in self._documents.pieces():
             g = gammas.read(piece.first, piece.last)[piece.lengths > 0][:, :n_topics].astype(np.float64)

@@ -2,19 +2,22 @@
 
 | function | what it does |
 |---|---|
-| `tree_hyper`, `hyper_of` | checked hyper-parameters: γ, level prior, η; those of a model |
-| `sample_tree`, `run_chain` | chains over trees and allocations of the given counts |
-| `TreeSampler` | these chains as the one run loop (`lvsearch.inference.sampling`) takes them, several side by side |
-| `TreeCorpus`, `swept` | counts at hand for sweeps; one sweep |
-| `log_joint` | log p(w, z, c) of anybody's allocation |
-| `occupied_nodes` | how many nodes each level has, from chains of several starts |
-| `agglomerated_start` | a start without sampling, from a dendrogram of the documents |
-| `climb` | a start by hill climbing, paths and levels together |
-| `merge_siblings` | hill climbing: siblings merged where that gains |
-| `settle_levels` | the same paths, their levels optimised |
-| `tree_topics`, `describe_documents` | new documents: paths, levels, log p with a standard error |
-| `draw_corpus` | documents from the prior |
+| `tree_hyper`, `hyper_of` | return checked hyper-parameters (γ, level prior, η); those of a model |
+| `sample_tree`, `run_chain` | run chains over trees and allocations of the given counts |
+| `TreeSampler` | runs such chains in the one run loop (`lvsearch.inference.sampling`), several side by side |
+| `TreeCorpus`, `sweep_documents` | prepare counts for sweeps; make one sweep |
+| `log_joint` | returns log p(w, z, c) of anybody's allocation |
+| `occupied_nodes` | counts the nodes of each level, in chains from several starts |
+| `agglomerated_start` | finds a start without sampling, from a dendrogram of the documents |
+| `climb` | finds a start by hill climbing, paths and levels together |
+| `merge_siblings` | merges siblings where that gains, by hill climbing |
+| `settle_levels` | optimises the levels at the same paths |
+| `tree_topics`, `describe_documents` | describe new documents: paths, levels, log p with a standard error |
+| `draw_corpus` | draws documents from the prior |
 """
+
+import warnings
+from typing import Any
 
 from lvsearch.inference.trees.agglomerate import MOST_DOCUMENTS, agglomerated_start
 from lvsearch.inference.trees.chain import (
@@ -26,7 +29,7 @@ from lvsearch.inference.trees.chain import (
     settle_levels,
 )
 from lvsearch.inference.trees.climb import climb
-from lvsearch.inference.trees.corpus import TreeCorpus, swept
+from lvsearch.inference.trees.corpus import TreeCorpus, sweep_documents
 from lvsearch.inference.trees.density import Allocation, LogJoint, log_joint
 from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper, tree_hyper
 from lvsearch.inference.trees.merge import merge_siblings
@@ -64,7 +67,15 @@ __all__ = [
     "run_chain",
     "sample_tree",
     "settle_levels",
-    "swept",
+    "sweep_documents",
     "tree_hyper",
     "tree_topics",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return `sweep_documents` under its former name `swept`. Deprecated: it warns."""
+    if name == "swept":
+        warnings.warn("trees.swept is called trees.sweep_documents now", DeprecationWarning, stacklevel=2)
+        return sweep_documents
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

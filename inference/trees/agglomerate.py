@@ -1,10 +1,10 @@
 """A start found without sampling: documents clustered by their words, clusters nested, words put at their level.
 
-One dendrogram (average linkage of cosines between square-rooted counts, weighted by inverse document frequency) is cut
-into k_2 ≤ k_3 ≤ … clusters, a level of the tree each. A word begins at the level nearest the root at whose node
-most documents have it, else at the leaf; a few passes of expectation and maximisation settle levels, and a document's
-copies of a word go to the likeliest. The numbers of clusters are those of the highest
-log p(w, z, c), from a coarse grid and then one by one.
+There is one dendrogram of the documents: average linkage of cosines between square-rooted counts, weighted by inverse
+document frequency. It is cut into k_2 ≤ k_3 ≤ … clusters, one number for each level of the tree. A word begins at the
+level nearest the root at whose node most documents have it, else at the leaf. A few passes of expectation and
+maximisation then optimise the levels, and a document's copies of a word go to their most probable level. The numbers of
+clusters are those with the highest log p(w, z, c), found on a coarse grid and then refined one by one.
 """
 
 from itertools import combinations_with_replacement
@@ -19,21 +19,25 @@ from lvsearch.inference.trees.hyper import TreeHyper
 from lvsearch.inference.trees.relevel import levels_by_share
 
 MOST_CUTS = 80
+"""The most combinations of numbers of clusters that are tried on the coarse grid."""
 MOST_DOCUMENTS = 4000
-"""Documents up to which callers start a chain here: distances are documents², 8 bytes each."""
+"""The most documents for which callers start a chain here. The distances take 8 bytes × documents²."""
 PASSES = 12
+"""The number of passes of expectation and maximisation."""
 
 
 def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper, *, cuts: int = MOST_CUTS) -> Allocation:
-    """A tree and its levels from one dendrogram of the documents; the same for every call.
+    """Return a tree and its levels from one dendrogram of the documents. Every call gives the same result.
 
-    cuts: at most about so many are tried on a coarse grid, most of the time that it takes; with fewer than the default
-    numbers of clusters are not refined one by one either.
+    counts: (docs, V).
+    cuts: about the most combinations that are tried on a coarse grid, which takes most of the time. With fewer than the
+    default, numbers of clusters are not refined one by one either.
     """
     counts = canonical(counts)
     n_docs = counts.shape[0]
     if n_docs == 1 or hyper.depth == 1:
         return levels_by_share(counts, np.zeros((n_docs, hyper.depth), np.int64))
+    # squared distances between documents: 2 − 2 cosine of the weighted, normalised rows
     has = counts.astype(bool).astype(np.float64)
     frequency = np.asarray(has.sum(0)).ravel()
     weighted = np.sqrt(counts.toarray()) * np.log((1 + n_docs) / (1 + frequency))
@@ -44,9 +48,12 @@ def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper, *, cuts
     tried: dict[tuple[int, ...], tuple[float, Allocation]] = {}
 
     def attempt(cut: tuple[int, ...]) -> float:
+        """Return log p(w, z, c) of the tree with these numbers of clusters."""
         if cut not in tried:
             clusters = [np.zeros(n_docs, np.int64), *(fcluster(tree, k, criterion="maxclust") for k in cut)]
-            allocation = _settled(counts, levels_by_share(counts, _nested(np.stack(clusters, axis=1))), hyper)
+            allocation = _optimise_levels(
+                counts, levels_by_share(counts, _label_paths(np.stack(clusters, axis=1))), hyper
+            )
             tried[cut] = log_joint(counts, allocation, hyper).total, allocation
         return tried[cut][0]
 
@@ -64,7 +71,7 @@ def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper, *, cuts
 
 
 def _grid(n_docs: int, levels: int, cuts: int) -> list[tuple[int, ...]]:
-    """Non-decreasing numbers of clusters, `cuts` of them at most but for the extremes."""
+    """Return non-decreasing numbers of clusters, at most about `cuts` combinations."""
     n_values = 12
     while n_values > 2 and len(list(combinations_with_replacement(range(n_values), levels))) > cuts:
         n_values -= 1
@@ -72,8 +79,8 @@ def _grid(n_docs: int, levels: int, cuts: int) -> list[tuple[int, ...]]:
     return list(combinations_with_replacement(values, levels))
 
 
-def _nested(clusters: np.ndarray) -> np.ndarray:
-    """Cluster numbers (docs, level) as nodes: one label for every distinct beginning of a path."""
+def _label_paths(clusters: np.ndarray) -> np.ndarray:
+    """Return paths of nodes from cluster numbers (docs, level): one label for every distinct beginning of a path."""
     paths, labels = np.zeros_like(clusters), {}
     for d, row in enumerate(clusters.tolist()):
         for level in range(len(row)):
@@ -81,8 +88,8 @@ def _nested(clusters: np.ndarray) -> np.ndarray:
     return paths
 
 
-def _settled(counts: scipy.sparse.csr_array, begin: Allocation, hyper: TreeHyper) -> Allocation:
-    """Levels by EM with Dirichlet pseudo-counts, then the likeliest level of every cell."""
+def _optimise_levels(counts: scipy.sparse.csr_array, begin: Allocation, hyper: TreeHyper) -> Allocation:
+    """Optimise the levels by EM with Dirichlet pseudo-counts, then put every cell at its most probable level."""
     (n_docs, depth), n_words = begin.paths.shape, counts.shape[1]
     document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
     nodes = [np.unique(begin.paths[:, level], return_inverse=True)[1][document] for level in range(depth)]

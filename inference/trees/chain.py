@@ -1,4 +1,4 @@
-"""Chains over trees from beginning to end: starts, temperatures, the best state kept; and what they visited."""
+"""Chains over trees from beginning to end: their starts, temperatures, best states and traces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,24 +8,24 @@ import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import Array, Float
+from lvsearch.inference.trees.allocated_tree import AllocatedTree
 
 from lvsearch.inference.generators import generator
 from lvsearch.inference.sampling import Trace, run
-from lvsearch.inference.trees.books import TreeBooks
-from lvsearch.inference.trees.corpus import TreeCorpus, swept
+from lvsearch.inference.trees.corpus import TreeCorpus, sweep_documents
 from lvsearch.inference.trees.density import Allocation, check_allocation, log_joint
 from lvsearch.inference.trees.hyper import GEMLevels, TreeHyper
 from lvsearch.inference.trees.relevel import relevel, relevel_anew
-from lvsearch.inference.trees.sampler import TreeRecorder, Trees, TreeSampler, apart
+from lvsearch.inference.trees.sampler import TreeRecorder, Trees, TreeSampler, split_chains
 from lvsearch.inference.trees.updates import FIXED, TreePriors
 
 SETTLED_SHARE = 0.05
-"""A word in this share of the documents starts at the root with probability 1/2."""
+"""A word that this share of the documents have starts at the root with probability 1/2."""
 
 
 @dataclass(frozen=True)
 class TreeTrace:
-    """What a chain visited; arrays have one entry per *scored* state, the start first.
+    """The states that a chain visited. Arrays have one entry per *scored* state, the start first.
 
     | field | meaning |
     |---|---|
@@ -55,7 +55,7 @@ class TreeTrace:
 
 
 def draw_paths(rng: np.random.Generator, n_docs: int, depth: int, branching: float) -> np.ndarray:
-    """Paths (docs, depth) from the nested Chinese restaurant process, nodes numbered in order of appearance."""
+    """Draw paths (docs, depth) from the nested Chinese restaurant process, nodes numbered in order of appearance."""
     paths = np.zeros((n_docs, depth), np.int64)
     customers, children = [0], [[]]
     for d in range(n_docs):
@@ -78,11 +78,12 @@ def draw_paths(rng: np.random.Generator, n_docs: int, depth: int, branching: flo
 def draw_start(
     rng: np.random.Generator, counts: scipy.sparse.csr_array, hyper: TreeHyper, branching: float | None = None
 ) -> Allocation:
-    """Where a chain begins: paths from the prior, words that many documents share at the root.
+    """Draw a state to start from: paths from the prior, and words that many documents share at the root.
 
     A token of a word that a share f of the documents have starts at the root with probability f / (f + 0.05), else at
-    any deeper level: without it, function words take hundreds of sweeps to leave the leaves.
-    branching: γ of the paths drawn, that of `hyper` where None; a larger one starts from more, narrower topics.
+    any deeper level. Without this, function words take hundreds of sweeps to leave the leaves.
+
+    branching: γ of the paths drawn; None for that of `hyper`. A larger one starts from more, narrower topics.
     """
     n_docs, depth = counts.shape[0], hyper.depth
     share = np.bincount(counts.indices, minlength=counts.shape[1]) / n_docs
@@ -112,19 +113,23 @@ def run_chain(
     keep: int = 0,
     merge_every: int = 0,
 ) -> TreeTrace:
-    """`sweeps` sweeps of one chain, its states scored every `score_every` and at the end.
+    """Make `sweeps` sweeps of one chain. Its states are scored every `score_every` sweeps and at the end.
 
-    start: an allocation, else `draw_start` with `start_branching`. priors: hyper-parameters with a prior are drawn
-    after every sweep. temperatures: of the first sweeps, one each; 1 draws from the posterior, more flattens it
-    (annealing). keep: keep every so many sweeps' allocation. merge_every: after every so many sweeps merge siblings
-    where that gains (`merge_siblings`): to find modes; draws are then not from the posterior. Raises ValueError for bad
-    counts, starts and settings.
+    counts: (docs, V), whole numbers.
+    start: an allocation; None for `draw_start` with `start_branching`.
+    priors: hyper-parameters with a prior are drawn after every sweep.
+    temperatures: of the first sweeps, one each. 1 draws from the posterior, more flattens it (annealing).
+    keep: keep the allocation after every `keep`-th sweep, 0 for none.
+    merge_every: after every `merge_every`-th sweep, merge siblings where that gains (`merge_siblings`), 0 for never.
+    This finds modes, but draws are then not from the posterior.
+
+    Raises ValueError for bad counts, starts and settings.
     """
     if sweeps < 0 or score_every < 1 or keep < 0:
         raise ValueError(f"got sweeps={sweeps}, score_every={score_every}, keep={keep}; expected ≥ 0, ≥ 1, ≥ 0")
     if any(not temperature > 0 for temperature in temperatures):
         raise ValueError(f"got temperatures {list(temperatures)}, expected positive numbers")
-    corpus = TreeCorpus.of(counts)
+    corpus = TreeCorpus.from_counts(counts)
     key_start, key_sweeps = jax.random.split(key)
     if start is None:
         start = draw_start(generator(key_start), corpus.counts, hyper, start_branching)
@@ -140,12 +145,12 @@ def run_chain(
         seconds.extend([(now - begun) / n] * n)
         begun = now
 
-    record = TreeRecorder.of(sampler, units=keep > 0)
+    record = TreeRecorder.for_sampler(sampler, units=keep > 0)
     trace = run(sampler, key_sweeps, chains=1, draws=sweeps, warmup=0, recorder=record, done=done)
     if trace.draws < sweeps:
-        raise KeyboardInterrupt  # who asked for a whole chain cannot go on with a part of it
-    (begin,) = apart(sampler.init(key, 1))
-    (end,) = apart(jax.tree.unflatten(jax.tree.structure(begin), trace.state))
+        raise KeyboardInterrupt  # the loop was interrupted: a caller that asked for a whole chain cannot use a part
+    (begin,) = split_chains(sampler.init(key, 1))
+    (end,) = split_chains(jax.tree.unflatten(jax.tree.structure(begin), trace.state))
     scores = np.concatenate([sampler.log_density(sampler.init(key, 1)), trace.log_density[0]])
     scored = np.unique([*range(0, sweeps, score_every), sweeps])
     best, best_score = (end.now, scores[-1]) if scores[-1] > end.best_log_joint else (end.best, end.best_log_joint)
@@ -164,44 +169,44 @@ def run_chain(
         last,
         last_hyper,
         nodes,
-        tuple(sampler.read(one) for one in _kept(trace, end.now, keep)) if keep else (),
+        tuple(sampler.read(one) for one in _read_kept(trace, end.now, keep)) if keep else (),
         trace,
     )
 
 
-def _kept(trace: Trace, end: Trees, keep: int) -> list[Trees]:
-    """The states after every `keep`-th sweep of one chain."""
+def _read_kept(trace: Trace, end: Trees, keep: int) -> list[Trees]:
+    """Return the states after every `keep`-th sweep of one chain."""
     drawn = {name: trace[name][0, keep - 1 :: keep] for name in Trees._fields if name in trace.names}
     return [end._replace(**{name: values[i] for name, values in drawn.items()}) for i in range(trace.draws // keep)]
 
 
 COOLING = (*np.linspace(1.0, 0.1, 10).tolist(), *(0.05,) * 5)
+"""The temperatures of the sweeps by which levels are cooled."""
 
 
 def settle_levels(
     counts: scipy.sparse.csr_array, hyper: TreeHyper, allocation: Allocation, key: Array, passes: int = 4
 ) -> Allocation:
-    """The same paths with their levels optimised; the best state by its density. What two trees get alike before they
-    are compared.
+    """Optimise the levels at the same paths, and return the state with the highest density.
 
-    Blocks of levels first (`relevel_anew`); then, `passes` times, sweeps of levels alone, cooled to almost no
-    temperature, and blocks again.
+    Two trees get the same treatment by it before they are compared. Blocks of levels come first (`relevel_anew`). Then,
+    `passes` times, sweeps of levels alone are cooled to almost no temperature, and blocks follow again.
     """
-    corpus = TreeCorpus.of(counts)
-    books = TreeBooks(corpus.counts, hyper, allocation)
-    relevel_anew(books)
-    best = max([allocation, books.allocation], key=lambda each: log_joint(corpus.counts, each, hyper).total)
+    corpus = TreeCorpus.from_counts(counts)
+    tree = AllocatedTree(corpus.counts, hyper, allocation)
+    relevel_anew(tree)
+    best = max([allocation, tree.allocation], key=lambda each: log_joint(corpus.counts, each, hyper).total)
     score = log_joint(corpus.counts, best, hyper).total
     levels, paths, sticks = corpus.levels(best), best.paths, isinstance(hyper.levels, GEMLevels)
     cooled = [corpus.tables(hyper, 1 / temperature) for temperature in COOLING]
     for number in range(passes):
         for position, tables in enumerate(cooled):
             one = jax.random.fold_in(key, number * len(COOLING) + position)
-            levels, paths = swept(corpus, levels, paths, tables, one, sticks=sticks, paths_fixed=True)
-        books.load(corpus.allocation(levels, paths))
-        relevel(books)
-        if books.score() > score:
-            best, score = books.allocation, books.score()
+            levels, paths = sweep_documents(corpus, levels, paths, tables, one, sticks=sticks, paths_fixed=True)
+        tree.load(corpus.allocation(levels, paths))
+        relevel(tree)
+        if tree.score() > score:
+            best, score = tree.allocation, tree.score()
     return best
 
 
@@ -219,10 +224,13 @@ def sample_tree(
     keep: int = 0,
     merge_every: int = 0,
 ) -> tuple[TreeTrace, ...]:
-    """Several chains from starts of their own, the one with the best state first.
+    """Run several chains from starts of their own. The one with the best state comes first.
 
-    starts: of the first chains, such as `agglomerated_start`; the others draw their own, with start_branchings, taken
-    in turn, as the γ of their paths. Otherwise as `run_chain`. Raises ValueError for fewer than one chain.
+    starts: of the first chains, such as `agglomerated_start`. The others draw their own.
+    start_branchings: the γ of the paths of drawn starts, taken in turn.
+    counts, hyper, key, sweeps, priors, temperatures, keep, merge_every: as for `run_chain`.
+
+    Raises ValueError for fewer than one chain.
     """
     if chains < 1:
         raise ValueError(f"got chains={chains}, expected at least 1")

@@ -1,13 +1,15 @@
 """The most probable tree by hill climbing, paths and levels optimised together: a start that no chain finds by itself.
 
     1. documents enter an empty tree one by one, in random order, each at its best path and levels together; blocks of
-       levels are optimised after each (`relevel`); the best of several orders goes on
+       levels are optimised after each (`relevel`); the best of several orders is continued
     2. every document leaves and enters again at its best path and levels
-    3. a node with all below it is put under another parent, merged with a node of its level, or a leaf is torn in two
-       by a word that some of its documents have; levels are optimised anew, and what gains is kept; then 2 again
+    3. the tree is rearranged, levels are optimised anew, and what gains is kept; then step 2 follows again
 
-Nothing is accepted that lowers log p(w, z, c). A round of 3 tries about nodes² trees: for some hundred documents and
-some dozen nodes. It finds modes and draws from no posterior.
+A rearrangement puts a node with all below it under another parent, or merges it with a node of its level. Or it splits
+a leaf by a word that some of its documents have.
+
+Nothing is accepted that lowers log p(w, z, c). A round of step 3 tries about nodes² trees, so it is for some hundred
+documents and some dozen nodes. It finds modes and does not sample the posterior.
 """
 
 from collections.abc import Iterator
@@ -15,15 +17,16 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse
 from jaxtyping import Array
+from lvsearch.inference.trees.allocated_tree import AllocatedTree, Options
 
 from lvsearch.inference.generators import generator
-from lvsearch.inference.trees.books import Options, TreeBooks
 from lvsearch.inference.trees.corpus import canonical
 from lvsearch.inference.trees.density import Allocation
 from lvsearch.inference.trees.hyper import TreeHyper
 from lvsearch.inference.trees.relevel import LEAST_GAIN, relevel, relevel_anew
 
 ROUNDS = 4
+"""The most rounds in which every document is moved, between two rearrangements."""
 
 
 def climb(
@@ -34,101 +37,103 @@ def climb(
     orders: int = 10,
     start: Allocation | None = None,
 ) -> Allocation:
-    """The best allocation found from `orders` random orders of the documents, and from `start` where there is one.
+    """Return the best allocation found from `orders` random orders of the documents, and from `start` if there is one.
 
-    Raises ValueError without any.
+    Raises ValueError if there are neither orders nor a start.
     """
     if orders < 0 or (orders == 0 and start is None):
         raise ValueError(f"got orders={orders}, expected at least 1, or a start")
     counts, rng = canonical(counts), generator(key)
-    books, begins = TreeBooks(counts, hyper), []
+    tree, begins = AllocatedTree(counts, hyper), []
     if start is not None:
-        books.load(start)
-        _improve(books, rng)
-        begins.append((books.score(), books.allocation))
+        tree.load(start)
+        _improve(tree, rng)
+        begins.append((tree.score(), tree.allocation))
     for order in rng.spawn(orders):
-        books = _entered(counts, hyper, order)
-        _improve(books, rng)
-        begins.append((books.score(), books.allocation))
-    books.load(max(begins, key=lambda scored: scored[0])[1])
-    while _rearrange(books, rng):
-        _improve(books, rng)
-    return books.allocation
+        tree = _insert_all(counts, hyper, order)
+        _improve(tree, rng)
+        begins.append((tree.score(), tree.allocation))
+    tree.load(max(begins, key=lambda scored: scored[0])[1])
+    while _rearrange(tree, rng):
+        _improve(tree, rng)
+    return tree.allocation
 
 
-def _entered(counts: scipy.sparse.csr_array, hyper: TreeHyper, rng: np.random.Generator) -> TreeBooks:
-    books = TreeBooks(counts, hyper)
+def _insert_all(counts: scipy.sparse.csr_array, hyper: TreeHyper, rng: np.random.Generator) -> AllocatedTree:
+    """Return a tree that all documents entered in random order."""
+    tree = AllocatedTree(counts, hyper)
     for d in rng.permutation(counts.shape[0]).tolist():
-        _enter_best(books, d)
-        relevel(books)
-    return books
+        _insert_best(tree, d)
+        relevel(tree)
+    return tree
 
 
-def _enter_best(books: TreeBooks, d: int) -> None:
-    options = books.options()
-    scores, at = books.settled(d, options)
+def _insert_best(tree: AllocatedTree, d: int) -> None:
+    """Insert a document at its best path and levels."""
+    options = tree.options()
+    scores, at = tree.best_levels(d, options)
     best = int(scores.argmax())
-    books.enter(d, options.paths[best], books.one_level(d, at[best]))
+    tree.insert(d, options.paths[best], tree.counts_at_levels(d, at[best]))
 
 
-def _improve(books: TreeBooks, rng: np.random.Generator) -> None:
-    """Levels, and one document at a time, until no document changes its path (`ROUNDS` at most)."""
-    relevel_anew(books)
+def _improve(tree: AllocatedTree, rng: np.random.Generator) -> None:
+    """Optimise levels, and move one document at a time, until none changes its path, in at most `ROUNDS` rounds."""
+    relevel_anew(tree)
     for _ in range(ROUNDS):
-        moved = _sweep(books, rng)
-        relevel(books)
+        moved = _sweep(tree, rng)
+        relevel(tree)
         if not moved:
             return
 
 
-def _sweep(books: TreeBooks, rng: np.random.Generator) -> int:
-    """Every document to its best path and levels; how many changed their path."""
+def _sweep(tree: AllocatedTree, rng: np.random.Generator) -> int:
+    """Move every document to its best path and levels. Returns how many changed their path."""
     moved = 0
-    for d in rng.permutation(len(books.paths)).tolist():
-        path, level_counts = books.leave(d)
-        options = books.options()
-        scores, at = books.settled(d, options)
+    for d in rng.permutation(len(tree.paths)).tolist():
+        path, level_counts = tree.remove(d)
+        options = tree.options()
+        scores, at = tree.best_levels(d, options)
         best = int(scores.argmax())
         own = int(np.flatnonzero((options.paths == path).all(1))[0])
-        if scores[best] > books.score_there(d, path, level_counts, options.log_prior[own]) + LEAST_GAIN:
-            books.enter(d, options.paths[best], books.one_level(d, at[best]))
+        if scores[best] > tree.score_document(d, path, level_counts, options.log_prior[own]) + LEAST_GAIN:
+            tree.insert(d, options.paths[best], tree.counts_at_levels(d, at[best]))
             moved += best != own
         else:
-            books.enter(d, path, level_counts)
+            tree.insert(d, path, level_counts)
     return moved
 
 
-def _rearrange(books: TreeBooks, rng: np.random.Generator) -> bool:
-    """The first rearrangement that gains, in random order, is made; False where none does."""
-    before, score = books.allocation, books.score()
-    ideas = list(_rearrangements(books))
+def _rearrange(tree: AllocatedTree, rng: np.random.Generator) -> bool:
+    """Make the first rearrangement that gains, tried in random order. Returns False if none does."""
+    before, score = tree.allocation, tree.score()
+    ideas = list(_rearrangements(tree))
     for number in rng.permutation(len(ideas)).tolist():
         members, paths = ideas[number]
         for again in (False, True):
-            books.load(before._replace(paths=paths))
+            tree.load(before._replace(paths=paths))
             if again:
-                _enter_again(books, rng.permutation(members))
-            relevel(books)
-            if books.score() > score + LEAST_GAIN:
+                _reinsert(tree, rng.permutation(members))
+            relevel(tree)
+            if tree.score() > score + LEAST_GAIN:
                 return True
-    books.load(before)
+    tree.load(before)
     return False
 
 
-def _enter_again(books: TreeBooks, members: np.ndarray) -> None:
-    """The members leave together and enter one by one, on the same paths at new levels."""
-    on = books.paths.copy()
+def _reinsert(tree: AllocatedTree, members: np.ndarray) -> None:
+    """Take the documents out together, and insert them one by one on the same paths at new levels."""
+    on = tree.paths.copy()
     for d in members.tolist():
-        books.leave(d)
+        tree.remove(d)
     for d in members.tolist():
         path = on[d]
-        _, at = books.settled(d, Options(path[None], np.zeros(1)))
-        books.enter(d, path, books.one_level(d, at[0]))
+        _, at = tree.best_levels(d, Options(path[None], np.zeros(1)))
+        tree.insert(d, path, tree.counts_at_levels(d, at[0]))
 
 
-def _rearrangements(books: TreeBooks) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(documents moved, all paths) of every tree near this one."""
-    paths, depth = books.paths, books.hyper.depth
+def _rearrangements(tree: AllocatedTree) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield (documents moved, all paths) of every tree near this one."""
+    paths, depth = tree.paths, tree.hyper.depth
     fresh = int(paths.max()) + 1
     for level in range(1, depth):
         nodes, first = np.unique(paths[:, level], return_index=True)
@@ -136,22 +141,23 @@ def _rearrangements(books: TreeBooks) -> Iterator[tuple[np.ndarray, np.ndarray]]
         for node, beginning in zip(nodes.tolist(), beginnings, strict=True):
             members = np.flatnonzero(paths[:, level] == node)
 
-            def moved(onto: np.ndarray, members: np.ndarray = members) -> tuple[np.ndarray, np.ndarray]:
+            def move_branch(onto: np.ndarray, members: np.ndarray = members) -> tuple[np.ndarray, np.ndarray]:
+                """Return the paths with the members of a branch put on another beginning."""
                 after = paths.copy()
                 after[members, : len(onto)] = onto
                 return members, after
 
             for parent in np.unique(paths[:, level - 1]):
                 if parent != beginning[level - 1]:
-                    yield moved(paths[paths[:, level - 1] == parent][0, :level])
+                    yield move_branch(paths[paths[:, level - 1] == parent][0, :level])
             for opened in range(1, level):
                 if (paths[:, opened] == beginning[opened]).sum() > len(members):
-                    yield moved(np.append(beginning[:opened], fresh + np.arange(level - opened)))
+                    yield move_branch(np.append(beginning[:opened], fresh + np.arange(level - opened)))
             for other in beginnings[nodes != node]:
-                yield moved(other[: level + 1])
+                yield move_branch(other[: level + 1])
     for node in np.unique(paths[:, -1]) if depth > 1 else ():
         members = np.flatnonzero(paths[:, -1] == node)
-        has = books.counts[members].toarray() > 0
+        has = tree.counts[members].toarray() > 0
         splits = {tuple(column) for column in has.T[(has.any(0) & ~has.all(0))].tolist()}
         for split in sorted(splits):
             after = paths.copy()

@@ -1,5 +1,6 @@
-"""A corpus at hand for sweeps: its tokens, padded to lengths that similar corpora share; and one sweep over them."""
+"""A corpus prepared for sweeps, its tokens padded to lengths that similar corpora share; and one sweep over it."""
 
+import warnings
 from typing import NamedTuple
 
 import jax
@@ -14,11 +15,20 @@ from lvsearch.inference.trees.state import TreeTokens, levels_of, state_of, toke
 from lvsearch.inference.trees.sweep import SweepTables, tables_of, tree_sweep
 
 CELLS_STEP = 1024
+"""The number of stored cells is padded to a multiple of this."""
 
 
 class TreeCorpus(NamedTuple):
-    """Whole counts (docs, V), their tokens, these with cells to spare, and at least the most copies of one word in the
-    corpus, distinct words in a document, and tokens in one."""
+    """A corpus prepared for sweeps.
+
+    | field | meaning |
+    |---|---|
+    | `counts` | whole counts (docs, V) |
+    | `tokens`, `padded` | their tokens; the same with cells to spare |
+    | `word_total` | at least the most copies of one word in the corpus |
+    | `longest` | at least the most distinct words in a document |
+    | `most_tokens` | at least the most tokens in a document |
+    """
 
     counts: scipy.sparse.csr_array
     tokens: TreeTokens
@@ -28,8 +38,8 @@ class TreeCorpus(NamedTuple):
     most_tokens: int
 
     @classmethod
-    def of(cls, counts: scipy.sparse.csr_array) -> "TreeCorpus":
-        """Raises ValueError as `canonical` does."""
+    def from_counts(cls, counts: scipy.sparse.csr_array) -> "TreeCorpus":
+        """Return the corpus of these counts. Raises ValueError as `canonical` does."""
         counts = canonical(counts)
         tokens = tokens_of(counts)
         # lengths that the corpus decides are rounded up, so that similar corpora share a program
@@ -40,27 +50,36 @@ class TreeCorpus(NamedTuple):
             tokens,
             tokens._replace(cell_word=np.pad(tokens.cell_word, (0, spare))),
             1 << most_copies.bit_length(),
-            _padded(np.diff(counts.indptr)),
-            _padded(np.diff(tokens.doc_tokens)),
+            _round_up(np.diff(counts.indptr)),
+            _round_up(np.diff(tokens.doc_tokens)),
         )
 
+    @classmethod
+    def of(cls, counts: scipy.sparse.csr_array) -> "TreeCorpus":
+        """Do the same as `from_counts`, under its former name. Deprecated: it warns."""
+        warnings.warn("TreeCorpus.of is called TreeCorpus.from_counts now", DeprecationWarning, stacklevel=2)
+        return cls.from_counts(counts)
+
     def levels(self, allocation: Allocation) -> Int[np.ndarray, " token"]:
-        """Level of each token, copies of one cell from the root down."""
+        """Return the level of each token, copies of one cell from the root down."""
         return levels_of(self.counts, allocation.level_counts)
 
     def tables(self, hyper: TreeHyper, inverse_temperature: float = 1.0) -> SweepTables:
-        """What a sweep looks up; 1 draws from the posterior, less flattens both conditionals."""
+        """Return what a sweep looks up.
+
+        inverse_temperature: 1 draws from the posterior, less flattens both conditionals.
+        """
         n_docs, n_words = self.counts.shape[0], self.counts.shape[1]
         return tables_of(hyper, n_words, n_docs, self.word_total, len(self.tokens.word), inverse_temperature)
 
     def allocation(self, levels: Int[np.ndarray, " token"], paths: Int[np.ndarray, "doc level"]) -> Allocation:
-        """As `log_joint` takes it."""
+        """Return the levels and paths as an `Allocation`."""
         level_counts = np.zeros((len(self.tokens.cell_word), paths.shape[1]), np.int64)
         np.add.at(level_counts, (np.asarray(self.tokens.cell), levels), 1)
         return Allocation(np.asarray(paths, np.int64), level_counts)
 
 
-def swept(
+def sweep_documents(
     corpus: TreeCorpus,
     levels: Int[np.ndarray, " token"],
     paths: Int[np.ndarray, "doc level"],
@@ -70,9 +89,15 @@ def swept(
     sticks: bool,
     paths_fixed: bool = False,
 ) -> tuple[Int[np.ndarray, " token"], Int[np.ndarray, "doc level"]]:
-    """(levels, paths) after one sweep over all documents (of their levels alone, if so). Nodes are given places
-    afresh, with room to spare at each level; where places run out, the sweep goes on with more. sticks: levels are
-    `GEMLevels`."""
+    """Make one sweep over all documents and return the new (levels, paths).
+
+    Nodes are given places anew, with room to spare at each level. If places run out, the sweep goes on with more.
+
+    levels: the level of each token, (token,).
+    paths: the nodes of each document, (doc, level).
+    sticks: whether the level prior is `GEMLevels`.
+    paths_fixed: sweep over levels alone.
+    """
     first, n_docs, n_words = 0, corpus.counts.shape[0], corpus.counts.shape[1]
     state, layout = state_of(corpus.tokens, n_words, levels, paths)
     with jax.enable_x64(True), one_after_another():
@@ -96,12 +121,16 @@ def swept(
             state, layout = state_of(corpus.tokens, n_words, levels, paths, least=layout)
 
 
-def _padded(lengths: np.ndarray) -> int:
+def _round_up(lengths: np.ndarray) -> int:
+    """Return the longest length, rounded up to a multiple of 16."""
     return max(16, -(-int(lengths.max(initial=0)) // 16) * 16)
 
 
 def canonical(counts: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    """Counts as every function here reads them: sorted indices, no stored zeros, whole numbers ≥ 0."""
+    """Return counts as every function here reads them: sorted indices, no stored zeros, whole numbers ≥ 0.
+
+    Raises ValueError for negative counts, and for no documents or no words.
+    """
     matrix = scipy.sparse.csr_array(scipy.sparse.csr_array(counts).astype(np.int64))
     if matrix.shape[0] < 1 or matrix.shape[1] < 1:
         raise ValueError(f"got counts of shape {matrix.shape}, expected at least one document and one word")

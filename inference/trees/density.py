@@ -1,14 +1,16 @@
-"""log p(words, levels, paths) of hierarchical LDA, topics and proportions integrated out: for anybody's tree.
+"""log p(words, levels, paths) of hierarchical LDA, topics and proportions integrated out, for anybody's tree.
 
 Source: Blei (2004), §6.2, as corrected here: the levels' prior is α_ℓ, and the words' Gamma ratio counts the document.
 
     log p(c)       = Σ_restaurants [ m log γ + Σ_tables log Γ(n_table) + log Γ(γ) − log Γ(γ + n) ]     (§6.1)
+
     log p(z)       = Σ_d log of the level prior's integral
+
     log p(w | c,z) = Σ_nodes [ log Γ(Vη) − log Γ(n + Vη) + Σ_w log Γ(n_w + η) − log Γ(η) ]
 
 It is a density of the *partition* of documents by paths (node labels mean nothing) and of the ordered tokens of each
-document, so it depends on a word's copies only through how many are at each level: `level_counts`. Any sampler's state
-that gives paths and level counts can be scored, whoever drew it.
+document. So it depends on a word's copies only through how many are at each level: `level_counts`. The state of any
+sampler can be scored if it gives paths and level counts.
 """
 
 from typing import NamedTuple
@@ -22,7 +24,7 @@ from lvsearch.inference.trees.hyper import TreeHyper
 
 
 class Allocation(NamedTuple):
-    """Where every token is.
+    """The node of every token.
 
     | field | shape | meaning |
     |---|---|---|
@@ -35,7 +37,7 @@ class Allocation(NamedTuple):
 
 
 class LogJoint(NamedTuple):
-    """Terms in nats; `total` is their sum."""
+    """The terms of the log-joint in nats; `total` is their sum."""
 
     paths: float
     levels: float
@@ -47,10 +49,12 @@ class LogJoint(NamedTuple):
 
 
 def log_joint(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: TreeHyper) -> LogJoint:
-    """log p(c), log p(z) and log p(w | c, z) of one allocation, float64.
+    """Return log p(c), log p(z) and log p(w | c, z) of one allocation, float64, nats.
 
-    counts: (docs, V) whole numbers, sorted indices, no stored zeros; `allocation` refers to its stored cells in order.
-    Raises ValueError where the allocation does not fit the counts or its paths are no tree.
+    counts: (docs, V) whole numbers, sorted indices, no stored zeros.
+    allocation: refers to the stored cells of the counts, in order.
+
+    Raises ValueError if the allocation does not fit the counts or its paths are no tree.
     """
     check_allocation(counts, allocation, hyper.depth)
     document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
@@ -61,7 +65,7 @@ def log_joint(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: Tre
 
 
 def log_paths(paths: Int[np.ndarray, "docs level"], branching: float) -> float:
-    """log p(c) under the nested Chinese restaurant process, nats."""
+    """Return log p(c) under the nested Chinese restaurant process, nats."""
     total = 0.0
     for level in range(paths.shape[1] - 1):
         parents, at = np.unique(paths[:, level], return_inverse=True)
@@ -73,7 +77,7 @@ def log_paths(paths: Int[np.ndarray, "docs level"], branching: float) -> float:
 
 
 def log_words(counts: scipy.sparse.csr_array, allocation: Allocation, topics: Float[np.ndarray, " level"]) -> float:
-    """log p(w | c, z), nats."""
+    """Return log p(w | c, z), nats."""
     n_docs, n_words = counts.shape[0], counts.shape[1]
     document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
     total = 0.0
@@ -90,7 +94,7 @@ def log_words(counts: scipy.sparse.csr_array, allocation: Allocation, topics: Fl
 
 
 def check_allocation(counts: scipy.sparse.csr_array, allocation: Allocation, depth: int) -> None:
-    """ValueError where paths or level counts do not fit, or a node has two parents or two levels."""
+    """Raise ValueError if paths or level counts do not fit, or a node has two parents or two levels."""
     paths, level_counts = allocation
     if paths.shape != (counts.shape[0], depth):
         raise ValueError(f"got paths of shape {paths.shape}, expected {(counts.shape[0], depth)}: a node per level")

@@ -6,8 +6,8 @@
 | `levels` | α, or (m, π) | | prior of a document's level proportions: `DirichletLevels` or `GEMLevels` |
 | `topics` | η_ℓ | (level,) | symmetric Dirichlet of the topics at each level |
 
-Level proportions with a GEM prior are θ_ℓ = V_ℓ Π_{j<ℓ} (1 − V_j), V_ℓ ~ Beta(mπ, (1 − m)π), the last level taking what
-is left (Blei, Griffiths & Jordan 2010, §4); with a Dirichlet they are those of Blei (2004), §6.2.
+Level proportions with a Dirichlet prior are those of Blei (2004), §6.2. With a GEM prior they are θ_ℓ = V_ℓ Π_{j<ℓ} (1
+− V_j), where V_ℓ ~ Beta(mπ, (1 − m)π) and the last level takes what is left (Blei, Griffiths & Jordan 2010, §4).
 """
 
 from typing import NamedTuple
@@ -20,42 +20,52 @@ Levels = Float[np.ndarray, " level"]
 
 
 class DirichletLevels(NamedTuple):
-    """θ ~ Dirichlet(α); `alpha` (level,), one value per level from the root down."""
+    """The prior θ ~ Dirichlet(α); `alpha` (level,) has one value per level from the root down."""
 
     alpha: Levels
 
     def log_evidence(self, counts: np.ndarray) -> Float[np.ndarray, " docs"]:
-        """log p(z of each document), θ integrated out, nats; counts (docs, level): tokens at each level."""
+        """Return log p(z of each document), θ integrated out, nats.
+
+        counts: (docs, level), tokens at each level."""
         total = self.alpha.sum()
         per_level = gammaln(counts + self.alpha) - gammaln(self.alpha)
         return per_level.sum(-1) + gammaln(total) - gammaln(counts.sum(-1) + total)
 
     def mean(self, counts: np.ndarray) -> np.ndarray:
-        """E[θ | z], (docs, level)."""
+        """Return E[θ | z], (docs, level)."""
         posterior = counts + self.alpha
         return posterior / posterior.sum(-1, keepdims=True)
 
 
 class GEMLevels(NamedTuple):
-    """θ ~ GEM(m, π) cut at the depth. mean: m in (0, 1), the share a level takes of what is left; scale: π > 0."""
+    """The prior θ ~ GEM(m, π), cut at the depth.
+
+    mean_share: m in (0, 1), the share that a level takes of what is left.
+    scale: π > 0.
+    depth: the number of levels.
+    """
 
     mean_share: float
     scale: float
     depth: int
 
     def sticks(self) -> tuple[float, float]:
-        """The two parameters of each stick's Beta."""
+        """Return the two parameters of each stick's Beta."""
         return self.mean_share * self.scale, (1 - self.mean_share) * self.scale
 
     def log_evidence(self, counts: np.ndarray) -> Float[np.ndarray, " docs"]:
-        """log p(z of each document), sticks integrated out, nats; counts (docs, level)."""
+        """Return log p(z of each document), sticks integrated out, nats.
+
+        counts: (docs, level), tokens at each level.
+        """
         a, b = self.sticks()
         deeper = counts[:, ::-1].cumsum(1)[:, ::-1] - counts
         here, below = counts[:, :-1], deeper[:, :-1]  # the last level takes what is left, with certainty
         return (betaln(a + here, b + below) - betaln(a, b)).sum(-1)
 
     def mean(self, counts: np.ndarray) -> np.ndarray:
-        """E[θ | z], (docs, level)."""
+        """Return E[θ | z], (docs, level)."""
         a, b = self.sticks()
         deeper = counts[:, ::-1].cumsum(1)[:, ::-1] - counts
         share = (a + counts) / (a + b + counts + deeper)
@@ -65,7 +75,7 @@ class GEMLevels(NamedTuple):
 
 
 class TreeHyper(NamedTuple):
-    """γ, the level prior and η; see the table above."""
+    """The hyper-parameters γ, the level prior and η; see the table above."""
 
     branching: float
     levels: DirichletLevels | GEMLevels
@@ -82,10 +92,13 @@ def tree_hyper(
     levels: object = 10.0,
     topics: object = 0.1,
 ) -> TreeHyper:
-    """Checked hyper-parameters of a tree of `depth` levels.
+    """Return checked hyper-parameters of a tree of `depth` levels.
 
-    levels: one number for all levels, one per level (the Dirichlet α), or a `GEMLevels`. topics: one η for all levels,
-    or one per level. Raises ValueError for a depth below 1, and for anything that is not positive and finite.
+    branching: γ.
+    levels: one number for all levels or one per level (the Dirichlet α), or a `GEMLevels`.
+    topics: one η for all levels, or one per level.
+
+    Raises ValueError for a depth below 1, and for anything that is not positive and finite.
     """
     if depth < 1:
         raise ValueError(f"got depth={depth}, expected at least 1 level: the root")
@@ -103,6 +116,7 @@ def tree_hyper(
 
 
 def _per_level(name: str, value: object, depth: int) -> np.ndarray:
+    """Return the value as one positive number per level; raise ValueError if it is none."""
     array = np.asarray(value, np.float64)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != depth):
         raise ValueError(f"got {name} of shape {array.shape}, expected one number or one for each of {depth} levels")

@@ -1,10 +1,11 @@
-"""Hill climbing over trees by merging siblings: what single documents, moved one at a time, take very long to do.
+"""Hill climbing over trees by merging siblings, which moving one document at a time takes very long to do.
 
 Gibbs sampling moves one document at a time, and two nodes with the same topic persist as long as neither loses all its
-documents. Merging them — the documents of one pass the other from then on, their children becoming siblings — changes
-log p(w, z, c), levels kept, by closed forms: for siblings a and b at level ℓ with n documents each,
+documents. A merge lets the documents of one node pass the other from then on, and their children become siblings. With
+levels kept, it changes log p(w, z, c) by closed forms. For siblings a and b at level ℓ with n documents each,
 
     words   f(n_a + n_b) − f(n_a) − f(n_b),     f the log Dirichlet-multinomial of a node's word counts
+
     paths   log Γ(n_a + n_b) − log Γ(n_a) − log Γ(n_b) − log γ, and for inner nodes
             log Γ(γ + n_a) + log Γ(γ + n_b) − log Γ(γ + n_a + n_b) − log Γ(γ)
 
@@ -22,9 +23,13 @@ from lvsearch.inference.trees.hyper import TreeHyper
 
 
 def merge_siblings(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: TreeHyper) -> Allocation:
-    """The allocation after all merges that gain, level by level from the root down; levels of tokens are kept.
+    """Return the allocation after all merges that gain, level by level from the root down.
 
-    counts as `log_joint` takes them. log p(w, z, c) never falls.
+    Levels of tokens are kept.
+
+    log p(w, z, c) never falls.
+
+    counts: as `log_joint` takes them.
     """
     paths = allocation.paths.copy()
     document = np.repeat(np.arange(len(paths)), np.diff(counts.indptr))
@@ -42,7 +47,7 @@ def merge_siblings(counts: scipy.sparse.csr_array, allocation: Allocation, hyper
 def _merge_children(
     paths: np.ndarray, members: np.ndarray, level: int, words: dict[int, np.ndarray], hyper: TreeHyper
 ) -> None:
-    """Merge children of one parent, best first, in place."""
+    """Merge children of one parent in place, the best pair first."""
     children, sizes = np.unique(paths[members, level], return_counts=True)
     size = dict(zip(children.tolist(), sizes.tolist(), strict=True))
     single = {child: _log_words(words[child], hyper.topics[level]) for child in size}
@@ -71,6 +76,7 @@ def _gain(
     single: dict[int, float],
     hyper: TreeHyper,
 ) -> float:
+    """Return the change of log p(w, z, c) if nodes a and b of a level are merged, nats."""
     gamma, n_a, n_b = hyper.branching, size[a], size[b]
     gain = _log_words(words[a] + words[b], hyper.topics[level]) - single[a] - single[b]
     gain += gammaln(n_a + n_b) - gammaln(n_a) - gammaln(n_b) - np.log(gamma)
@@ -80,7 +86,7 @@ def _gain(
 
 
 def _log_words(n: np.ndarray, eta: float) -> float:
-    """log Dirichlet-multinomial of a node's words, in order."""
+    """Return the log Dirichlet-multinomial probability of a node's words, in order, nats."""
     some = n[n > 0]
     mass = len(n) * eta
     return float((gammaln(some + eta) - gammaln(eta)).sum() + gammaln(mass) - gammaln(n.sum() + mass))

@@ -1,5 +1,4 @@
-"""Nodes of a tree of topics that some document passes, level by level, and draws of trees, by collapsed Gibbs
-sampling."""
+"""The sampler of trees for processes: how many nodes of each level some document passes, and draws of trees."""
 
 import jax
 import numpy as np
@@ -21,8 +20,11 @@ from lvsearch.models.hlda import HLDA
 
 
 def hyper_of(model: HLDA) -> TreeHyper:
-    """γ, α and η of a model. Raises ValueError for one whose paths have several lengths: the sampler's all reach the
-    deepest level."""
+    """Return γ, α and η of a model.
+
+    Raises ValueError for a model whose paths have several lengths, because the sampler's paths all reach the deepest
+    level.
+    """
     if model.lengths != (model.depth,):
         raise ValueError(
             f"got paths of {', '.join(map(str, model.lengths))} levels; the sampler's all reach level {model.depth}: "
@@ -32,29 +34,32 @@ def hyper_of(model: HLDA) -> TreeHyper:
 
 
 def level_names(depth: int) -> tuple[str, ...]:
-    """What is counted in a tree of `depth` levels: the nodes of each but the root's, 0."""
+    """Return what is counted in a tree of `depth` levels: the nodes of each level but the root's, which is level 0."""
     return tuple(f"nodes at level {level}" for level in range(1, depth))
 
 
 @occupied_sampler.register
 def occupied_nodes(model: HLDA, data: Dataset) -> OccupiedSampler:
-    """Levels are numbered from the root, 0. Chains begin with a dendrogram's tree, one path for all, many branches, and
-    a tree drawn from the prior. Raises ValueError for a tree of one level, and as `hyper_of` does."""
-    hyper, corpus = hyper_of(model), TreeCorpus.of(counts_of(data))
+    """Return the sampler of the numbers of nodes at each level. Levels are numbered from the root, 0.
+
+    Chains begin with a dendrogram's tree, one path for all documents, many branches, and a tree drawn from the prior.
+    Raises ValueError for a tree of one level, and as `hyper_of` does.
+    """
+    hyper, corpus = hyper_of(model), TreeCorpus.from_counts(counts_of(data))
     if hyper.depth < 2:
         raise ValueError("got a tree of depth 1, expected at least 2: the root alone has no branches to count")
 
     def chain(key: Array, number: int, sweeps: int) -> Int[np.ndarray, "sweep name"]:
         key_start, key_sweeps = jax.random.split(key)
-        sampler = TreeSampler(corpus, hyper, (_start(corpus, hyper, key_start, number),))
-        record = TreeRecorder.of(sampler, units=False)
+        sampler = TreeSampler(corpus, hyper, (_start_of_chain(corpus, hyper, key_start, number),))
+        record = TreeRecorder.for_sampler(sampler, units=False)
         trace = run(sampler, key_sweeps, chains=1, draws=sweeps, warmup=0, recorder=record)
         if trace.draws < sweeps:
-            raise KeyboardInterrupt  # who asked for a whole chain cannot go on with a part of it
+            raise KeyboardInterrupt  # the loop was interrupted: a caller that asked for a whole chain cannot use a part
         return trace["nodes"][0, :, 1:].astype(np.int64)
 
     def log_prior(most: int) -> tuple[LogPrior, ...]:
-        """Of branches below the root, one table each; deeper levels have no closed form."""
+        """Return the log prior of the number of branches below the root, nats. Deeper levels have no closed form."""
         first = log_block_count_prior(corpus.counts.shape[0], hyper.branching, most)
         return (first, *[None] * (hyper.depth - 2))
 
@@ -63,16 +68,20 @@ def occupied_nodes(model: HLDA, data: Dataset) -> OccupiedSampler:
 
 @process_sampler.register
 def trees(model: HLDA, data: Dataset, key: Array, *, chains: int, units: bool) -> tuple[TreeSampler, TreeRecorder]:
-    """Collapsed Gibbs sampling from the same starts. Raises ValueError as `hyper_of` does."""
-    hyper, corpus = hyper_of(model), TreeCorpus.of(counts_of(data))
-    starts = (_start(corpus, hyper, jax.random.fold_in(key, number), number) for number in range(chains))
+    """Return the collapsed Gibbs sampler of trees, from the same starts, and its recorder.
+
+    Raises ValueError as `hyper_of` does.
+    """
+    hyper, corpus = hyper_of(model), TreeCorpus.from_counts(counts_of(data))
+    starts = (_start_of_chain(corpus, hyper, jax.random.fold_in(key, number), number) for number in range(chains))
     sampler = TreeSampler(corpus, hyper, tuple(starts))
-    return sampler, TreeRecorder.of(sampler, units=units)
+    return sampler, TreeRecorder.for_sampler(sampler, units=units)
 
 
-def _start(corpus: TreeCorpus, hyper: TreeHyper, key: Array, number: int) -> Allocation:
-    """Of chain `number`."""
+def _start_of_chain(corpus: TreeCorpus, hyper: TreeHyper, key: Array, number: int) -> Allocation:
+    """Return the start of chain `number`."""
     if number == 0 and corpus.counts.shape[0] <= MOST_DOCUMENTS:
         return agglomerated_start(corpus.counts, hyper)
-    branchings = (None, 1e-9, max(10.0, 10 * hyper.branching), None)  # few, and γ log(documents / γ) at first
+    # γ of the paths drawn: the prior's, one that gives a single path, one that gives many branches
+    branchings = (None, 1e-9, max(10.0, 10 * hyper.branching), None)
     return draw_start(generator(key), corpus.counts, hyper, branchings[number % len(branchings)])

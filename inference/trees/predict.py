@@ -1,14 +1,14 @@
 """New documents on a fitted tree: posterior over paths, level proportions, and log p(document) with a standard error.
 
-Given one state of the sampler, topics are taken at their posterior means, β̂_c = (n_cw + η) / (n_c + Vη), a new node's
-at its prior mean. Paths are all those of the nested Chinese restaurant process: every leaf, and below every inner node
-one that is new from there on. Then, with θ ~ its prior,
+Topics come from one state of the sampler. They are at their posterior means, β̂_c = (n_cw + η) / (n_c + Vη), and a new
+node's topic is at its prior mean. Paths are all those of the nested Chinese restaurant process: every leaf and, below
+every inner node, one path that is new from there on. Then, with θ ~ its prior,
 
-    p(w | path) = E_θ Π_w (θᵀβ̂_path,w)^n_w,       p(w) = Σ_path p(path) p(w | path),
+    p(w | path) = E_θ Π_w (θᵀβ̂_path,w)^n_w,       p(w) = Σ_path p(path) p(w | path).
 
-the first by importance sampling: θ from a mixture of the mean-field posterior (9 draws in 10) and the prior (1 in 10),
-whose weights are bounded, so that the standard error is to be trusted. A document without known words has p(w) = 1 and
-the prior over paths as its posterior.
+The expectation is estimated by importance sampling, with θ from a mixture of the mean-field posterior (9 draws in 10)
+and the prior (1 in 10). Its weights are bounded, so that the standard error can be trusted. A document without known
+words has p(w) = 1, and the prior over paths as its posterior.
 """
 
 from typing import NamedTuple
@@ -24,9 +24,11 @@ from lvsearch.inference.trees.density import Allocation
 from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper
 
 NEW = -1
-"""Node of a path that no training document passes."""
+"""The node of a path that no training document passes."""
 FIT_STEPS = 30
+"""The number of coordinate steps of the mean-field posterior of θ."""
 PRIOR_SHARE = 0.1
+"""The share of draws of θ from the prior."""
 
 
 class TreeTopics(NamedTuple):
@@ -35,7 +37,7 @@ class TreeTopics(NamedTuple):
     | field | shape | meaning |
     |---|---|---|
     | `paths` | (path, level) | nodes of each path, labels of the allocation; `NEW` where the path leaves the tree |
-    | `log_prior` | (path,) | log p(path of the next document) |
+    | `log_prior` | (path,) | log p(path of the next document), nats |
     | `nodes` | (node,) | labels of the nodes, the root first, level by level |
     | `topics` | (node + level, V) | β̂ of each node, then that of a new node at each level |
     | `rows` | (path, level) | row of `topics` |
@@ -49,7 +51,7 @@ class TreeTopics(NamedTuple):
 
 
 class DocumentPaths(NamedTuple):
-    """What a tree says about documents; nats.
+    """Predictions of a tree about documents; logarithms in nats.
 
     | field | shape | meaning |
     |---|---|---|
@@ -66,7 +68,7 @@ class DocumentPaths(NamedTuple):
 
 
 def tree_topics(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: TreeHyper) -> TreeTopics:
-    """Posterior means of the topics and the prior over the next document's path, from a state of the sampler."""
+    """Return posterior means of the topics and the prior over the next document's path, from a state of the sampler."""
     counts = canonical(counts)
     n_docs, n_words = counts.shape[0], counts.shape[1]
     document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
@@ -107,10 +109,14 @@ def tree_topics(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: T
 def describe_documents(
     tree: TreeTopics, hyper: TreeHyper, counts: scipy.sparse.csr_array, key: Array, *, samples: int = 200
 ) -> DocumentPaths:
-    """Paths, levels and likelihood of new documents (docs, V), words as in training.
+    """Return paths, levels and likelihood of new documents.
 
-    samples: draws of θ for each path of a document. A document's draws depend on the key and its number alone. Raises
-    ValueError for another vocabulary.
+    A document's draws depend on the key and its number alone.
+
+    counts: (docs, V), words as in training.
+    samples: draws of θ for each path of a document.
+
+    Raises ValueError for another vocabulary and for fewer than 2 samples.
     """
     counts = canonical(counts)
     if counts.shape[1] != tree.topics.shape[1]:
@@ -122,15 +128,19 @@ def describe_documents(
     for d in range(counts.shape[0]):
         cells = slice(counts.indptr[d], counts.indptr[d + 1])
         beta = tree.topics[tree.rows][:, :, counts.indices[cells]] if counts.indptr[d] < counts.indptr[d + 1] else None
-        each.append(_one(tree, hyper, beta, counts.data[cells], np.random.default_rng(int(seeds[d])), samples))
+        each.append(_describe_one(tree, hyper, beta, counts.data[cells], np.random.default_rng(int(seeds[d])), samples))
     columns = [np.array(column) for column in zip(*each, strict=True)]
     return DocumentPaths(*columns)
 
 
-def _one(
+def _describe_one(
     tree: TreeTopics, hyper: TreeHyper, beta: np.ndarray | None, n: np.ndarray, rng: np.random.Generator, samples: int
 ) -> tuple[float, float, np.ndarray, np.ndarray]:
-    """beta: (path, level, word) of the document's distinct words; None where it has none."""
+    """Return log p, its standard error, the posterior over paths and the expected levels of one document.
+
+    beta: (path, level, word), topics at the document's distinct words; None if it has none.
+    n: how often each of these words occurs.
+    """
     if beta is None:
         return (
             0.0,
@@ -138,6 +148,7 @@ def _one(
             np.exp(tree.log_prior),
             hyper.levels.mean(np.zeros((1, hyper.depth)))[0],
         )
+    # draws from the mixture, and their importance weights p(w | θ) p(θ) / q(θ)
     n_prior = max(1, round(PRIOR_SHARE * samples))
     expected = _expected_levels(hyper, beta, n)
     theta = np.concatenate(
@@ -159,7 +170,7 @@ def _one(
 
 
 def _expected_levels(hyper: TreeHyper, beta: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Expected tokens at each level of each path, (path, level), by coordinate ascent."""
+    """Return the expected tokens at each level of each path, (path, level), by coordinate ascent."""
     expected = n.sum() * hyper.levels.mean(np.zeros((1, hyper.depth))) * np.ones((len(beta), 1))
     for _ in range(FIT_STEPS):
         weights = np.exp(_log_mean(hyper, expected))[:, :, None] * beta
@@ -168,14 +179,14 @@ def _expected_levels(hyper: TreeHyper, beta: np.ndarray, n: np.ndarray) -> np.nd
 
 
 def _sticks(levels: GEMLevels, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Beta parameters of every stick but the last, which takes what is left."""
+    """Return the Beta parameters of every stick but the last, which takes what is left."""
     a, b = levels.sticks()
     deeper = expected[:, ::-1].cumsum(1)[:, ::-1] - expected
     return a + expected[:, :-1], b + deeper[:, :-1]
 
 
 def _log_mean(hyper: TreeHyper, expected: np.ndarray) -> np.ndarray:
-    """E[log θ] under the posterior with these expected counts."""
+    """Return E[log θ] under the posterior with these expected counts."""
     if isinstance(hyper.levels, DirichletLevels):
         alpha = hyper.levels.alpha + expected
         return digamma(alpha) - digamma(alpha.sum(1, keepdims=True))
@@ -186,7 +197,7 @@ def _log_mean(hyper: TreeHyper, expected: np.ndarray) -> np.ndarray:
 
 
 def _draw(hyper: TreeHyper, expected: np.ndarray, rng: np.random.Generator, samples: int) -> np.ndarray:
-    """θ, (sample, path, level), from the posterior with these expected counts; positive."""
+    """Draw θ, (sample, path, level), from the posterior with these expected counts. Entries are positive."""
     if isinstance(hyper.levels, DirichletLevels):
         gamma = rng.gamma(hyper.levels.alpha + expected, size=(samples, *expected.shape)) + 1e-300
         return gamma / gamma.sum(-1, keepdims=True)
@@ -197,7 +208,10 @@ def _draw(hyper: TreeHyper, expected: np.ndarray, rng: np.random.Generator, samp
 
 
 def _log_density(hyper: TreeHyper, expected: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """log density of θ (of the sticks, for GEM levels) under the posterior with these counts, (sample, path)."""
+    """Return the log density of θ under the posterior with these counts, (sample, path), nats.
+
+    For GEM levels, of the sticks.
+    """
     if isinstance(hyper.levels, DirichletLevels):
         alpha = hyper.levels.alpha + expected
         return ((alpha - 1) * np.log(theta)).sum(-1) + gammaln(alpha.sum(-1)) - gammaln(alpha).sum(-1)

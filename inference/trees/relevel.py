@@ -1,54 +1,64 @@
-"""Levels optimised a block at a time: all copies of a word, in all documents below a node, from one level to another.
+"""Levels optimised one block at a time: all copies of a word, in all documents below a node, move to another level.
 
-A single token seldom leaves a level: with η small, the first copy of a word at a node costs log η, which only the
-copies that follow pay back. A block pays once. For documents below x and levels a, b the change of log p(w, z, c) is
+A single token seldom leaves a level. With η small, the first copy of a word at a node costs log η, which only the
+copies that follow pay back. A block pays once. For documents below node x and levels a, b, log p(w, z, c) changes by
 
     Σ_d   log p(m_d − k_d e_a + k_d e_b) − log p(m_d)                                      k_d: copies at a, in d
+
     Σ_nodes at a, b   log Γ(n_w ± K + η) − log Γ(n_w + η) − log Γ(n ± K + Vη) + log Γ(n + Vη)   K = Σ_d k_d there
 
-computed for all words and nodes x of a level in one pass; a block is moved if it still gains when its turn comes.
+All words and all nodes x of a level are computed in one pass. A block is moved if it still gains when its turn comes.
 """
 
 from itertools import permutations, product
 
 import numpy as np
 import scipy.sparse
+from lvsearch.inference.trees.allocated_tree import AllocatedTree
 
-from lvsearch.inference.trees.books import TreeBooks
 from lvsearch.inference.trees.density import Allocation
 
 LEAST_GAIN = 1e-7
+"""A gain of fewer nats than this is rounding."""
 SHARE = 0.5
-"""A word is a node's where at least this share of its documents have it."""
+"""A word belongs to a node if at least this share of its documents have it."""
 
 
-def relevel(books: TreeBooks) -> None:
-    """Move blocks, in place, until none gains; paths stay. Documents that are out take no part."""
-    depth = books.hyper.depth
+def relevel(tree: AllocatedTree) -> None:
+    """Move blocks, in place, until none gains. Paths stay, and documents that are out of the tree take no part."""
+    depth = tree.hyper.depth
     kinds = list(product(range(depth), permutations(range(depth), 2)))
     kind, idle = 0, 0
     while idle < len(kinds):
         below, (begin, end) = kinds[kind]
-        idle = 0 if _move_blocks(books, below, begin, end) else idle + 1
+        idle = 0 if _move_blocks(tree, below, begin, end) else idle + 1
         kind = (kind + 1) % len(kinds)
 
 
-def relevel_anew(books: TreeBooks) -> None:
-    """`relevel` from the levels as they are and from `levels_by_share`; the better of the two. All documents are in."""
-    relevel(books)
-    kept, score = books.allocation, books.score()
-    books.load(levels_by_share(books.counts, books.paths))
-    relevel(books)
-    if books.score() <= score:
-        books.load(kept)
+def relevel_anew(tree: AllocatedTree) -> None:
+    """Run `relevel` from the levels as they are and from `levels_by_share`, and keep the better.
+
+    All documents are in.
+    """
+    relevel(tree)
+    kept, score = tree.allocation, tree.score()
+    tree.load(levels_by_share(tree.counts, tree.paths))
+    relevel(tree)
+    if tree.score() <= score:
+        tree.load(kept)
 
 
-def _move_blocks(books: TreeBooks, below: int, begin: int, end: int) -> bool:
-    inside = books.paths[books.document, 0] >= 0
-    cells = np.flatnonzero((books.level_counts[:, begin] > 0) & inside)
+def _move_blocks(tree: AllocatedTree, below: int, begin: int, end: int) -> bool:
+    """Move the blocks of one kind that gain. Returns whether any was moved.
+
+    below: the level of the nodes that the blocks' documents share.
+    begin, end: the levels that a block moves from and to.
+    """
+    inside = tree.paths[tree.document, 0] >= 0
+    cells = np.flatnonzero((tree.level_counts[:, begin] > 0) & inside)
     if not len(cells):
         return False
-    block, gains = _gains(books, cells, below, begin, end)
+    block, gains = _gains(tree, cells, below, begin, end)
     promising = np.flatnonzero(gains > LEAST_GAIN)
     if not len(promising):
         return False
@@ -58,47 +68,51 @@ def _move_blocks(books: TreeBooks, below: int, begin: int, end: int) -> bool:
     for at in promising[np.argsort(-gains[promising], kind="stable")]:
         members = cells[order[first[at] : first[at + 1]]]
         # blocks moved before it changed the masses
-        if _gains(books, members, below, begin, end)[1][0] > LEAST_GAIN:
-            _move(books, members, begin, end)
+        if _gains(tree, members, below, begin, end)[1][0] > LEAST_GAIN:
+            _move_cells(tree, members, begin, end)
             moved = True
     return moved
 
 
-def _gains(books: TreeBooks, cells: np.ndarray, below: int, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """(cell,) the block that each cell is in; (block,) the change of log p were it moved."""
-    n_words = books.counts.shape[1]
-    documents, words, copies = books.document[cells], books.counts.indices[cells], books.level_counts[cells, begin]
-    _, block = np.unique(books.paths[documents, below] * n_words + words, return_inverse=True)
-    m = books.per_document[documents]
+def _gains(tree: AllocatedTree, cells: np.ndarray, below: int, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return each cell's block, (cell,), and the change of log p if a block is moved, (block,), nats."""
+    n_words = tree.counts.shape[1]
+    documents, words, copies = tree.document[cells], tree.counts.indices[cells], tree.level_counts[cells, begin]
+    _, block = np.unique(tree.paths[documents, below] * n_words + words, return_inverse=True)
+    m = tree.per_document[documents]
     after = m.copy()
     after[:, begin] -= copies
     after[:, end] += copies
-    levels = books.hyper.levels
+    levels = tree.hyper.levels
     gains = np.bincount(block, levels.log_evidence(after) - levels.log_evidence(m))
     for level, sign in ((begin, -1), (end, 1)):
         # a block's documents may pass several nodes of a level deeper than its own
-        finest = books.paths[documents, max(level, below)]
+        finest = tree.paths[documents, max(level, below)]
         _, first, part = np.unique(finest * n_words + words, return_index=True, return_inverse=True)
         change = sign * np.bincount(part, copies).astype(np.int64)
-        node, word = books.paths[documents[first], level], words[first]
-        of_part = books.word_ratio(level, books.table[node, word], change)
-        of_part = of_part + books.mass_ratio(level, books.totals[node], change)
+        node, word = tree.paths[documents[first], level], words[first]
+        of_part = tree.word_ratio(level, tree.table[node, word], change)
+        of_part = of_part + tree.mass_ratio(level, tree.totals[node], change)
         gains += np.bincount(block[first], of_part, minlength=len(gains))
     return block, gains
 
 
-def _move(books: TreeBooks, cells: np.ndarray, begin: int, end: int) -> None:
-    documents, words, copies = books.document[cells], books.counts.indices[cells], books.level_counts[cells, begin]
+def _move_cells(tree: AllocatedTree, cells: np.ndarray, begin: int, end: int) -> None:
+    """Move the copies of these cells from one level to another."""
+    documents, words, copies = tree.document[cells], tree.counts.indices[cells], tree.level_counts[cells, begin]
     for level, change in ((begin, -copies), (end, copies)):
-        node = books.paths[documents, level]
-        np.add.at(books.table, (node, words), change)
-        np.add.at(books.totals, node, change)
-        np.add.at(books.per_document, (documents, level), change)  # pyright: ignore
-        books.level_counts[cells, level] += change
+        node = tree.paths[documents, level]
+        np.add.at(tree.table, (node, words), change)
+        np.add.at(tree.totals, node, change)
+        np.add.at(tree.per_document, (documents, level), change)  # pyright: ignore
+        tree.level_counts[cells, level] += change
 
 
 def levels_by_share(counts: scipy.sparse.csr_array, paths: np.ndarray) -> Allocation:
-    """These paths, each word at the level nearest the root at whose node most documents have it, else at the leaf."""
+    """Return these paths with each word at the level nearest the root at whose node most documents have it.
+
+    A word that most documents have at no inner node is at the leaf.
+    """
     document = np.repeat(np.arange(len(paths)), np.diff(counts.indptr))
     depth = paths.shape[1]
     level = np.full(len(counts.data), depth - 1)

@@ -1,4 +1,4 @@
-"""Draws from the prior of hierarchical LDA: what a sampler is tested on."""
+"""Draws from the prior of hierarchical LDA, on which samplers are tested."""
 
 import numpy as np
 import scipy.sparse
@@ -11,9 +11,12 @@ from lvsearch.inference.trees.hyper import DirichletLevels, TreeHyper
 def draw_corpus(
     rng: np.random.Generator, hyper: TreeHyper, lengths: np.ndarray, n_words: int
 ) -> tuple[scipy.sparse.csr_array, Allocation]:
-    """(counts, the true allocation) of documents with `lengths` (docs,) tokens over a vocabulary of `n_words`.
+    """Draw (counts, the true allocation) of documents over a vocabulary of `n_words` words.
 
-    In the order of the story (Blei 2004, §6.2): paths, proportions, levels, words; topics when first needed.
+    The order is that of the generative story (Blei 2004, §6.2): paths, proportions, levels, words. A topic is drawn
+    when it is first needed.
+
+    lengths: (docs,), the number of tokens of each document.
     """
     paths = draw_paths(rng, len(lengths), hyper.depth, hyper.branching)
     per_level = [rng.multinomial(length, _proportions(rng, hyper)) for length in np.asarray(lengths).tolist()]
@@ -23,7 +26,7 @@ def draw_corpus(
 def draw_words(
     rng: np.random.Generator, hyper: TreeHyper, paths: np.ndarray, per_level: np.ndarray, n_words: int
 ) -> tuple[scipy.sparse.csr_array, Allocation]:
-    """Words given paths (docs, level) and how many tokens of each document are at each level (docs, level)."""
+    """Draw words given paths (docs, level) and the number of tokens of each document at each level (docs, level)."""
     topics: dict[int, np.ndarray] = {}
     counts = np.zeros((len(paths), n_words, hyper.depth), np.int64)
     for d, path in enumerate(paths.tolist()):
@@ -38,6 +41,7 @@ def draw_words(
 
 
 def _proportions(rng: np.random.Generator, hyper: TreeHyper) -> np.ndarray:
+    """Draw a document's level proportions."""
     if isinstance(hyper.levels, DirichletLevels):
         return rng.dirichlet(hyper.levels.alpha)
     share = rng.beta(*hyper.levels.sticks(), size=hyper.depth)
@@ -46,7 +50,7 @@ def _proportions(rng: np.random.Generator, hyper: TreeHyper) -> np.ndarray:
 
 
 def _sparse_dirichlet(rng: np.random.Generator, eta: float, n: int) -> np.ndarray:
-    """A symmetric Dirichlet draw on the log scale: at η = 0.005 most Gamma draws underflow."""
+    """Draw from a symmetric Dirichlet on the log scale: at η = 0.005 most Gamma draws would underflow."""
     log_gamma = np.log(rng.gamma(eta + 1, size=n)) + np.log1p(-rng.random(n)) / eta
     weights = np.exp(log_gamma - log_gamma.max())
     return weights / weights.sum()

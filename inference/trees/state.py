@@ -1,6 +1,6 @@
 """A tree and its documents as arrays of fixed shapes, for compiled sweeps.
 
-Nodes live in *places*. Places are dealt to levels in contiguous ranges (`Layout`); a place that no document passes is
+Nodes live in *places*. Places are dealt to levels in contiguous ranges (`Layout`). A place that no document passes is
 free. A layout is part of the compile key, and ranges grow by doubling, so a chain compiles O(log nodes) times.
 """
 
@@ -13,12 +13,13 @@ from jaxtyping import Array, Int
 from lvsearch.inference.trees.density import Allocation
 
 Layout = tuple[int, ...]
-"""First place of each level, and the number of places at the end: (0, 1, 17, 81) has 1, 16 and 64 places."""
+"""The first place of each level, and the number of places at the end: (0, 1, 17, 81) has 1, 16 and 64 places."""
 SMALLEST = 16
+"""The fewest places of a level below the root."""
 
 
 class TreeTokens(NamedTuple):
-    """A corpus, token by token: `cell` is the stored cell of the count matrix that a token is a copy of.
+    """A corpus, token by token. A token's `cell` is the stored cell of the count matrix that it is a copy of.
 
     | field | shape | meaning |
     |---|---|---|
@@ -36,7 +37,7 @@ class TreeTokens(NamedTuple):
 
 
 class TreeState(NamedTuple):
-    """What a sweep changes.
+    """The arrays that a sweep changes.
 
     | field | shape | meaning |
     |---|---|---|
@@ -57,7 +58,7 @@ class TreeState(NamedTuple):
 
 
 def tokens_of(counts: scipy.sparse.csr_array) -> TreeTokens:
-    """The tokens of (docs, V) whole counts, in the order of the stored cells."""
+    """Return the tokens of (docs, V) whole counts, in the order of the stored cells."""
     copies = np.asarray(counts.data, np.int64)
     cell = np.repeat(np.arange(len(copies)), copies)
     return TreeTokens(
@@ -76,11 +77,14 @@ def state_of(
     paths: Int[np.ndarray, "docs level"],
     least: Layout | None = None,
 ) -> tuple[TreeState, Layout]:
-    """Arrays from levels and paths (arbitrary node labels); levels as long as in `least` where a place stays free."""
+    """Return the arrays of a state from levels and paths with any node labels, and their layout.
+
+    least: a layout whose ranges are kept for levels where a place stays free.
+    """
     depth, places, layout = paths.shape[1], [], [0]
     for level in range(depth):
         labels, place = np.unique(paths[:, level], return_inverse=True)
-        wanted = room(len(labels), level)
+        wanted = places_for(len(labels), level)
         if least is not None and (level == 0 or len(labels) < _length(least, level)):
             wanted = _length(least, level)
         places.append(layout[-1] + place)
@@ -104,17 +108,18 @@ def state_of(
     return state, tuple(layout)
 
 
-def room(n_nodes: int, level: int) -> int:
-    """Places for so many nodes: a power of two, at least a fifth of them free."""
+def places_for(n_nodes: int, level: int) -> int:
+    """Return the number of places for so many nodes: a power of two, at least a fifth of them free."""
     return 1 if level == 0 else max(SMALLEST, 1 << (n_nodes + n_nodes // 4 + 3).bit_length())
 
 
 def _length(layout: Layout, level: int) -> int:
+    """Return the number of places of a level."""
     return layout[level + 1] - layout[level]
 
 
 def allocation_of(tokens: TreeTokens, state: TreeState) -> Allocation:
-    """The state as `log_joint` takes it."""
+    """Return the state as `log_joint` takes it."""
     paths = np.asarray(state.paths)
     level_counts = np.zeros((len(tokens.cell_word), paths.shape[1]), np.int64)
     np.add.at(level_counts, (np.asarray(tokens.cell), np.asarray(state.levels)), 1)
@@ -122,6 +127,6 @@ def allocation_of(tokens: TreeTokens, state: TreeState) -> Allocation:
 
 
 def levels_of(counts: scipy.sparse.csr_array, level_counts: Int[np.ndarray, "nonzeros level"]) -> np.ndarray:
-    """Levels token by token, copies of one cell from the root down: the inverse of counting."""
+    """Return the level of each token, copies of one cell from the root down: the inverse of counting."""
     depth = level_counts.shape[1]
     return np.repeat(np.tile(np.arange(depth), len(counts.data)), level_counts.ravel()).astype(np.int32)

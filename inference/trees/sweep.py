@@ -1,18 +1,23 @@
-"""One sweep of the collapsed Gibbs sampler over documents, compiled: path as a block, then the level of every token.
+"""One compiled sweep of the collapsed Gibbs sampler over documents: the path as a block, then the level of every token.
 
-Source: Blei (2004), §6.2.1, corrected: for each document in turn, with n the counts of all others,
+Source: Blei (2004), §6.2.1, corrected. For each document in turn, with n the counts of all others and m the document's
+own tokens,
 
     p(c_d = path | rest) ∝ p(path | c_−d) Π_ℓ Γ(n_ℓ + Vη) / Γ(n_ℓ + m_ℓ + Vη) · Π_w Γ(n_ℓw + m_ℓw + η) / Γ(n_ℓw + η)
     p(z_dn = ℓ  | rest) ∝ p(ℓ | z_d,−n) (n_ℓw + η) / (n_ℓ + Vη)
 
-m: the document's own tokens. Paths are those to every existing leaf, and below every existing inner node one that is
-new from there on (a new restaurant's first customer opens its first table with probability 1).
+Paths are those to every existing leaf and, below every existing inner node, one path that is new from there on (a new
+restaurant's first customer opens its first table with probability 1).
 
-How it is made fast. The loop is sequential, as Gibbs sampling is, but compiled whole. Three rules keep its inner loops
-tight on a CPU, where XLA emits a small loop as straight machine code: they hold scalars and slices only; every array is
-updated before it is read again, or only read, or only written (else it is copied); and a drawn level passes an
-optimization barrier (else each update draws it anew). log Γ at whole counts comes from tables. Scores of a level are
-sums over the document's words that are at this level, eight words × all places at a time. float64 throughout.
+The loop is sequential, as Gibbs sampling is, but compiled whole. On a CPU, XLA emits a small loop as straight machine
+code. Three rules keep the inner loops small:
+
+- They hold scalars and slices only.
+- Every array is updated before it is read again, or only read, or only written. Otherwise it is copied.
+- A drawn level passes an optimization barrier. Otherwise each update draws it anew.
+
+log Γ at whole counts comes from tables. Scores of a level are sums over the document's words at this level, eight words
+× all places at a time. Everything is float64.
 """
 
 from dataclasses import dataclass
@@ -31,11 +36,11 @@ from lvsearch.inference.trees.state import Layout, TreeState, TreeTokens
 from lvsearch.models.kernels import kernel
 
 WORDS = 8
-"""Words whose scores are summed at a time."""
+"""The number of words whose scores are summed at a time."""
 
 
 class SweepTables(NamedTuple):
-    """What a sweep looks up; float64.
+    """The tables in which a sweep looks up numbers, float64.
 
     | field | shape | entry n |
     |---|---|---|
@@ -63,7 +68,9 @@ class SweepTables(NamedTuple):
 def tables_of(
     hyper: TreeHyper, n_words: int, n_docs: int, word_total: int, n_tokens: int, inverse_temperature: float = 1.0
 ) -> SweepTables:
-    """word_total: the most tokens that one word has in the corpus."""
+    """Return the tables of a sweep at these hyper-parameters. word_total: the most tokens that one word has in the
+    corpus.
+    """
     eta = hyper.topics[:, None]
     if isinstance(hyper.levels, DirichletLevels):
         before, after = hyper.levels.alpha, np.zeros(hyper.depth)
@@ -85,28 +92,33 @@ def tables_of(
 
 
 def _get(array: Any, index: Any) -> Any:
+    """Return array[index]."""
     return lax.dynamic_index_in_dim(array, index, 0, keepdims=False)
 
 
-def _put(array: Any, index: Any, value: Any) -> Any:
+def _set(array: Any, index: Any, value: Any) -> Any:
+    """Return the array with one entry replaced."""
     return lax.dynamic_update_index_in_dim(array, value, index, 0)
 
 
-def _look(table: Any, index: Any) -> Any:
+def _look_up(table: Any, index: Any) -> Any:
+    """Return table[index] without a check of the bounds."""
     return table.at[index].get(mode="promise_in_bounds")
 
 
 class _Randoms(NamedTuple):
+    """Uniform numbers for every document's path and for every token's level."""
+
     path: Any
     token: Any
 
 
 @dataclass(frozen=True)
 class _Sweep:
-    """One sweep while it is traced: what stays the same from document to document, and what is done to one.
+    """One sweep while it is traced: its constants, and the steps for one document.
 
-    `uniform`: a number for every document's path and every token's level. `width`: slots for the words of a document.
-    The other fields are the arguments of `tree_sweep`.
+    `uniform` holds a number for every document's path and every token's level. `width` is the number of slots for the
+    words of a document. The other fields are the arguments of `tree_sweep`.
     """
 
     corpus: TreeTokens
@@ -129,10 +141,11 @@ class _Sweep:
 
     @property
     def each_level(self) -> Array:
+        """The numbers of the levels."""
         return jnp.arange(self.depth, dtype=jnp.int32)
 
     def remove(self, d: Any, z: Any, path: Any, node_word: Any) -> tuple[Any, Any]:
-        """Without the document; and its own (cell, level) counts, flat."""
+        """Take the document's tokens out of the counts. Returns these, and its own (cell, level) counts, flat."""
         begin = self.corpus.doc_cells[d]
 
         def one(t: Any, carry: Any) -> Any:
@@ -140,21 +153,21 @@ class _Sweep:
             level = _get(z, t)
             at = _get(self.corpus.word, t) * self.n_places + _get(path, level)
             cell = (_get(self.corpus.cell, t) - begin) * self.depth + level
-            return _put(node_word, at, _get(node_word, at) - 1), _put(own, cell, _get(own, cell) + 1)
+            return _set(node_word, at, _get(node_word, at) - 1), _set(own, cell, _get(own, cell) + 1)
 
         own = jnp.zeros(self.width * self.depth, jnp.int32)
         return lax.fori_loop(self.corpus.doc_tokens[d], self.corpus.doc_tokens[d + 1], one, (node_word, own))
 
     def word_scores(self, d: Any, own: Any, node_word: Any, level: int) -> tuple[Any, Any]:
-        """Σ_w log Γ(n_w + m_w + η) − log Γ(n_w + η) of each place of the level; of a new node."""
+        """Return Σ_w log Γ(n_w + m_w + η) − log Γ(n_w + η) for each place of the level, and for a new node."""
         begin, n_cells = self.corpus.doc_cells[d], self.corpus.doc_cells[d + 1] - self.corpus.doc_cells[d]
 
         def pick(cell: Any, carry: Any) -> Any:
             word, copies, n = carry
             here = _get(own, cell * self.depth + level)
             return (
-                _put(word, n, _get(self.corpus.cell_word, begin + cell)),
-                _put(copies, n, here),
+                _set(word, n, _get(self.corpus.cell_word, begin + cell)),
+                _set(copies, n, here),
                 n + (here > 0).astype(jnp.int32),
             )
 
@@ -169,23 +182,25 @@ class _Sweep:
             m = lax.dynamic_slice_in_dim(copies, i * WORDS, WORDS)[:, None]
             corner = jnp.stack([w, jnp.full_like(w, self.layout[level])], 1)
             n_w = lax.gather(grid, corner, dims, (1, n_here), mode="promise_in_bounds")
-            return total + (_look(table, n_w + m) - _look(table, n_w)).sum(0)
+            return total + (_look_up(table, n_w + m) - _look_up(table, n_w)).sum(0)
 
         scores = lax.fori_loop(jnp.int32(0), (n + WORDS - 1) // WORDS, some, jnp.zeros(n_here, jnp.float64))
-        return scores, (_look(table, copies) - table[0]).sum()
+        return scores, (_look_up(table, copies) - table[0]).sum()
 
     def draw_path(self, d: Any, own: Any, m: Any, node_word: Any, node_tokens: Any, documents: Any, parent: Any) -> Any:
-        """The place of the last existing node on the path; where it is no leaf, the path is new below it."""
-        customers, seats = _look(self.tables.customers, documents), _look(self.tables.seats, documents)
+        """Draw the place of the last existing node on the path. If it is no leaf, the path is new below it."""
+        customers, seats = _look_up(self.tables.customers, documents), _look_up(self.tables.seats, documents)
         reach, new = [jnp.zeros(1, jnp.float64)], [jnp.zeros((), jnp.float64)]
+        # log weight of reaching each place of a level, and of a new node there
         for level in range(1, self.depth):
             here, total = self.of_level[level], self.tables.total[level]
             scores, fresh = self.word_scores(d, own, node_word, level)
-            scores = scores - _look(total, node_tokens[here] + m[level]) + _look(total, node_tokens[here])
+            scores = scores - _look_up(total, node_tokens[here] + m[level]) + _look_up(total, node_tokens[here])
             above = parent[here]
-            chosen = customers[here] - _look(seats, above) + _look(reach[-1], above - self.layout[level - 1])
+            chosen = customers[here] - _look_up(seats, above) + _look_up(reach[-1], above - self.layout[level - 1])
             reach.append(jnp.where(documents[here] > 0, scores + chosen, -jnp.inf))
             new.append(fresh - _get(total, m[level]) + total[0])
+        # options: leave the tree below an inner node, or end at an existing leaf; then a draw by inversion
         options = []
         for level in range(self.depth - 1):
             opened = self.tables.log_branching - seats[self.of_level[level]] + sum(new[level + 1 :])
@@ -205,14 +220,19 @@ class _Sweep:
         return jnp.where(weights[drawn] > 0, drawn, jnp.argmax(weights).astype(jnp.int32))
 
     def add(self, d: Any, z: Any, path: Any, node_word: Any) -> Any:
+        """Add the document's tokens to the counts."""
+
         def one(t: Any, node_word: Any) -> Any:
             at = _get(self.corpus.word, t) * self.n_places + _get(path, _get(z, t))
-            return _put(node_word, at, _get(node_word, at) + 1)
+            return _set(node_word, at, _get(node_word, at) + 1)
 
         return lax.fori_loop(self.corpus.doc_tokens[d], self.corpus.doc_tokens[d + 1], one, node_word)
 
     def draw_levels(self, d: Any, z: Any, path: Any, node_word: Any, others: Any, m: Any) -> tuple[Any, Any, Any]:
-        """others: tokens of other documents at each node of the path. Returns z, node_word and m."""
+        """Draw the level of every token of the document. Returns z, node_word and m.
+
+        others: tokens of other documents at each node of the path.
+        """
         place = [path[level] for level in range(self.depth)]
         mass = others + self.tables.mass
 
@@ -220,7 +240,7 @@ class _Sweep:
             drawn_levels, node_word, m = carry
             row, old = _get(self.corpus.word, t) * self.n_places, _get(z, t)
             at = row + _get(path, old)
-            node_word = _put(node_word, at, _get(node_word, at) - 1)
+            node_word = _set(node_word, at, _get(node_word, at) - 1)
             m = m - (self.each_level == old)
             total, cumulative, left = jnp.float64(0), [], jnp.float64(1)
             for level in range(self.depth):
@@ -239,8 +259,8 @@ class _Sweep:
             drawn = sum(((x >= cumulative[level]).astype(jnp.int32) for level in range(self.depth - 1)), jnp.int32(0))
             drawn = lax.optimization_barrier(drawn)
             at = row + _get(path, drawn)
-            drawn_levels = _put(drawn_levels, t - begin, drawn)
-            return drawn_levels, _put(node_word, at, _get(node_word, at) + 1), m + (self.each_level == drawn)
+            drawn_levels = _set(drawn_levels, t - begin, drawn)
+            return drawn_levels, _set(node_word, at, _get(node_word, at) + 1), m + (self.each_level == drawn)
 
         begin, end = self.corpus.doc_tokens[d], self.corpus.doc_tokens[d + 1]
         drawn_levels, node_word, m = lax.fori_loop(
@@ -251,6 +271,7 @@ class _Sweep:
         return lax.dynamic_update_slice_in_dim(z, kept, begin, 0), node_word, m
 
     def document(self, carry: Any) -> Any:
+        """Redraw one document: take it out, draw its path, put it back and draw its levels."""
         z, paths, node_word, node_tokens, documents, parent, d, _ = carry
         path = paths[d]
         node_word, own = self.remove(d, z, path, node_word)
@@ -262,6 +283,7 @@ class _Sweep:
             if self.paths_fixed
             else self.draw_path(d, own, m, node_word, node_tokens, documents, parent)
         )
+        # the nodes of the path: existing ones up from the last, free places below it
         nodes: list[Any] = [None] * self.depth
         at = last
         for level in range(self.depth - 1, -1, -1):
@@ -270,7 +292,7 @@ class _Sweep:
             nodes[level] = jnp.where(exists, at, free)
             at = jnp.where(exists, parent[at], at)
         for level in range(1, self.depth):
-            parent = _put(parent, nodes[level], nodes[level - 1])
+            parent = _set(parent, nodes[level], nodes[level - 1])
         path = jnp.stack(nodes)
         documents = documents.at[path].add(1)
         node_word = self.add(d, z, path, node_word)
@@ -279,7 +301,7 @@ class _Sweep:
         node_tokens = node_tokens.at[path].set(others + m)
         crowded = [(documents[self.of_level[level]] > 0).all() for level in range(1, self.depth)]
         full = jnp.stack(crowded).any() if crowded else jnp.asarray(False)
-        return z, _put(paths, d, path), node_word, node_tokens, documents, parent, d + 1, full
+        return z, _set(paths, d, path), node_word, node_tokens, documents, parent, d + 1, full
 
 
 @kernel(static_argnames=("layout", "longest", "most_tokens", "sticks", "tempered", "paths_fixed"))
@@ -298,11 +320,16 @@ def tree_sweep(
     tempered: bool,
     paths_fixed: bool = False,
 ) -> tuple[TreeState, Array]:
-    """Documents from `first` on, and the document before which the loop stopped for want of a free place (else D).
+    """Sweep over documents from `first` on.
 
-    longest, most_tokens: at least the most distinct words, and tokens, of a document. sticks: GEM levels instead of
-    Dirichlet. paths_fixed: draw levels only.
-    A sweep that stopped goes on with the same key and a roomier layout: random numbers are a document's and a token's.
+    Returns the state, and the document before which the loop stopped because a level had no free place (else D). A
+    sweep that stopped goes on with the same key and a roomier layout: random numbers belong to documents and tokens.
+
+    longest: at least the most distinct words of a document.
+    most_tokens: at least the most tokens of a document.
+    sticks: GEM levels instead of Dirichlet.
+    tempered: whether the inverse temperature is not 1.
+    paths_fixed: draw levels only.
     """
     n_docs, depth = state.paths.shape
     n_words, n_places = state.node_word.shape

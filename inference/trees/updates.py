@@ -1,9 +1,9 @@
 """Draws of the hyper-parameters given a tree and its allocation, each by slice sampling on the log scale.
 
-γ | c: p(c | γ) of the nested process; α or (m, π) | z: the level prior's integral; η_ℓ | w, c, z: one value for the
-topics of each level. A Gamma prior for each positive number, a uniform one for m. Slice sampling needs no tuning: the
-interval steps out until the density falls below the slice, and shrinks towards the point that it came from (Neal 2003,
-Figs 3, 5).
+γ is drawn given c by p(c | γ) of the nested process. α or (m, π) is drawn given z by the level prior's integral. η_ℓ is
+drawn given w, c and z, one value for the topics of each level. Positive numbers have Gamma priors, and m a uniform one.
+Slice sampling needs no tuning. The interval steps out until the density falls below the slice, and shrinks towards the
+point that it came from (Neal 2003, Figs 3, 5).
 """
 
 from collections.abc import Callable
@@ -18,12 +18,15 @@ from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper
 from lvsearch.models.hyperpriors import GammaPrior
 
 WIDTH, MOST_STEPS = 1.0, 50
+"""The width of the slice sampler's first interval, and the most steps by which it grows on each side."""
 
 
 class TreePriors(NamedTuple):
     """The prior of each kind of hyper-parameter that is to be drawn; None keeps it at its given value.
 
-    `levels` is the prior of each α_ℓ, or of the scale π (m is then uniform on (0, 1)); `topics` of each η_ℓ.
+    branching: the prior of γ.
+    levels: the prior of each α_ℓ, or of the scale π (m is then uniform on (0, 1)).
+    topics: the prior of each η_ℓ.
     """
 
     branching: GammaPrior | None = None
@@ -32,24 +35,28 @@ class TreePriors(NamedTuple):
 
 
 FIXED = TreePriors()
+"""No hyper-parameter is drawn."""
 
 
 def log_hyper_prior(hyper: TreeHyper, priors: TreePriors) -> float:
-    """log density, nats, of the hyper-parameters that have a prior: of γ, of each α_ℓ or π (a uniform m adds 0), of
-    each η_ℓ, in the numbers themselves, not in their logarithms."""
+    """Return the log prior density of the hyper-parameters that have a prior, nats.
+
+    These are γ, each α_ℓ or π (a uniform m adds 0), and each η_ℓ. The density is of the numbers, not of their
+    logarithms.
+    """
     levels = hyper.levels.alpha if isinstance(hyper.levels, DirichletLevels) else hyper.levels.scale
     pairs = (priors.branching, hyper.branching), (priors.levels, levels), (priors.topics, hyper.topics)
     return sum((_log_gamma_density(prior, value) for prior, value in pairs if prior is not None), 0.0)
 
 
 def _log_gamma_density(prior: GammaPrior, values: float | np.ndarray) -> float:
-    """Of one number, or of several together."""
+    """Return the log density of one number, or of several together, nats."""
     shape, rate, x = float(prior.shape), float(prior.rate), np.atleast_1d(values)
     return float((shape * np.log(rate) - gammaln(shape) + (shape - 1) * np.log(x) - rate * x).sum())
 
 
 def slice_draw(rng: np.random.Generator, log_density: Callable[[float], float], at: float) -> float:
-    """One step from `at` on the line that leaves exp(log_density) in place."""
+    """Make one step from `at` on the line that leaves exp(log_density) unchanged."""
     height = log_density(at) + np.log(rng.random())
     low = at - WIDTH * rng.random()
     high = low + WIDTH
@@ -71,7 +78,7 @@ def slice_draw(rng: np.random.Generator, log_density: Callable[[float], float], 
 def positive_draw(
     rng: np.random.Generator, log_likelihood: Callable[[float], float], at: float, prior: GammaPrior
 ) -> float:
-    """A positive number with a Gamma prior, drawn on the log scale."""
+    """Draw a positive number with a Gamma prior, on the log scale."""
 
     def log_density(log_x: float) -> float:
         if not -700 < log_x < 700:
@@ -89,7 +96,7 @@ def draw_hyper(
     hyper: TreeHyper,
     priors: TreePriors,
 ) -> TreeHyper:
-    """Every hyper-parameter that has a prior, in turn."""
+    """Draw every hyper-parameter that has a prior, in turn."""
     if priors.branching is not None:
         gamma = positive_draw(rng, lambda g: log_paths(allocation.paths, g), hyper.branching, priors.branching)
         hyper = hyper._replace(branching=gamma)
@@ -116,6 +123,7 @@ def _draw_levels(
     levels: DirichletLevels | GEMLevels,
     prior: GammaPrior,
 ) -> DirichletLevels | GEMLevels:
+    """Draw the hyper-parameters of the level prior."""
     document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     m = np.zeros((counts.shape[0], allocation.level_counts.shape[1]))
     np.add.at(m, document, allocation.level_counts)

@@ -1,6 +1,6 @@
 """The baselines of topic models: unigram, mixture of unigrams and pLSI, fitted on sparse counts.
 
-The unigram's posterior has a closed form; the mixture is fitted by variational Bayes or EM, pLSI by EM or tempered EM.
+The unigram's posterior has a closed form. The mixture is fitted by variational Bayes or EM, pLSI by EM or tempered EM.
 """
 
 from lvsearch.inference.word_mixtures.mixture import UnigramMixtureEstimator, UnigramMixtureSettings

@@ -1,11 +1,11 @@
-"""The estimator of pLSI: EM and tempered EM on packed documents, over-relaxed.
+"""The estimator of pLSI: over-relaxed EM and tempered EM on packed documents.
 
     E   p(z = k | d, w) ∝ (θ_dk β_kw)^b                          b = 1: EM; b < 1: tempered (Hofmann 1999)
     M   θ_dk ∝ Σ_w n_dw p(k | d, w),    β_kw ∝ Σ_d n_dw p(k | d, w) + smoothing
 
-Both M-steps need sums over words or documents alone, so that no table of (document, word, topic) is held: a tile of
-documents is updated `document_sweeps` times, then adds its expected counts to those of the topics. float32; the
-likelihood that is reported is summed in float64.
+Both M-steps need sums over words or over documents alone, so no (document, word, topic) array is held. The θ of a tile
+of documents are updated `document_sweeps` times. Then the tile adds its expected counts to those of the topics.
+Arithmetic is float32, and the reported likelihood is summed in float64.
 """
 
 from dataclasses import dataclass
@@ -34,22 +34,23 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.plsi import PLSI
 
 TINY, FLOOR = 1e-30, 1e-30
+"""The smallest divisor, and the smallest probability of a word in a topic."""
 WORDS_AT_ONCE = 1 << 16
-"""Distinct words of documents whose probabilities are summed at once."""
+"""How many (document, word) pairs have their probabilities computed at once."""
 
 
 @dataclass(frozen=True)
 class PLSISettings:
-    """How hard to try.
+    """Settings of the estimator: effort and stopping rules.
 
     | field | meaning |
     |---|---|
-    | `passes` | over the data, at most |
+    | `passes` | the most passes over the data |
     | `tolerance` | a pass that gains less than this share of the log-likelihood is the last one; §3.6.1 has 1e-5 |
-    | `momentum` | the exponent by which topics are moved on between passes, see `aspect_passes`; 0: EM as published |
+    | `momentum` | the exponent of over-relaxation, see `aspect_passes`; 0: EM as published |
     | `document_sweeps` | updates of θ_d in a pass |
-    | `fewest_passes` | made in any case: near even topics EM begins slowly |
-    | `start_tokens` | tokens of the documents that a topic begins with, beside one spread over the vocabulary (§3.6) |
+    | `fewest_passes` | passes made in any case, because EM starts slowly near even topics |
+    | `start_tokens` | tokens of the documents that a topic starts from, beside one spread over the vocabulary (§3.6) |
     """
 
     passes: int = 200
@@ -61,14 +62,22 @@ class PLSISettings:
 
 
 class Aspects(NamedTuple):
-    """Parameters along the way: expected counts of topics (word, topic), and θ in the slots of the packing."""
+    """The parameters during EM: expected counts of topics (word, topic), and θ in the slots of the packed documents."""
 
     counts: Float[Array | np.ndarray, "word topic"]
     proportions: Float[Array | np.ndarray, "batch tile document topic"]
 
 
 class Climb(NamedTuple):
-    """A state of EM, the topics that its last pass began near, the objective one and two passes ago, passes made."""
+    """The progress of EM.
+
+    | field | meaning |
+    |---|---|
+    | `state` | the parameters |
+    | `topics` | the topics before the last pass was over-relaxed, (word, topic) |
+    | `before`, `after` | the objective before and after the last pass |
+    | `passes` | the number of passes made |
+    """
 
     state: Aspects
     topics: Float[Array, "word topic"]
@@ -89,7 +98,7 @@ class PLSIEstimator(BaseEstimator):
         self.packed = pack(self.counts, n_batches=1)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Counts, topics four times, proportions four times."""
+        """Return the bytes held: counts, topics four times and proportions four times."""
         (capacity,) = capacity_of(size)
         n_docs, n_words = self.counts.shape[0], self.counts.shape[1]
         return MemoryPlan(
@@ -102,10 +111,10 @@ class PLSIEstimator(BaseEstimator):
         )
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """EM from a few documents a topic, or from a smaller size's topics and such new ones.
+        """Run EM from a few documents per topic, or from a smaller size's topics and new ones.
 
-        `log_lower` is the likelihood log p(data | θ̂, β̂) with θ̂ folded in at the β̂ returned, which is where EM's θ̂
-        stands once it has converged; `log_upper` the same, rounded up.
+        `log_lower` is the log-likelihood log p(data | θ̂, β̂), nats. θ̂ is folded in at the β̂ returned, which is where
+        EM's own θ̂ stands once it has converged. `log_upper` is the same number, rounded up.
         """
         (n_topics,), (capacity,) = size, capacity_of(size)
         state, before = self.begin(n_topics, capacity, key, start), 0
@@ -120,7 +129,7 @@ class PLSIEstimator(BaseEstimator):
         return estimate._replace(log_lower=lower, log_upper=just_above(lower))
 
     def begin(self, n_topics: int, capacity: int, key: Array, start: Estimate | None = None) -> Aspects:
-        """Where EM begins."""
+        """Return the parameters at which EM begins."""
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         kept = 0 if start is None else min(start.size[0], n_topics)
         counts = np.zeros((self.counts.shape[1], capacity), np.float32)
@@ -138,8 +147,11 @@ class PLSIEstimator(BaseEstimator):
     def climb(
         self, state: Aspects, n_topics: int, tempering: float | None = None, most: int | None = None
     ) -> tuple[Aspects, int]:
-        """EM from a state until it converges, and the passes made. tempering, most passes: the model's and the
-        settings' unless given."""
+        """Run EM from a state until it converges. Returns the last state and the number of passes made.
+
+        tempering: the exponent b; by default the model's.
+        most: the most passes; by default those of the settings.
+        """
         state, passes = aspect_passes(
             self.packed.tiles,
             state,
@@ -155,6 +167,7 @@ class PLSIEstimator(BaseEstimator):
         return state, int(passes)
 
     def _likelihood(self, estimate: Estimate) -> Float64[np.ndarray, " document"]:
+        """Return log p(document | θ̂, β̂) of every training document, nats."""
         topics = point_topics(estimate)
         theta = fold_in(topics, self.counts, self.model.tempering)
         return log_likelihood(theta, topics, self.counts)
@@ -174,26 +187,33 @@ def aspect_passes(
     tolerance: float | Array | np.ndarray,
     momentum: float | Array | np.ndarray,
 ) -> tuple[Aspects, Array]:
-    """Up to `passes` passes, until after `fewest` one changes the objective by less than the share `tolerance`. The
-    first `n_topics` columns exist.
+    """Run up to `passes` passes of EM. Returns the last state and the number of passes made.
 
-    The objective is Σ n_dw log Σ_k (θ_dk β_kw)^b / b, which for b = 1 is the log-likelihood. A pass begins at topics
-    moved on from the last ones β by the factor (β / β before)^momentum, and normalised (over-relaxed EM, Salakhutdinov
-    and Roweis 2003: a factor, since a zero that a step too long leaves would stay zero); at β itself where the pass
-    before lowered the objective.
+    The objective is Σ n_dw log Σ_k (θ_dk β_kw)^b / b, which for b = 1 is the log-likelihood. EM stops after at least
+    `fewest` passes, when one changes the objective by less than the share `tolerance`.
+
+    A pass is over-relaxed (Salakhutdinov and Roweis 2003). It begins at the last topics β times (β / previous
+    β)^momentum, normalised. A factor is used because a sum could make an entry zero, where it would stay. If the last
+    pass lowered the objective, the next one begins at β itself.
+
+    n_topics: only the first `n_topics` columns exist.
+    smoothing: the number added to every expected count of a topic.
+    tempering: the exponent b.
+    sweeps: updates of θ_d in a pass.
     """
     tiles = jax.tree.map(jnp.asarray, tiles)
     exists = jnp.arange(state.counts.shape[1]) < n_topics
 
-    def normalised(topics: Array) -> Array:
+    def normalise(topics: Array) -> Array:
         topics = jnp.where(exists, topics, 0.0)
         return topics / jnp.maximum(topics.sum(0), TINY)
 
     def one_pass(carry: Climb) -> Climb:
-        topics = normalised(jnp.asarray(carry.state.counts) + smoothing)
+        # M-step of the topics, then over-relaxation, then β^b for the tempered E-step
+        topics = normalise(jnp.asarray(carry.state.counts) + smoothing)
         share = jnp.where(carry.after > carry.before, momentum, 0.0)
-        moved = (topics / jnp.maximum(carry.topics, TINY)) ** share
-        power = normalised(topics * jnp.where(carry.topics > 0, moved, 1.0)) ** tempering
+        update_proportions = (topics / jnp.maximum(carry.topics, TINY)) ** share
+        power = normalise(topics * jnp.where(carry.topics > 0, update_proportions, 1.0)) ** tempering
         power = jnp.where(exists, power, 0.0)
 
         def one_tile(total: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, tuple[Array, Array]]:
@@ -226,41 +246,49 @@ def _update_tile(
     tempering: float | Array | np.ndarray,
     sweeps: int | Array | np.ndarray,
 ) -> tuple[Array, Array, Array]:
-    """(θ, expected counts (block, slot, topic), the tile's Σ n log Σ_k …). rows: β^b at the words.
+    """Update θ of a tile's documents and compute its expected counts.
 
-    The last of the sweeps gives both, as one E-step does.
+    rows: β^b at the tile's words.
+
+    Returns θ, expected counts (block, slot, topic), and the tile's Σ n log Σ_k (θ_dk β_kw)^b. The last of the sweeps
+    gives all three from one E-step.
     """
     counts, slots = jnp.asarray(tile.counts), jnp.asarray(tile.slots)
 
-    def responsible(theta: Array) -> tuple[Array, Array]:
+    def word_masses(theta: Array) -> tuple[Array, Array]:
         power = theta**tempering
         return power, jnp.maximum((rows * power[slots][:, None]).sum(-1), TINY)
 
-    def moved(theta: Array, power: Array, per_block: Array) -> Array:
+    def update_proportions(theta: Array, power: Array, per_block: Array) -> Array:
         new = power * jnp.zeros_like(theta).at[slots].add(per_block)
         total = new.sum(-1, keepdims=True)
         return jnp.where(total > 0, new / jnp.where(total > 0, total, 1.0), theta)
 
     def update(_: Array | int, theta: Array) -> Array:
-        power, mass = responsible(theta)
-        return moved(theta, power, (rows * (counts / mass)[..., None]).sum(1))
+        power, mass = word_masses(theta)
+        return update_proportions(theta, power, (rows * (counts / mass)[..., None]).sum(1))
 
     theta = jax.lax.fori_loop(0, sweeps - 1, update, theta)
-    power, mass = responsible(theta)
+    # the last sweep: p(k | d, w) n_dw = rows · θ^b · n_dw / mass
+    power, mass = word_masses(theta)
     shares = rows * (counts / mass)[..., None]
     expected = shares * power[slots][:, None]
-    return moved(theta, power, shares.sum(1)), expected, (counts * jnp.log(mass)).sum()
+    return update_proportions(theta, power, shares.sum(1)), expected, (counts * jnp.log(mass)).sum()
 
 
 @estimator.register
 def _(model: PLSI, data: Dataset) -> PLSIEstimator:
+    """Return the estimator of pLSI."""
     return PLSIEstimator(model, data)
 
 
 @describe_units.register
 def _(model: PLSI, estimate: Estimate, data: Dataset) -> Described:
-    """Proportions folded in, and log p(document | θ̂, β̂) there: of a training document what pLSI maximises; of a new one
-    no likelihood, since θ̂ was fitted to the words scored."""
+    """Describe documents by their folded-in proportions, and by log p(document | θ̂, β̂) there, nats.
+
+    For a training document this is what pLSI maximises. For a new document it is no likelihood, since θ̂ was fitted to
+    the very words that are scored.
+    """
     topics, counts = point_topics(estimate), counts_of(data)
     theta = fold_in(topics, counts, model.tempering)
     return Described(theta, log_likelihood(theta, topics, counts))
@@ -270,22 +298,22 @@ def _(model: PLSI, estimate: Estimate, data: Dataset) -> Described:
 def _(
     model: PLSI, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
-    """At the proportions folded in; see the method's name."""
+    """Score documents at folded-in proportions, with a note that this is no likelihood."""
     score = describe_units(model, estimate, data).log_lower
     return UnitScores(score, 0.0, "folding in on the words that are scored: no likelihood")
 
 
 @evidence_chain.register
 def _(model: PLSI, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
-    """Raises ValueError: there is no evidence to anneal."""
+    """Raise ValueError: pLSI has no evidence to anneal."""
     raise ValueError(
-        'got PLSI with evidence="marginal", expected evidence="plug-in": nothing of it is integrated out, so that the '
-        "likelihood of its estimates, which grows with size, is all that there is. lv.models.LDA has an evidence"
+        'got PLSI with evidence="marginal", expected evidence="plug-in": pLSI integrates no parameter out, so its only '
+        "score is the likelihood of its estimates, which grows with the size. Use lv.models.LDA for a marginal evidence"
     )
 
 
 def point_topics(estimate: Estimate) -> Float64[np.ndarray, "topic word"]:
-    """p(word | topic) at the estimate, floored as `PointSimplex` is, rows summing to 1."""
+    """Return p(word | topic) at the estimate, with the floor of `PointSimplex`. Rows sum to 1."""
     model = estimate.model
     assert isinstance(model, PLSI)
     counts = np.maximum(estimate.natural["topic_word"].astype(np.float64), 0) + model.smoothing
@@ -296,7 +324,7 @@ def point_topics(estimate: Estimate) -> Float64[np.ndarray, "topic word"]:
 def log_likelihood(
     theta: Float64[np.ndarray, "document topic"], topics: Float64[np.ndarray, "topic word"], counts: csr_array
 ) -> Float64[np.ndarray, " document"]:
-    """Σ_w n_dw log Σ_k θ_dk β_kw of each document, nats, float64."""
+    """Return Σ_w n_dw log Σ_k θ_dk β_kw of each document, nats, float64."""
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     word_topic = np.ascontiguousarray(topics.T)
     terms = np.empty(counts.nnz)

@@ -1,4 +1,7 @@
-"""What `document_likelihood` and `document_completion` take for α, of any fitted model of documents."""
+"""The distribution of a new document's topic proportions, for any fitted model of documents.
+
+`document_likelihood` and `document_completion` take it as their α.
+"""
 
 from functools import singledispatch
 from typing import Any
@@ -18,9 +21,9 @@ from lvsearch.models.topic_model import TopicModel
 
 @singledispatch
 def document_proportions(model: TopicModel, estimate: Estimate, training: Dataset) -> Any:
-    """The distribution of a new document's proportions: parameters of a Dirichlet (K,), or a `Proportions`.
+    """Return the distribution of a new document's proportions: parameters of a Dirichlet (K,), or a `Proportions`.
 
-    Raises ValueError for models whose proportions have neither.
+    Raises ValueError for models whose documents have no proportions on one simplex.
     """
     prior = model.proportions_prior(estimate.size, estimate.natural)
     if prior is None:
@@ -30,11 +33,12 @@ def document_proportions(model: TopicModel, estimate: Estimate, training: Datase
 
 @document_proportions.register
 def _(model: MixtureOfUnigrams, estimate: Estimate, training: Dataset) -> Corners:
+    """Return the fitted weights on the corners of the simplex: every document has exactly one topic."""
     return Corners(mean_parameters(estimate)[0])
 
 
 @document_proportions.register
 def _(model: PLSI, estimate: Estimate, training: Dataset) -> TrainingDocuments:
-    """The training documents' proportions, each with its share of the tokens."""
+    """Return the training documents' proportions, each weighted by its share of the tokens."""
     lengths = np.asarray(counts_of(training).sum(1), np.float64)
     return TrainingDocuments(describe_units(model, estimate, training).representation, lengths / lengths.sum())

@@ -1,20 +1,24 @@
-"""Where topics begin: each from a few documents (Blei 2004, §3.6)."""
+"""Starting values of topics: each topic begins with a few documents (Blei 2004, §3.6)."""
 
 import numpy as np
 from jaxtyping import Float64
 from scipy.sparse import csr_array
 
 DOCUMENTS_PER_TOPIC = 5
-"""The thesis' number."""
+"""The number of documents that a topic begins with, as in §3.6."""
 
 
 def seeded_counts(
     counts: csr_array, n_topics: int, tokens: float, random: np.random.Generator
 ) -> Float64[np.ndarray, "topic word"]:
-    """Pseudo-counts: for each topic the words of a few documents, reduced to `tokens` in all, and one more token spread
-    over the vocabulary unevenly, so that no two topics are alike.
+    """Return pseudo-counts (topic, word) for topics to start from.
 
-    No document is dealt twice before all were; where topics are many, each has fewer of them.
+    For each topic the words of a few documents are scaled to `tokens` tokens in all. One more token is spread unevenly
+    over the vocabulary, so that no two topics are alike. No document is used twice before all were used. Where topics
+    are many, each gets fewer documents.
+
+    counts: (D, V).
+    tokens: how many tokens of its documents a topic gets.
     """
     n_docs, n_words = counts.shape[0], counts.shape[1]
     few = int(np.clip(n_docs // max(n_topics, 1), 1, DOCUMENTS_PER_TOPIC))

@@ -1,4 +1,4 @@
-"""Hofmann's choice of the tempering of pLSI: lowered while documents held out of training are predicted better."""
+"""Hofmann's choice of pLSI's tempering: the exponent is lowered while held-out documents are predicted better."""
 
 import math
 from typing import NamedTuple
@@ -16,17 +16,23 @@ from lvsearch.inference.word_mixtures.plsi import Aspects, PLSIEstimator, PLSISe
 from lvsearch.models.plsi import PLSI
 
 RATE = 0.9
-"""What the exponent is multiplied by (Hofmann 1999, §3.3)."""
+"""The factor by which the exponent is lowered each time (Hofmann 1999, §3.3)."""
 LOOK = 5
-"""Passes from one look at the deciding documents to the next."""
+"""The number of passes between two evaluations on the held-out documents."""
 DEFAULT = PLSISettings()
 HELD_OUT = 0.1
-"""Share of the training documents that decide."""
+"""The share of the training documents that is held out to decide."""
 
 
 class Tempering(NamedTuple):
-    """best: the exponent chosen; tried: (exponent, best perplexity of the deciding documents at it), in order; start:
-    the topics where that was, for a fit of all documents to begin at."""
+    """The chosen exponent of pLSI's tempered EM.
+
+    | field | meaning |
+    |---|---|
+    | `best` | the exponent chosen |
+    | `tried` | (exponent, best held-out perplexity at it) in the order tried |
+    | `start` | the topics at the best perplexity, from which a fit of all documents may begin |
+    """
 
     best: float
     tried: tuple[tuple[float, float], ...]
@@ -42,31 +48,41 @@ def choose_tempering(
     least: float = 0.3,
     settings: PLSISettings = DEFAULT,
 ) -> Tempering:
-    """The exponent b = 1, 0.9, 0.81, … of pLSI's tempered EM at which held-out documents are predicted best.
+    """Choose the exponent b = 1, 0.9, 0.81, … of pLSI's tempered EM at which held-out documents are predicted best.
 
-    Hofmann (1999, §3.3): EM on 90 % of the documents `counts` (D, V) stops early, where the others are predicted no
-    better; b is lowered and EM goes on from the best parameters so far, until a lower b predicts no better either, or
-    is below `least`. The others are folded in on half of their tokens and scored on the other half; words that the
-    90 % do not hold are left out, since they are impossible at every b where nothing is smoothed.
-    `PLSIEstimator(PLSI(smoothing, best), …).fit(…, start)` is the fit that was chosen. ValueError for fewer than 10
-    documents.
+    The method is that of Hofmann (1999, §3.3). EM runs on 90 % of the documents, and stops early when the other 10 %
+    are predicted no better. Then b is lowered and EM goes on from the best parameters so far. The search ends when a
+    lower b predicts no better, or is below `least`.
+
+    Held-out documents are folded in on half of their tokens and scored on the other half. Words that the 90 % do not
+    have are left out, since without smoothing they are impossible at every b. To fit all documents with the choice,
+    call `PLSIEstimator(PLSI(smoothing, best), …).fit(…, start)`.
+
+    counts: (D, V).
+    smoothing: the number added to every expected count of a topic.
+    least: the smallest exponent that is tried.
+
+    Raises ValueError for fewer than 10 documents.
     """
     if counts.shape[0] < 10:
         raise ValueError(f"got {counts.shape[0]} documents, expected at least 10, of which a tenth decides")
     order = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel()).permutation(counts.shape[0])
     deciding, kept = np.split(order, [round(HELD_OUT * counts.shape[0])])
     kept_counts = csr_array(counts[np.sort(kept)])
-    observed, held_out = split_documents(_known(csr_array(counts[deciding]), kept_counts), 0.5, seed=0)
+    observed, held_out = split_documents(_drop_unseen_words(csr_array(counts[deciding]), kept_counts), 0.5, seed=0)
     fitting = PLSIEstimator(PLSI(smoothing), documents(kept_counts), settings)
 
-    def stopped_early(state: Aspects, tempering: float, first: int) -> tuple[float, Aspects]:
-        """(perplexity, state) of the best look along EM, the first after so many passes, the rest LOOK apart."""
+    def run_until_worse(state: Aspects, tempering: float, first: int) -> tuple[float, Aspects]:
+        """Run EM until the held-out perplexity rises, and return (perplexity, state) of the best evaluation.
+
+        first: passes before the first evaluation; later ones are LOOK passes apart.
+        """
         best, ahead = (math.inf, state), first
         while True:
-            state, passes = fitting.climb(_copied(state), n_topics, tempering, ahead)
-            topics = point_topics(_estimate(fitting.model, state, n_topics))
+            state, passes = fitting.climb(_copy_state(state), n_topics, tempering, ahead)
+            topics = point_topics(_estimate_from_state(fitting.model, state, n_topics))
             score = document_completion(topics, FoldedIn(tempering), observed, held_out).perplexity
-            worse, best = score >= best[0], min(best, (score, _copied(state)), key=lambda look: look[0])
+            worse, best = score >= best[0], min(best, (score, _copy_state(state)), key=lambda look: look[0])
             if worse or passes < ahead:
                 return best
             ahead = LOOK
@@ -75,26 +91,27 @@ def choose_tempering(
     tried: list[tuple[float, float]] = []
     best = (math.inf, fitting.begin(n_topics, capacity, key))
     while tempering >= least:
-        score, state = stopped_early(best[1], tempering, LOOK if tried else settings.fewest_passes)
+        score, state = run_until_worse(best[1], tempering, LOOK if tried else settings.fewest_passes)
         tried.append((tempering, score))
         if score >= best[0]:
             break
         best, tempering = (score, state), tempering * RATE
     chosen = min(tried, key=lambda each: each[1])[0]
-    return Tempering(chosen, tuple(tried), _estimate(PLSI(smoothing, chosen), best[1], n_topics))
+    return Tempering(chosen, tuple(tried), _estimate_from_state(PLSI(smoothing, chosen), best[1], n_topics))
 
 
-def _copied(state: Aspects) -> Aspects:
-    """EM takes the memory of the state it begins at."""
+def _copy_state(state: Aspects) -> Aspects:
+    """Return a copy of the state. EM reuses the memory of the state that it begins at."""
     return Aspects(*(np.array(part) for part in state))
 
 
-def _estimate(model: PLSI, state: Aspects, n_topics: int) -> Estimate:
+def _estimate_from_state(model: PLSI, state: Aspects, n_topics: int) -> Estimate:
+    """Return the estimate at a state of EM, without bounds."""
     return Estimate(model, (n_topics,), {"topic_word": np.asarray(state.counts)[:, :n_topics].T.copy()}, 0.0, 0.0, 0)
 
 
-def _known(counts: csr_array, training: csr_array) -> csr_array:
-    """Without the words that no training document has."""
+def _drop_unseen_words(counts: csr_array, training: csr_array) -> csr_array:
+    """Return the counts without words that no training document has."""
     seen = np.asarray(training.sum(0)).ravel() > 0
     out = csr_array(counts, copy=True)
     out.data = np.where(seen[out.indices], out.data, 0)

@@ -130,9 +130,9 @@ def _search(options: argparse.Namespace) -> int:
     if mesh is None:
         refuse_existing(options.out)
     else:
-        from lvsearch.inference.together import checked_by_first
+        from lvsearch.inference.several_processes import check_in_first_process
 
-        checked_by_first(mesh, partial(refuse_existing, options.out))
+        check_in_first_process(mesh, partial(refuse_existing, options.out))
     from lvsearch.models import LDA
     from lvsearch.sizing.sizes import parse
 
@@ -329,12 +329,12 @@ def _split(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpu
 
 def _conclude(result: "SearchResult", folder: Path, mesh: "Mesh | None" = None) -> int:
     """Write the report, print the answer and the topics; of several processes in one. Returns the exit status."""
-    from lvsearch.inference.together import all_are_here, writes
+    from lvsearch.inference.several_processes import is_writing_process, wait_for_all
 
     status = INTERRUPTED if result.state.stopped == "interrupted" else 0
-    if writes(mesh):
+    if is_writing_process(mesh):
         status = _report_of(result, folder)
-    all_are_here(mesh)
+    wait_for_all(mesh)
     return status
 
 

@@ -214,7 +214,7 @@ def _parts(body: Mapping[str, Any], arrays: Mapping[str, FileArray]) -> StoredPa
     notes, analyzer = tuple(body["notes"]), body["analyzer"]
     table = _table(body, arrays, files.n_documents)
     return StoredParts(
-        MappedCounts.over(files),
+        MappedCounts.from_files(files),
         tuple(vocabulary),
         _strings(NAMES, arrays),
         _strings(LABELS, arrays),

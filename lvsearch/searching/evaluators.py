@@ -31,8 +31,13 @@ from lvsearch.inference.evidence import (
     path_needs_fit,
 )
 from lvsearch.inference.generators import folded, key_of
+from lvsearch.inference.several_processes import (
+    broadcast_from_first,
+    check_same,
+    reporting_lost_processes,
+    spans_processes,
+)
 from lvsearch.inference.sharding import on_mesh
-from lvsearch.inference.together import check_same, from_first, noticing_loss, spans_processes
 from lvsearch.models.admixture import Admixture
 from lvsearch.models.contract import Model
 from lvsearch.searching.annealed import annealing_failure, brackets_of
@@ -91,7 +96,7 @@ class ModelEvaluator:
         with on_mesh(mesh):
             self._estimator: Estimator = estimator(self.model, data)
         if spans_processes(mesh):  # machines may differ in what they have room for
-            chunks = from_first(self._estimator.chunks if chunks is None else chunks)
+            chunks = broadcast_from_first(self._estimator.chunks if chunks is None else chunks)
         if chunks is not None:
             self._estimator = self._estimator.with_chunks(chunks)
         self.shrinks = self._estimator.shrinks
@@ -128,9 +133,9 @@ class ModelEvaluator:
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
         """One fit; a fit that is not a number carries an empty interval (nothing known) and says so in its info."""
-        with noticing_loss(self.mesh), on_mesh(self.mesh):
+        with reporting_lost_processes(self.mesh), on_mesh(self.mesh):
             fit = self._evaluated(size, start, trial)
-            return from_first(fit) if spans_processes(self.mesh) else fit
+            return broadcast_from_first(fit) if spans_processes(self.mesh) else fit
 
     def _evaluated(self, size: Size, start: Fit | None, trial: int) -> Fit:
         if self.anneals and trial and not path_needs_fit(self.model, self.data):

@@ -27,7 +27,7 @@ from lvsearch.inference.trees import (
     TreeHyper,
     agglomerated_start,
     log_joint,
-    swept,
+    sweep_documents,
     tree_hyper,
 )
 from lvsearch.inference.trees.corpus import canonical
@@ -118,7 +118,7 @@ def run_ours(corpus: lv.Corpus, hyper: TreeHyper, seed: int, sweeps: list[int]) 
         for number in range(1, sweeps[-1] + 1):
             begun = time.perf_counter()
             one = jax.random.fold_in(key, number)
-            levels, paths = swept(texts, levels, paths, tables, one, sticks=sticks)
+            levels, paths = sweep_documents(texts, levels, paths, tables, one, sticks=sticks)
             seconds += time.perf_counter() - begun
             if number in sweeps:
                 out.append((number, seconds, log_joint(counts, texts.allocation(levels, paths), hyper).total))

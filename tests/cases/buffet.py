@@ -31,12 +31,12 @@ def plant_in_collapsed(monkeypatch: Any) -> None:
 
 def plant_in_compiled(monkeypatch: Any) -> None:
     """New features at twice their rate."""
-    right = compiled._rows
+    right = compiled._sweep_rows
 
     def wrong(padded: Any, values: Any, randoms: Any, hyper: Any, first: Any) -> Any:
         return right(padded, values, randoms, hyper * np.array([2.0, 1.0, 1.0]), first)
 
-    monkeypatch.setattr(compiled, "_rows", wrong)
+    monkeypatch.setattr(compiled, "_sweep_rows", wrong)
 
 
 def plant_in_uncollapsed(monkeypatch: Any) -> None:

@@ -92,7 +92,7 @@ def with_members(case: Case, state: Franchise, members: Any) -> Franchise:
     emission = case.emission(members)
 
     def add(emitted: Any, x: Any) -> Any:
-        return emission.given(emitted, *x), None
+        return emission.add(emitted, *x), None
 
     numbers = jnp.arange(N_MEMBERS, dtype=jnp.int32)
     emitted = jax.lax.scan(add, emission.empty(PLACES), (numbers, state.assignments))[0]

@@ -1,6 +1,6 @@
 """One of two processes that search together, of which one is killed before its third fit.
 
-Run by test_together.py: COORDINATOR NUMBER FOLDER TIMEOUT KILLED
+Run by test_several_processes.py: COORDINATOR NUMBER FOLDER TIMEOUT KILLED
 """
 
 import os

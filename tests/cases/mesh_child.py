@@ -51,7 +51,7 @@ def annealed(model: lv.models.Model, data: Any, mesh: Any) -> list[float]:
 def shares(mesh: Any) -> list[float]:
     """Over how many devices the proportions of documents and the rows of a matrix are split, in how large parts."""
     with on_mesh(mesh):
-        packed = pack(corpus().dataset().original.whole, n_batches=1, tile_blocks=8)
+        packed = pack(corpus().dataset().original.int32_counts, n_batches=1, tile_blocks=8)
         alpha = np.ones(8, np.float32)
         start = kernels.start_state(packed, np.ones((packed.n_words, 8)), alpha)
         small = np.float32(0)

@@ -1,5 +1,5 @@
 """One of several processes that compute together: fits on a mesh of all their devices, printed as JSON, a line each,
-beside those of process 0 by itself. Run by test_together.py: COORDINATOR PROCESSES NUMBER NAME …
+beside those of process 0 by itself. Run by test_several_processes.py: COORDINATOR PROCESSES NUMBER NAME …
 """
 
 import json
@@ -9,7 +9,7 @@ import jax
 from mesh_child import FITS
 
 import lvsearch as lv
-from lvsearch.inference.together import all_are_here
+from lvsearch.inference.several_processes import wait_for_all
 
 if __name__ == "__main__":
     lv.distributed.initialize(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
@@ -17,5 +17,5 @@ if __name__ == "__main__":
     for name in sys.argv[4:]:
         found = FITS[name](mesh)
         one = FITS[name](None) if jax.process_index() == 0 else None
-        all_are_here(mesh)
+        wait_for_all(mesh)
         print(json.dumps({"name": name, "one": one, "several": found, "devices": jax.device_count()}), flush=True)

@@ -52,8 +52,10 @@ class RowsInTurn(FactorAnalyzerChain):
 
     def step(self, key: Array, state: State, temperature: Array, *, backward: bool) -> State:
         order, n_rows = jnp.argsort(self.weight == 0, stable=True), (self.weight > 0).sum()
-        swept = self.swept(key, state, order, n_rows, backward)
-        return jax.lax.cond(temperature < 1, lambda: self.blocked(key, swept, self.weight > 0, WARM), lambda: swept)
+        swept = self.sweep_in_turn(key, state, order, n_rows, backward)
+        return jax.lax.cond(
+            temperature < 1, lambda: self.sweep_at_once(key, swept, self.weight > 0, WARM), lambda: swept
+        )
 
 
 class Case(NamedTuple):

@@ -74,7 +74,7 @@ SLOW = {
     "inference.annealing.prefixes": {"_shrink"},
     "inference.annealing.tuning": {"_settled"},
     "inference.annotation.collapsed": {"collapsed_step"},
-    "inference.block_models.anchor": {"_averaged", "_of_labels"},
+    "inference.block_models.anchor": {"_average_sweeps", "_state_with_labels"},
     "inference.block_models.truth": {"_completed"},
     "inference.engine.empirical_bayes": {"_ascend"},
     "inference.engine.estimate": {"point_of"},
@@ -85,7 +85,7 @@ SLOW = {
     "inference.evidence.independent_normal": {"_seen_by"},
     "inference.evidence.mixture_anchors": {"_averaged"},
     "inference.evidence.truth": {"_of_labels"},
-    "inference.factorizations.anchored": {"_moments"},
+    "inference.factorizations.anchor": {"_average_run"},
     "inference.features.gaussian_scores": {"_scores"},
     "inference.hdp.kernel": {"memoized_passes"},
     "inference.mixture_samplers.trace": {"_natural_of_labels"},
@@ -102,8 +102,8 @@ SLOW = {
 ON_THE_HOST = {
     "inference.topic_samplers.collapsed._sweep": "token by token, on the CPU whatever there is (`inference.devices`)",
     "inference.trees.sweep.tree_sweep": "token by token, on the CPU whatever there is",
-    "inference.feature_samplers.compiled._rows": "row by row, on the CPU whatever there is",
-    "inference.hdp.sampler._added": "begins such a sampler: member by member, on the CPU whatever there is",
+    "inference.feature_samplers.compiled._sweep_rows": "row by row, on the CPU whatever there is",
+    "inference.hdp.sampler._add_all_members": "begins such a sampler: member by member, on the CPU whatever there is",
     "inference.sampling.run._fold_in": "keys of sweeps that are made on the host: `Hosted` chains",
     "inference.sampling.run._compiled_observed": "asked for its shapes, never run",
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lvsearch.inference.program_cache import sweep
+from lvsearch.inference.program_cache import remove_oldest_files
 
 SCRIPT = """
 import jax, numpy as np
@@ -97,7 +97,7 @@ def test_what_was_used_last_stays(tmp_path: Path):
         path = tmp_path / name
         path.write_bytes(bytes(100))
         os.utime(path, (10**9 - age, 10**9 - age))
-    sweep(tmp_path, 250)
+    remove_oldest_files(tmp_path, 250)
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
-    sweep(tmp_path, 0)
+    remove_oldest_files(tmp_path, 0)
     assert not list(tmp_path.iterdir())

@@ -100,7 +100,7 @@ def z_of_evidence(log_evidence: np.ndarray, truth: float) -> float:
 def test_both_paths_give_the_evidence_of_all_labellings(kind):
     """From the prior, and from a q about one labelling; off by 0.3 nats they would not."""
     with jax.enable_x64(True):
-        chain, truth = BlockChain.of(model_of(kind), data_of(kind), SIZE, CAPACITY), evidence_of(kind)
+        chain, truth = BlockChain.from_data(model_of(kind), data_of(kind), SIZE, CAPACITY), evidence_of(kind)
     for path in (chain, about_one_labelling(chain)):
         steps = 40 if kind == "numbers" else 6  # precisions drawn about a prior of its own spread the weights
         found = estimates(path, 7, steps)
@@ -124,7 +124,7 @@ def test_one_block_is_conjugate(kind):
     alone = KINDS[kind][2](cells[~np.isnan(cells)])
     assert evidence_of(kind, (1, 1)) == pytest.approx(alone, abs=1e-12)
     with jax.enable_x64(True):
-        chain = BlockChain.of(model_of(kind), data_of(kind), (1, 1), CAPACITY)
+        chain = BlockChain.from_data(model_of(kind), data_of(kind), (1, 1), CAPACITY)
         np.testing.assert_allclose(bayes(chain, jax.random.key(0)), alone, rtol=1e-9)
 
 
@@ -148,7 +148,7 @@ def test_a_sweep_leaves_the_posterior_as_it_is():
     rows = np.array([keys[i][0] for i in drawn]).T
     columns = np.array([keys[i][1] for i in drawn]).T
     with jax.enable_x64(True):
-        chain = BlockChain.of(model_of("links"), data_of("links"), SIZE, CAPACITY)
+        chain = BlockChain.from_data(model_of("links"), data_of("links"), SIZE, CAPACITY)
         rows = jnp.asarray(np.pad(rows, [(0, len(chain.weight) - 4), (0, 0)]), jnp.int32)
         state = chain.of_labels(jax.random.key(3), rows, jnp.asarray(columns, jnp.int32))
         for backward in (False, True):
@@ -168,7 +168,7 @@ def test_a_sweep_leaves_the_posterior_as_it_is():
 def test_labellings_are_renamed_on_both_sides_apart():
     """Σ over the 2! · 2! renamings of f, by hand; relabelling changes no density."""
     with jax.enable_x64(True):
-        chain = about_one_labelling(BlockChain.of(model_of("links"), data_of("links"), SIZE, CAPACITY))
+        chain = about_one_labelling(BlockChain.from_data(model_of("links"), data_of("links"), SIZE, CAPACITY))
         state = jax.jit(partial(BlockChain.init, particles=6))(chain, jax.random.key(2))
         chain = Compiled(chain)
         scores = np.asarray(chain.label_scores(state))

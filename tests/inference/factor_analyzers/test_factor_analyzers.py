@@ -98,7 +98,7 @@ def test_rows_that_came_in_part(float64):
     chain = evidence_chain(MODEL, dataset(ROWS), (3,), None)
     state, prior = state_of(chain, {}), chain.prior({}, 2)
     share, rng, n = 0.3, np.random.default_rng(3), 400_000
-    found = np.asarray(regressions.log_gains(regressions.in_part(state.sums, share), prior))[:, 0]
+    found = np.asarray(regressions.log_gains(regressions.scale_sums(state.sums, share), prior))[:, 0]
     precision = rng.gamma(1.5, 1 / RATE[0], size=(n, 3))
     mean, loading = rng.normal(size=(2, n, 3)) / np.sqrt(np.array([0.4, 0.7])[:, None, None] * precision)
     log = np.zeros(n)
@@ -107,18 +107,18 @@ def test_rows_that_came_in_part(float64):
         log += share * (0.5 * np.log(precision[:, label]) - 0.5 * precision[:, label] * away**2)
     average, error = logsumexp(log) - np.log(n), np.exp(log).std() / np.exp(log).mean() / np.sqrt(n)
     assert abs(found[0] - average) < 4.5 * error < 0.05
-    left = chain.without(state, jnp.asarray(1))
-    each = regressions.regressions(regressions.in_part(left.sums, share), prior)
+    left = chain.remove_row(state, jnp.asarray(1))
+    each = regressions.posterior_regressions(regressions.scale_sums(left.sums, share), prior)
     scores = jnp.asarray(SCORES[1])[None, None, :, None] * jnp.ones((8, 1, 1, 2))
     adds = regressions.log_row(each, scores, jnp.asarray(ROWS[1]), jnp.asarray(share))[LABELS[1], 0, 0]
-    before = regressions.log_gains(regressions.in_part(left.sums, share), prior)[:, 0].sum()
+    before = regressions.log_gains(regressions.scale_sums(left.sums, share), prior)[:, 0].sum()
     assert float(adds) == pytest.approx(found.sum() - float(before), abs=1e-10)
 
 
 def test_candidates_average_to_what_a_row_is_worth(float64):
     """Over 4,096 particles at one state, against quadrature over the score; within 4.5 standard errors."""
     chain, n = evidence_chain(MODEL, dataset(ROWS), (3,), None), 4096
-    left = chain.without(state_of(chain, {}), jnp.asarray(1))
+    left = chain.remove_row(state_of(chain, {}), jnp.asarray(1))
     wide = chain.take(left, jnp.zeros(n, int))
     found = Compiled(chain).candidates(jax.random.key(0), wide, jnp.asarray(1))
     assert np.isneginf(np.asarray(found.log_weight)[3:]).all()

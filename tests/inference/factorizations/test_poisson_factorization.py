@@ -33,8 +33,9 @@ from lvsearch.inference.evidence import (
 )
 from lvsearch.inference.evidence.poisson_factorization import FactorState
 from lvsearch.inference.evidence.simulation import packed
-from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState, near_fit
-from lvsearch.inference.factorizations.lines import FAINT, Lines
+from lvsearch.inference.factorizations.anchor import near_fit
+from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState
+from lvsearch.inference.factorizations.trajectories import FAINT, MatrixLines
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.units import Row
 
@@ -333,7 +334,7 @@ def test_entries_too_small_for_counts_to_tell_are_drawn_from_the_tail(count: int
     tenth what begins at one far place of the tail is spread over all of it by one move."""
     n, shape, rate, limit = 20_000, 0.1, 1.0, np.log(FAINT)
     with jax.enable_x64(True):
-        lines = Lines(
+        lines = MatrixLines(
             jnp.ones(1, bool),
             jnp.full((n, 1), float(count)),
             jnp.ones((n, 1)),
@@ -343,7 +344,7 @@ def test_entries_too_small_for_counts_to_tell_are_drawn_from_the_tail(count: int
             jnp.asarray(rate),
             jnp.ones(()),
         )
-        move = jax.jit(lambda lines, key, here: lines._redrawn(key, here, lines._log_density(here)))
+        move = jax.jit(lambda lines, key, here: lines._redraw_faint(key, here, lines._log_density(here)))
         value = gamma.rvs(shape + count, scale=1 / (rate + 1), size=(1, n, 1), random_state=np.random.default_rng(0))
         here = jnp.log(jnp.asarray(value))
         for number in range(5):

@@ -45,7 +45,7 @@ from lvsearch.inference.feature_samplers.new_features import (
     draw_loadings_of_new,
     log_new_weights,
 )
-from lvsearch.inference.feature_samplers.particles import systematic
+from lvsearch.inference.feature_samplers.particles import resample_systematically
 from lvsearch.inference.feature_samplers.sampler import FeatureRecorder, FeatureSampler, FeatureStates
 from lvsearch.inference.feature_samplers.uncollapsed import draw_numbers_of_new
 from lvsearch.inference.features import left_ordered, log_marginal, posterior_loadings
@@ -231,21 +231,21 @@ def test_running_posterior_is_the_posterior(missing):
     cells, ratio = read_cells(values, observed), (sigma_x / sigma_a) ** 2
     fitted = fit_loadings(cells, features, ratio)
     assert isinstance(fitted, PatternLoadings if missing else SharedLoadings)
-    others = fitted.updated(2, features[2], -1.0)
+    others = fitted.update_row(2, features[2], -1.0)
     without = np.ones((6, 4), bool) if observed is None else observed.copy()
     without[2] = False
     mean, covariance = posterior_loadings(values, features, sigma_x, sigma_a, without)
     np.testing.assert_allclose(others.mean, mean, atol=1e-12)
     held = others.covariance[cells.pattern] if isinstance(others, PatternLoadings) else others.covariance
     np.testing.assert_allclose(sigma_x**2 * held, covariance if missing else covariance[0], atol=1e-12)
-    wider = others.extended(2).updated(2, np.array([1.0, 0.0, 1.0, 1.0, 1.0]), 1.0)
+    wider = others.add_features(2).update_row(2, np.array([1.0, 0.0, 1.0, 1.0, 1.0]), 1.0)
     z = np.concatenate([features, np.zeros((6, 2))], axis=1)
     z[2] = [1, 0, 1, 1, 1]
     again = fit_loadings(cells, z, ratio)
     np.testing.assert_allclose(wider.mean, again.mean, atol=1e-12)
     np.testing.assert_allclose(wider.covariance, again.covariance, atol=1e-12)
     np.testing.assert_allclose(
-        wider.updated(2, z[2], -1.0).select(np.arange(5) < 3).covariance, others.covariance, atol=1e-12
+        wider.update_row(2, z[2], -1.0).select(np.arange(5) < 3).covariance, others.covariance, atol=1e-12
     )
 
 
@@ -255,7 +255,7 @@ def test_a_row_is_scored_by_its_marginal(missing):
     values, observed, features = a_case(missing)
     mask = np.ones((6, 4), bool) if observed is None else observed
     cells, hyper = read_cells(values, observed), Hyperparameters(1.4, 0.7, 1.3)
-    others = fit_loadings(cells, features, (0.7 / 1.3) ** 2).updated(2, features[2], -1.0)
+    others = fit_loadings(cells, features, (0.7 / 1.3) ** 2).update_row(2, features[2], -1.0)
     z, spreads = others.draw_row(2, features[2], lambda k, z: 0.3, np.random.default_rng(0), hyper.sigma_x, 0.0)
     weights = log_new_weights(spreads, 0.25, hyper.sigma_a**2)
     held_out = mask.copy()
@@ -352,7 +352,7 @@ def several(sampler: Sampler, draws: int, after: Any = None) -> Any:
     priors, cells = Hyperpriors(concentration=GammaPrior(40.0, 40.0)), read_cells(X, None)
     starts = tuple(FeatureState(np.eye(len(X))[:, :k], HYPER) for k in range(3))
     chains = FeatureSampler(sampler.sweep, cells, priors, starts)
-    record = FeatureRecorder.of(len(X), units=True)
+    record = FeatureRecorder.for_rows(len(X), units=True)
     settings = {"chains": 3, "warmup": 5, "thin": 2, "recorder": record, "after": after}
     return loop(chains, jax.random.key(2), draws=draws, **settings)
 
@@ -371,7 +371,7 @@ def test_chains_side_by_side_go_on(sampler):
     assert (FeatureStates(*whole.state).best_log_joint >= whole.log_density.max(1)).all()
     table = whole.diagnostics()
     assert table.loc[["log_density", "occupied", "alpha"], ["rhat", "effective_sample_size"]].notna().all(axis=None)
-    settings = {"recorder": FeatureRecorder.of(3, units=True), "chains": 3, "draws": 60, "warmup": 5, "thin": 2}
+    settings = {"recorder": FeatureRecorder.for_rows(3, units=True), "chains": 3, "draws": 60, "warmup": 5, "thin": 2}
     starts = (FeatureState(np.eye(3), HYPER),) * 3
     other = FeatureSampler(sampler.sweep, read_cells(X + 1, None), Hyperpriors(), starts)
     with pytest.raises(ValueError, match="another run"):
@@ -454,6 +454,8 @@ def test_particle_filter_goes_on_from_given_rows():
 def test_resampling_is_systematic():
     """Each particle is kept the floor or the ceiling of its share, on average its share."""
     weights = np.array([0.05, 0.4, 0.0, 0.3, 0.25])
-    kept = np.array([np.bincount(systematic(weights, u), minlength=5) for u in (np.arange(1000) + 0.5) / 1000])
+    kept = np.array(
+        [np.bincount(resample_systematically(weights, u), minlength=5) for u in (np.arange(1000) + 0.5) / 1000]
+    )
     assert (np.abs(kept - 5 * weights) < 1).all()
     np.testing.assert_allclose(kept.mean(0), 5 * weights, atol=2e-3)

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from lvsearch.inference.features import LinearGaussian, NoisyOr, log_marginal, posterior_loadings
 from lvsearch.inference.features.contract import BoundLikelihood
-from lvsearch.inference.features.expansion import take
+from lvsearch.inference.features.expansion import select_nodes
 
 RNG = np.random.default_rng(7)
 Z = RNG.integers(0, 2, (7, 4))
@@ -80,14 +80,14 @@ def test_a_row_taken_out_was_never_there(name: str, mask: str):
 def test_batch_is_one_by_one(name: str, mask: str):
     likelihood = bound(name, EVERYTHING if mask == "all" else HOLES)
     rows = np.array([2, 3, 5])
-    state = take(likelihood.empty(4), np.zeros(3, int))
+    state = select_nodes(likelihood.empty(4), np.zeros(3, int))
     for n in (0, 1, 4):
         state = likelihood.extend(state, np.full(3, n), np.stack([Z[n], Z[n - 1], 1 - Z[n]]) > 0)
     bits = RNG.random((3, 6, 4)) < 0.5
     new = np.array([[0, 1], [2, 0], [1, 3]])
     together = likelihood.log_predictive(likelihood.prepare(state, rows), bits, new)
     for b, c, j in itertools.product(range(3), range(6), range(2)):
-        terms = likelihood.prepare(take(state, [b]), rows[[b]])
+        terms = likelihood.prepare(select_nodes(state, [b]), rows[[b]])
         alone = likelihood.log_predictive(terms, bits[[b]][:, [c]], new[[b]][:, [j]])
         assert together[b, c, j] == pytest.approx(alone[0, 0, 0], abs=1e-12)
 
@@ -96,7 +96,7 @@ def test_device_agrees_with_the_host():
     for observed in (EVERYTHING, HOLES):
         host = LinearGaussian(0.6, 1.3).bind(REAL, observed)
         device = LinearGaussian(0.6, 1.3, jax.devices()[0]).bind(REAL, observed)
-        state = take(host.empty(4), [0, 0])
+        state = select_nodes(host.empty(4), [0, 0])
         for n in (0, 1, 4):
             state = host.extend(state, np.full(2, n), np.stack([Z[n], 1 - Z[n]]) > 0)
         terms = host.prepare(state, np.array([2, 5]))

@@ -20,7 +20,7 @@ from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.groups import groups_of_rows
 from lvsearch.inference.hdp import direct_assignment, franchise, gibbs, group_direct_assignment
 from lvsearch.inference.hdp.group_gibbs import row_emission
-from lvsearch.inference.hdp.sampler import FranchiseSampler, grouped
+from lvsearch.inference.hdp.sampler import FranchiseSampler, states_of_partitions
 from lvsearch.inference.topic_samplers.collapsed import Tokens, expand
 from lvsearch.models.hdp import HDP
 from lvsearch.models.hdp_mixture import HDPMixture
@@ -175,10 +175,10 @@ def test_the_density_of_a_state_is_that_of_its_partition(labels):
     weights = np.stack([first, (1 - first) * second], 1) if n_parts == 2 else shares[:, None]
     area = np.outer(width, width).ravel() * (1 - first) if n_parts == 2 else width
     n_points = len(area)
-    begin = grouped(SHARP, np.repeat(labels, n_points, axis=0))
+    begin = states_of_partitions(SHARP, np.repeat(labels, n_points, axis=0))
     begin = begin._replace(weight=weights[:, labels[0]], left=1 - weights.sum(1))
     with jax.enable_x64(True):
-        sampler = FranchiseSampler.of(SHARP, members, begin)
+        sampler = FranchiseSampler.from_members(SHARP, members, begin)
         density = np.asarray(jax.jit(lambda s: s.log_density(s.init(jax.random.key(0), n_points)))(sampler))
     exact = topics()[3][tuple(labels[0].tolist())]
     in_use = weights.sum(1)

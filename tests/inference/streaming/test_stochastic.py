@@ -60,7 +60,7 @@ def minibatch_counts(minibatches: Minibatches, at: np.ndarray) -> list[np.ndarra
 def test_the_noisy_gradient_is_right_on_average(per_batch):
     """All minibatches enumerated: the mean of M n_m is what all documents say, though they hold different numbers of
     documents and tokens."""
-    minibatches = Minibatches.of(documents(counts()), per_batch)
+    minibatches = Minibatches.from_dataset(documents(counts()), per_batch)
     assert (len(minibatches) > 1) == (per_batch < 1000)
     each = minibatch_counts(minibatches, total())
     np.testing.assert_allclose(np.mean([len(each) * n for n in each], axis=0), batch_counts(total()), atol=2e-3)
@@ -106,7 +106,7 @@ def test_its_fixed_point_is_that_of_batches():
     at = np.zeros((40, 8), np.float32)
     at[:, :SIZE] = found.natural["topic_word"].T + 1 - ETA
     settled = ascended(at)
-    minibatches = Minibatches.of(documents(counts()), 30)
+    minibatches = Minibatches.from_dataset(documents(counts()), 30)
     each = [len(minibatches) * n for n in minibatch_counts(minibatches, settled)]
     np.testing.assert_allclose(np.mean(each, axis=0), settled, atol=0.05)  # no step from there, on average
     allowed = 6 * np.sqrt(schedule(50 * len(minibatches)) / 2) * np.std(each, axis=0).max()
@@ -123,7 +123,7 @@ def test_documents_on_disk_give_the_same(tmp_path):
     key = jax.random.key(5)
     found = [
         lv.inference.stochastic_topics(MODEL, data, SIZE, key=key, documents=30, passes=2)
-        for data in (documents(counts()), documents(MappedCounts.over(files)))
+        for data in (documents(counts()), documents(MappedCounts.from_files(files)))
     ]
     np.testing.assert_allclose(*(each.natural["topic_word"] for each in found), rtol=1e-4, atol=1e-3)
     assert found[0].log_lower == pytest.approx(found[1].log_lower, rel=1e-6)

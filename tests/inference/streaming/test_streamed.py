@@ -63,7 +63,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stored(files: CountFiles):
-    return documents(mapped.MappedCounts.over(files))
+    return documents(mapped.MappedCounts.from_files(files))
 
 
 def per_document(packed: PackedDocuments | StreamedDocuments) -> dict[int, list[tuple[int, float]]]:

@@ -1,4 +1,4 @@
-"""Hill climbing over trees: its books against the density, blocks of levels, and trees drawn from the prior found."""
+"""Hill climbing over trees: its counts against the density, blocks of levels, and trees drawn from the prior found."""
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ from lvsearch.inference.trees import (
     settle_levels,
     tree_hyper,
 )
-from lvsearch.inference.trees.books import NEW, TreeBooks
+from lvsearch.inference.trees.allocated_tree import NEW, AllocatedTree
 from lvsearch.inference.trees.corpus import canonical
 from lvsearch.inference.trees.relevel import levels_by_share, relevel
 
@@ -46,61 +46,61 @@ def corpus():
 def test_scores_of_options_differ_as_the_density_does(hyper):
     """A document on every path open to it, new ones included: score and log p(w, z, c) differ by one constant."""
     counts, true = draw_corpus(np.random.default_rng(0), hyper, np.array([12, 7, 9, 0, 15]), 6)
-    books = TreeBooks(canonical(counts), hyper, true)
+    tree = AllocatedTree(canonical(counts), hyper, true)
     for d in range(5):
-        path, level_counts = books.leave(d)
-        options = books.options()
+        path, level_counts = tree.remove(d)
+        options = tree.options()
         assert np.exp(options.log_prior).sum() == pytest.approx(1, abs=1e-12)
-        scores, at = books.settled(d, options)
+        scores, at = tree.best_levels(d, options)
         offsets = []
         for option, score, levels in zip(options.paths, scores, at, strict=True):
-            books.enter(d, option, books.one_level(d, levels))
-            offsets.append(books.score() - score)
-            again, _ = books.leave(d)
+            tree.insert(d, option, tree.counts_at_levels(d, levels))
+            offsets.append(tree.score() - score)
+            again, _ = tree.remove(d)
             assert np.array_equal(again, option)
         own = int(np.flatnonzero((options.paths == path).all(1))[0])
-        there = books.score_there(d, path, level_counts, options.log_prior[own])
-        books.enter(d, path, level_counts)
-        np.testing.assert_allclose([*offsets, books.score() - there], offsets[0], atol=1e-9)
+        there = tree.score_document(d, path, level_counts, options.log_prior[own])
+        tree.insert(d, path, level_counts)
+        np.testing.assert_allclose([*offsets, tree.score() - there], offsets[0], atol=1e-9)
 
 
-def test_books_are_those_of_the_allocation(corpus):
+def test_counts_are_those_of_the_allocation(corpus):
     """Tables after documents left and entered, with more nodes than places at first, equal tables made afresh."""
     counts, true = corpus
-    books = TreeBooks(counts, PEAKED, true)
+    tree = AllocatedTree(counts, PEAKED, true)
     for d in range(25):
-        _, level_counts = books.leave(d)
-        books.enter(d, np.array([0, NEW, NEW]), level_counts)
-    afresh = TreeBooks(counts, PEAKED, books.allocation)
+        _, level_counts = tree.remove(d)
+        tree.insert(d, np.array([0, NEW, NEW]), level_counts)
+    afresh = AllocatedTree(counts, PEAKED, tree.allocation)
     for level in range(3):
-        _, first = np.unique(books.paths[:, level], return_index=True)
-        ours, theirs = books.paths[first, level], afresh.paths[first, level]
+        _, first = np.unique(tree.paths[:, level], return_index=True)
+        ours, theirs = tree.paths[first, level], afresh.paths[first, level]
         for name in ("table", "totals", "documents"):
-            assert np.array_equal(getattr(books, name)[ours], getattr(afresh, name)[theirs])
-    assert np.array_equal(books.per_document, afresh.per_document)
-    assert books.table.sum() == counts.sum()
+            assert np.array_equal(getattr(tree, name)[ours], getattr(afresh, name)[theirs])
+    assert np.array_equal(tree.per_document, afresh.per_document)
+    assert tree.table.sum() == counts.sum()
 
 
 @HYPERS
 def test_blocks_move_while_that_gains(hyper):
     counts, true = draw_corpus(np.random.default_rng(1), hyper, np.array([12, 7, 9, 0, 15]), 6)
     counts = canonical(counts)
-    books = TreeBooks(counts, hyper, true)
-    relevel(books)
-    first = books.score()
+    tree = AllocatedTree(counts, hyper, true)
+    relevel(tree)
+    first = tree.score()
     assert first >= log_joint(counts, true, hyper).total
-    assert np.array_equal(books.level_counts.sum(1), counts.data)
+    assert np.array_equal(tree.level_counts.sum(1), counts.data)
     document = np.repeat(np.arange(5), np.diff(counts.indptr))
     for level in range(3):  # every block, moved by hand, loses or is none
-        for node in np.unique(books.paths[:, level]):
+        for node in np.unique(tree.paths[:, level]):
             for word in range(6):
-                cells = np.flatnonzero((books.paths[document, level] == node) & (counts.indices == word))
+                cells = np.flatnonzero((tree.paths[document, level] == node) & (counts.indices == word))
                 for begin in range(3):
                     for end in range(3):
-                        moved = books.level_counts.copy()
+                        moved = tree.level_counts.copy()
                         moved[cells, end] += moved[cells, begin] * (begin != end)
                         moved[cells, begin] *= begin == end
-                        score = log_joint(counts, Allocation(books.paths, moved), hyper).total
+                        score = log_joint(counts, Allocation(tree.paths, moved), hyper).total
                         assert score <= first + 1e-6
 
 
@@ -110,17 +110,19 @@ def test_words_that_no_token_could_move_alone(corpus):
     misplaced = true.level_counts.copy()
     misplaced[:, 2] += misplaced[:, 0]
     misplaced[:, 0] = 0
-    settled = settle_levels(counts, PEAKED, Allocation(true.paths, misplaced), jax.random.key(0), passes=0)
-    assert log_joint(counts, settled, PEAKED).total >= log_joint(counts, true, PEAKED).total
-    assert same_tree(settled.paths, true.paths)
+    best_levels = settle_levels(counts, PEAKED, Allocation(true.paths, misplaced), jax.random.key(0), passes=0)
+    assert log_joint(counts, best_levels, PEAKED).total >= log_joint(counts, true, PEAKED).total
+    assert same_tree(best_levels.paths, true.paths)
 
 
 def test_the_true_tree_is_found(corpus):
     """A tree from the prior, of peaked topics: as probable as the truth, and far above the dendrogram's."""
     counts, true = corpus
     found = climb(counts, PEAKED, jax.random.key(0), orders=1)
-    settled = settle_levels(counts, PEAKED, true, jax.random.key(0), passes=0)
-    scores = [log_joint(counts, each, PEAKED).total for each in (agglomerated_start(counts, PEAKED), settled, found)]
+    best_levels = settle_levels(counts, PEAKED, true, jax.random.key(0), passes=0)
+    scores = [
+        log_joint(counts, each, PEAKED).total for each in (agglomerated_start(counts, PEAKED), best_levels, found)
+    ]
     assert same_tree(found.paths, true.paths) or scores[2] >= scores[1]
     assert scores[2] > scores[0] + 10
     again = climb(counts, PEAKED, jax.random.key(0), orders=0, start=found)

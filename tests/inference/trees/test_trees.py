@@ -342,10 +342,10 @@ def test_draws_of_trees_go_on():
 def test_chains_with_drawn_hyperparameters_go_on(hyper):
     """The best state so far, the temperatures and the sweeps that merge are part of the chain."""
     counts, _ = draw_corpus(np.random.default_rng(1), DIRICHLET, np.full(10, 20), 8)
-    corpus, priors = TreeCorpus.of(counts), TreePriors(*[GammaPrior(1.0, 1.0)] * 3)
+    corpus, priors = TreeCorpus.from_counts(counts), TreePriors(*[GammaPrior(1.0, 1.0)] * 3)
     starts = tuple(draw_start(np.random.default_rng(seed), corpus.counts, hyper) for seed in range(2))
     sampler = TreeSampler(corpus, hyper, starts, priors, (2.0,), merge_every=5, score_every=2)
-    settings = {"chains": 2, "warmup": 1, "recorder": TreeRecorder.of(sampler, units=False)}
+    settings = {"chains": 2, "warmup": 1, "recorder": TreeRecorder.for_sampler(sampler, units=False)}
     part = run(sampler, jax.random.key(0), draws=3, **settings)
     whole, again = (run(sampler, jax.random.key(0), draws=9, after=after, **settings) for after in (None, part))
     assert whole.names == ("nodes", "branching", "level_prior", "topics")

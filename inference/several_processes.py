@@ -1,9 +1,9 @@
-"""Several processes that run one search together: which they are, and how they come to the same decisions.
+"""Lets several processes run one search together: which they are, and how they reach the same decisions.
 
-Processes of `jax.distributed` run the same program on the same data. Where the devices of a mesh belong to several of
-them, each computes its share of the units, and all of them come to every sum over units at the same time, or wait for
-each other there. So they must take the same way through the program: whatever could differ between them (a clock,
-Ctrl-C, the memory of a machine, rounding on another processor) is said by process 0, `from_first`.
+Processes of `jax.distributed` run the same program on the same data. The devices of a mesh may belong to several of
+them. Each then computes its share of the units, and waits for the others at every sum over units. So all of them must
+take the same way through the program. Whatever could differ between them is decided by process 0 and sent to all by
+`broadcast_from_first`: a clock, Ctrl-C, the memory of a machine, rounding on another processor.
 """
 
 import sys
@@ -22,9 +22,10 @@ from lvsearch.inference.messages import decoded, encoded
 T = TypeVar("T")
 
 LEAST_BYTES = 1 << 10
-"""Messages are filled up to a power of two, at least this one, so that few programs are compiled."""
+"""Messages are padded to a power of two, at least this one, so that few programs are compiled."""
 LOST = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "coordination service", "Connection closed")
-"""What errors say where another process did not answer: of collectives on CPUs, on GPUs, of JAX's coordinator."""
+"""Words in error messages that mean another process did not answer: from CPU and GPU collectives and JAX's coordinator.
+"""
 
 
 ERRORS = {
@@ -43,21 +44,23 @@ ERRORS = {
 
 
 class ProcessLostError(RuntimeError):
-    """Another process of the search is gone; what process 0 had written is there to go on from."""
+    """Another process of the search is gone. What process 0 had written is still there to resume from."""
 
 
 def spans_processes(mesh: Mesh | AbstractMesh | None) -> bool:
-    """Whether its devices belong to several processes."""
+    """Return whether the devices of the mesh belong to several processes."""
     return isinstance(mesh, Mesh) and len(_processes_of(mesh)) > 1
 
 
-def writes(mesh: Mesh | None) -> bool:
-    """Whether this process is the one that writes files, prints and draws."""
+def is_writing_process(mesh: Mesh | None) -> bool:
+    """Return whether this process is the one that writes files, prints and draws."""
     return not spans_processes(mesh) or jax.process_index() == 0
 
 
 def check_all_take_part(mesh: Mesh) -> None:
-    """Raises ValueError for a mesh of other processes, or of some of them only: those would wait for the others."""
+    """Raise ValueError if the mesh belongs to other processes, or only to some of them: those would wait for the
+    others.
+    """
     found = _processes_of(mesh)
     if found != {jax.process_index()} and found != set(range(jax.process_count())):
         raise ValueError(
@@ -67,10 +70,11 @@ def check_all_take_part(mesh: Mesh) -> None:
         )
 
 
-def said_by(process: int, value: T) -> T:
-    """What this process calls it with: every process has to, and goes on once all of them have.
+def broadcast_from(process: int, value: T) -> T:
+    """Return the value that process number `process` passed to this call.
 
-    Data and no programs go between processes: see `lvsearch.inference.messages`, whose errors it raises.
+    Every process must make the call, and continues once all of them have. Data and no programs go between processes:
+    see `lvsearch.inference.messages`, whose errors it raises.
     """
     ours = jax.process_index() == process
     said = np.frombuffer(encoded(value), np.uint8) if ours else np.zeros(0, np.uint8)
@@ -80,20 +84,22 @@ def said_by(process: int, value: T) -> T:
     return decoded(np.asarray(broadcast_one_to_all(filled, is_source=ours))[:length].tobytes(), value)
 
 
-def from_first(value: T) -> T:
-    """What process 0 has: see `said_by`."""
-    return said_by(0, value)
+def broadcast_from_first(value: T) -> T:
+    """Return the value that process 0 passed to this call. Every process must make it."""
+    return broadcast_from(0, value)
 
 
-def all_are_here(mesh: Mesh | None) -> None:
-    """Go on once every process of the mesh has come here."""
+def wait_for_all(mesh: Mesh | None) -> None:
+    """Wait until every process of the mesh has made this call."""
     if spans_processes(mesh):
-        from_first(None)
+        broadcast_from_first(None)
 
 
-def checked_by_first(mesh: Mesh | None, check: Callable[[], object]) -> None:
-    """Call it, of a mesh of several processes in process 0 alone: what it raises there all of them raise, the others as
-    the nearest of `ERRORS`, with its words."""
+def check_in_first_process(mesh: Mesh | None, check: Callable[[], object]) -> None:
+    """Run a check in process 0 alone. What it raises there is raised in all processes.
+
+    The others raise the nearest of `ERRORS`, with the words of the first one's error.
+    """
     if not spans_processes(mesh):
         check()
         return
@@ -103,7 +109,7 @@ def checked_by_first(mesh: Mesh | None, check: Callable[[], object]) -> None:
             check()
         except (ValueError, OSError, MemoryError) as error:
             caught = error
-    said = from_first(None if caught is None else (_nearest(caught), str(caught)))
+    said = broadcast_from_first(None if caught is None else (_nearest(caught), str(caught)))
     if caught is not None:
         raise caught
     if said is not None:
@@ -117,10 +123,13 @@ def _nearest(error: Exception) -> str:
 
 
 def check_same(mesh: Mesh | None, what: str, digest: Callable[[], str]) -> None:
-    """Raises ValueError, in every process of the mesh, where they have not all the same."""
+    """Raise ValueError in every process of the mesh unless `digest` gives the same text in all.
+
+    what: the name of the compared thing, for the message.
+    """
     if spans_processes(mesh):
         ours = digest()
-        same = process_allgather(np.asarray(ours == from_first(ours)))
+        same = process_allgather(np.asarray(ours == broadcast_from_first(ours)))
         if not same.all():
             raise ValueError(
                 f"got another {what} in process {np.flatnonzero(~same).tolist()} than in process 0, expected the same "
@@ -129,8 +138,8 @@ def check_same(mesh: Mesh | None, what: str, digest: Callable[[], str]) -> None:
 
 
 @contextmanager
-def noticing_loss(mesh: Mesh | None) -> Iterator[None]:
-    """Inside: errors of collectives are `ProcessLostError`, which says what to do."""
+def reporting_lost_processes(mesh: Mesh | None) -> Iterator[None]:
+    """Return a context in which errors of collectives become `ProcessLostError`, whose message says what to do."""
     try:
         yield
     except JaxRuntimeError as error:
@@ -146,4 +155,5 @@ def noticing_loss(mesh: Mesh | None) -> Iterator[None]:
 
 
 def _processes_of(mesh: Mesh) -> set[int]:
+    """Return the numbers of the processes that the mesh's devices belong to."""
     return {device.process_index for device in mesh.devices.ravel()}

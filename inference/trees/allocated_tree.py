@@ -1,9 +1,9 @@
-"""A tree's counts while documents leave and enter it, and the best levels of a document on every path open to it.
+"""A tree with its counts, which documents can leave and enter; and the best levels of a document on every open path.
 
-Peaked topics tie a document's path to its levels: with the levels held, every other path has next to no probability,
-and a sampler that moves one of the two at a time stands still. Here a document is placed with both at once. All copies
-of a word in a document are at one level, which loses nothing near a mode: log p(w, z, c) is convex in how copies are
-split, but for the mass of a topic.
+Peaked topics tie a document's path to its levels: with the levels held, every other path has next to no probability. A
+sampler that moves one of the two at a time stands still. Here a document is placed with both at once. All copies of a
+word in a document are at one level. This loses nothing near a mode, because log p(w, z, c) is convex in how copies are
+split, apart from the total count of a topic.
 """
 
 from typing import NamedTuple
@@ -16,22 +16,27 @@ from lvsearch.inference.trees.density import Allocation, log_joint
 from lvsearch.inference.trees.hyper import TreeHyper
 
 NEW = -1
-"""A node that is yet to be opened; and the last place of the tables, which stays empty."""
+"""A node that is yet to be opened. It also indexes the last place of the tables, which stays empty."""
 FEWEST_PLACES = 32
+"""The number of places for nodes at first."""
 PASSES = 4
+"""The most passes over a document's words when its levels are optimised."""
 
 
 class Options(NamedTuple):
-    """Paths open to a document, `NEW` beyond the existing nodes, and log p(path | the others')."""
+    """The paths open to a document, `NEW` beyond the existing nodes, and log p(path | the others' paths), nats."""
 
     paths: np.ndarray
     log_prior: np.ndarray
 
 
-class TreeBooks:
-    """Who is where, and how often each word is at each node; nodes live in places, the root in place 0.
+class AllocatedTree:
+    """A tree of documents: each document's path and levels, and each node's word counts.
 
-    counts: canonical. Starts empty, or with `allocation`.
+    Nodes live in places of the tables, the root in place 0. The tree starts empty, or with `allocation`.
+
+    counts: (docs, V), canonical.
+    hyper: the hyper-parameters.
     """
 
     def __init__(self, counts: scipy.sparse.csr_array, hyper: TreeHyper, allocation: Allocation | None = None):
@@ -42,7 +47,7 @@ class TreeBooks:
         self._word = gammaln(copies + hyper.topics[:, None])
         self._total = gammaln(copies + n_words * hyper.topics[:, None])
         self._each_level = np.arange(hyper.depth)
-        self._allot(FEWEST_PLACES)
+        self._make_tables(FEWEST_PLACES)
         self.paths = np.full((n_docs, hyper.depth), NEW)
         self.level_counts = np.zeros((len(counts.data), hyper.depth), np.int64)
         self.per_document = np.zeros((n_docs, hyper.depth), np.int64)
@@ -50,10 +55,10 @@ class TreeBooks:
             self.load(allocation)
 
     def load(self, allocation: Allocation) -> None:
-        """Every document as it is there."""
+        """Put every document back where `allocation` has it, and recount words by node."""
         nodes = [np.unique(column, return_inverse=True)[1] for column in allocation.paths.T]
         begin = np.cumsum([0, *(int(node.max()) + 1 for node in nodes)])
-        self._allot(max(len(self.documents), int(begin[-1]) + 2))
+        self._make_tables(max(len(self.documents), int(begin[-1]) + 2))
         self.paths = np.stack(nodes, axis=1) + begin[:-1]
         self.level_counts = np.array(allocation.level_counts, np.int64)
         self.per_document[:] = 0
@@ -65,34 +70,37 @@ class TreeBooks:
             self.level[at], self.parent[at] = level, self.paths[:, max(level - 1, 0)]
         self.totals = self.table.sum(1)
 
-    def _allot(self, n_places: int) -> None:
+    def _make_tables(self, n_places: int) -> None:
+        """Make empty tables for this many nodes."""
         self.table = np.zeros((n_places, self.counts.shape[1]), np.int64)
         self.totals, self.documents = np.zeros(n_places, np.int64), np.zeros(n_places, np.int64)
         self.parent, self.level = np.zeros(n_places, np.int64), np.zeros(n_places, np.int64)
 
     @property
     def allocation(self) -> Allocation:
+        """A copy of the documents' paths and levels."""
         return Allocation(self.paths.copy(), self.level_counts.copy())
 
     def score(self) -> float:
-        """log p(w, z, c); all documents are in."""
+        """Return log p(w, z, c), nats. All documents must be in the tree."""
         return log_joint(self.counts, Allocation(self.paths, self.level_counts), self.hyper).total
 
     # ── one document ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def cells(self, d: int) -> slice:
+        """Return which stored cells of the counts belong to a document."""
         return slice(self.counts.indptr[d], self.counts.indptr[d + 1])
 
-    def leave(self, d: int) -> tuple[np.ndarray, np.ndarray]:
-        """Take a document out; its path, with `NEW` where it was alone, and its level counts."""
+    def remove(self, d: int) -> tuple[np.ndarray, np.ndarray]:
+        """Take a document out. Returns its path, with `NEW` for nodes where it was alone, and its level counts."""
         path, cells = self.paths[d].copy(), self.cells(d)
-        self._book(d, path, -1)
+        self._count_document(d, path, -1)
         self.paths[d] = NEW
         self.per_document[d] = 0
         return np.where((self.documents[path] > 0) | (path == 0), path, NEW), self.level_counts[cells].copy()
 
-    def enter(self, d: int, path: np.ndarray, level_counts: np.ndarray) -> None:
-        """Put a document on a path, which may have `NEW` nodes, with (cell, level) counts."""
+    def insert(self, d: int, path: np.ndarray, level_counts: np.ndarray) -> None:
+        """Put a document on a path, which may have `NEW` nodes, with level counts (cell, level)."""
         path = np.array(path)
         for level in range(self.hyper.depth):
             if path[level] == NEW:
@@ -102,15 +110,17 @@ class TreeBooks:
         self.documents[path] -= 1
         self.level_counts[self.cells(d)] = level_counts
         self.paths[d], self.per_document[d] = path, level_counts.sum(0)
-        self._book(d, path, 1)
+        self._count_document(d, path, 1)
 
-    def _book(self, d: int, path: np.ndarray, sign: int) -> None:
+    def _count_document(self, d: int, path: np.ndarray, sign: int) -> None:
+        """Add the document's words and tokens to the tables (sign 1), or subtract them (−1)."""
         cells = self.cells(d)
         self.table[path[:, None], self.counts.indices[cells]] += sign * self.level_counts[cells].T
         self.totals[path] += sign * self.per_document[d]
         self.documents[path] += sign
 
     def _free_place(self) -> int:
+        """Return a free place for a node, and double the tables if there is none."""
         free = np.flatnonzero(self.documents[1:-1] == 0)
         if len(free):
             return int(free[0]) + 1
@@ -121,7 +131,7 @@ class TreeBooks:
         return more - 1
 
     def options(self) -> Options:
-        """Every existing path, and below every inner node one that is new from there on."""
+        """Return every existing path and, below every inner node, one path that is new from there on."""
         depth, gamma = self.hyper.depth, self.hyper.branching
         paths, log_prior = [], []
         begun = {0: ((0,), 0.0)}
@@ -138,13 +148,16 @@ class TreeBooks:
         return Options(np.array(paths), np.array(log_prior))
 
     def _live_levels(self) -> np.ndarray:
+        """Return the levels of the places that hold a node, the root left out."""
         return self.level[1:][self.documents[1:] > 0]
 
-    def settled(self, d: int, options: Options) -> tuple[np.ndarray, np.ndarray]:
-        """(option,) log p of the document, which is out, on each path at the levels found; (option, cell) levels.
+    def best_levels(self, d: int, options: Options) -> tuple[np.ndarray, np.ndarray]:
+        """Find the best levels of a document, which is out of the tree, on every path.
 
-        Levels begin as if θ and the tokens per level were at their prior means; then word by word, frequent ones first,
-        until none changes level (`PASSES` at most).
+        Levels begin as if θ and the tokens per level were at their prior means. They are then optimised word by word,
+        frequent ones first, until none changes its level, in at most `PASSES` passes.
+
+        Returns log p of the document on each path at these levels (option,), nats, and the levels (option, cell).
         """
         depth, cells = self.hyper.depth, self.cells(d)
         copies, levels = self.counts.data[cells], self.hyper.levels
@@ -155,12 +168,14 @@ class TreeBooks:
         ratio = self.word_ratio(rows, here, copies)
         share = levels.mean(np.zeros((1, depth)))[0]
         mass = others + copies.sum() * share + self.counts.shape[1] * self.hyper.topics
+        # the first levels, and the document's tokens m at each level
         at = (ratio + copies * (np.log(share) - np.log(mass))[:, :, None]).argmax(1)
         m = ((at[:, None] == rows) * copies).sum(-1)
         every = np.arange(n_options)
         for _ in range(PASSES):
             changed = False
             for cell in np.argsort(-copies, kind="stable"):  # pyright: ignore
+                # take the cell out, score it at every level of every path, put it at its best one
                 n = copies[cell : cell + 1]
                 m[every, at[:, cell]] -= n
                 gain = ratio[:, :, cell] + self.mass_ratio(self._each_level, others + m, n)
@@ -175,23 +190,23 @@ class TreeBooks:
         score = options.log_prior + words + self.mass_ratio(self._each_level, others, m).sum(1) + levels.log_evidence(m)
         return score, at
 
-    def score_there(self, d: int, path: np.ndarray, level_counts: np.ndarray, log_prior: float) -> float:
-        """What `settled` gives for one path, at the given levels."""
+    def score_document(self, d: int, path: np.ndarray, level_counts: np.ndarray, log_prior: float) -> float:
+        """Return the log p that `best_levels` gives for one path, at the given levels, nats."""
         m, here = level_counts.sum(0), self.table[path[:, None], self.counts.indices[self.cells(d)]]
         words = self.word_ratio(self._each_level[:, None], here, level_counts.T).sum()
         masses = self.mass_ratio(self._each_level, self.totals[path], m).sum()
         return float(log_prior + words + masses + self.hyper.levels.log_evidence(m[None])[0])
 
-    def one_level(self, d: int, at: np.ndarray) -> np.ndarray:
-        """(cell, level) counts with all copies of a cell at its level."""
+    def counts_at_levels(self, d: int, at: np.ndarray) -> np.ndarray:
+        """Return level counts (cell, level) with all copies of a cell at its level."""
         return self.counts.data[self.cells(d)][:, None] * (at[:, None] == self._each_level)
 
     # ── ratios of a topic's integral, arrays broadcast ───────────────────────────────────────────────────────────────
 
     def word_ratio(self, level: int | np.ndarray, here: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """log Γ(n_w + change + η) − log Γ(n_w + η)."""
+        """Return log Γ(n_w + change + η) − log Γ(n_w + η). Arrays broadcast."""
         return self._word[level, here + change] - self._word[level, here]
 
     def mass_ratio(self, level: int | np.ndarray, here: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """log Γ(n + Vη) − log Γ(n + change + Vη)."""
+        """Return log Γ(n + Vη) − log Γ(n + change + Vη). Arrays broadcast."""
         return self._total[level, here] - self._total[level, here + change]

@@ -19,16 +19,16 @@ from small_searches import corpus
 from test_structure import ROOT
 
 import lvsearch as lv
-from lvsearch.inference.sharding import on_host
-from lvsearch.inference.together import (
+from lvsearch.inference.several_processes import (
     ProcessLostError,
+    broadcast_from_first,
+    check_in_first_process,
     check_same,
-    checked_by_first,
-    from_first,
-    noticing_loss,
+    is_writing_process,
+    reporting_lost_processes,
     spans_processes,
-    writes,
 )
+from lvsearch.inference.sharding import on_host
 
 SHARED = [ROOT / "tests" / folder for folder in ("cases", "oracles")]
 RELATIVE = 1e-5
@@ -158,24 +158,24 @@ def test_a_process_by_itself_is_the_first_and_agrees_with_itself():
     mesh = jax.make_mesh((1,), ("documents",))
     assert not spans_processes(None)
     assert not spans_processes(mesh)
-    assert writes(mesh)
+    assert is_writing_process(mesh)
     said = {"sizes": (1, 2), "values": np.arange(3.0) / 3}
-    np.testing.assert_equal(from_first(said), said)
+    np.testing.assert_equal(broadcast_from_first(said), said)
     np.testing.assert_array_equal(on_host(jax.numpy.arange(3)), [0, 1, 2])
     check_same(mesh, "data", lambda: "never asked" + 1)  # pyright: ignore[reportOperatorIssue]
     with pytest.raises(FileExistsError):
-        checked_by_first(mesh, lambda: (_ for _ in ()).throw(FileExistsError()))
+        check_in_first_process(mesh, lambda: (_ for _ in ()).throw(FileExistsError()))
 
 
 def test_errors_of_collectives_say_what_to_do_where_there_are_others(monkeypatch: pytest.MonkeyPatch, capsys: Any):
     gloo = jax.errors.JaxRuntimeError("UNKNOWN: Gloo all-reduce failed: Connection closed by peer")
-    with pytest.raises(jax.errors.JaxRuntimeError), noticing_loss(None):
+    with pytest.raises(jax.errors.JaxRuntimeError), reporting_lost_processes(None):
         raise gloo
-    monkeypatch.setattr("lvsearch.inference.together.spans_processes", lambda mesh: True)
-    with pytest.raises(ProcessLostError, match=r"lv\.resume"), noticing_loss(None):
+    monkeypatch.setattr("lvsearch.inference.several_processes.spans_processes", lambda mesh: True)
+    with pytest.raises(ProcessLostError, match=r"lv\.resume"), reporting_lost_processes(None):
         raise gloo
     assert "lv.resume" in capsys.readouterr().err
-    with pytest.raises(jax.errors.JaxRuntimeError, match="bad program"), noticing_loss(None):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="bad program"), reporting_lost_processes(None):
         raise jax.errors.JaxRuntimeError("INTERNAL: bad program")
 
 
