@@ -1,4 +1,4 @@
-"""The Normal–Gamma as NumPyro knows it: a file of its own, so that importing the families does not import NumPyro."""
+"""The NumPyro distribution of the Normal–Gamma, in its own file so that the families do not import NumPyro."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""The Normal–Wishart as NumPyro knows it: a file of its own, so that importing the families does not import NumPyro."""
+"""The NumPyro distribution of the Normal–Wishart, in its own file so that the families do not import NumPyro."""
 
 import math
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from numpyro.distributions.transforms import Transform, biject_to
 
 
 class _MeanOverPrecision(constraints.Constraint):
-    """A matrix (D + 1, D): any vector in the first row, a positive definite matrix below."""
+    """The constraint on a matrix (D + 1, D): any vector in the first row, a positive definite matrix below."""
 
     event_dim = 2
 
@@ -30,7 +30,7 @@ mean_over_precision = _MeanOverPrecision()
 
 
 class MeanOverPrecisionTransform(Transform):
-    """From D + D(D + 1)/2 real numbers: the mean, and the precision's Cholesky factor with the log of its diagonal."""
+    """Map D + D(D + 1)/2 real numbers to the mean, and the precision's Cholesky factor with the log of its diagonal."""
 
     domain = constraints.real_vector  # pyright: ignore[reportAssignmentType]
     codomain = mean_over_precision  # pyright: ignore[reportAssignmentType]
@@ -67,7 +67,7 @@ def _precision_of():
 
 
 def _n_dims(length: int) -> int:
-    """The D of D + D(D + 1)/2 = length."""
+    """Return the D of D + D(D + 1)/2 = length."""
     return (math.isqrt(9 + 8 * length) - 3) // 2
 
 
