@@ -61,12 +61,12 @@ def sample(
 
     A trace records these things. Components of different draws need not correspond.
 
-    - `log_density`: log p(data, latents of the chain), nats
-    - `occupied`: how many components some part of the data is in
-    - `rows` or `tokens` of each component, where parameters are integrated out
-    - the model's latent variables by name, where they are not integrated out
-    - the hyper-parameters of LDA and of components, where they have priors
-    - `nodes` at each level of a tree
+    - `log_density`: log p(data, latents of the chain), in nats.
+    - `occupied`: how many components some part of the data is in.
+    - `rows` or `tokens` of each component, where parameters are integrated out.
+    - The model's latent variables by name, where they are not integrated out.
+    - The hyper-parameters of LDA and of components, where they have priors.
+    - `nodes` at each level of a tree.
 
     Ctrl-C keeps the draws made so far.
 

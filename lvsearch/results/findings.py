@@ -226,7 +226,7 @@ class Findings:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
         visits = tuple(_rebound(self.evaluator, prior, self.settings, self.visits))
         state = replace(self.state, visits=visits)
-        return replace(self, prior=prior, state=state, scrutiny=self.scrutiny.under(prior))
+        return replace(self, prior=prior, state=state, scrutiny=self.scrutiny.with_prior(prior))
 
     def predict(self, test: Any) -> Prediction:
         """log p(test | train), averaging over sizes (nats).

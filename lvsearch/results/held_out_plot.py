@@ -19,8 +19,8 @@ def draw_held_out(comparison: pd.DataFrame, axes: "Axes") -> Caption:
     palette = palette_of(axes)
     reference, names, nouns = (comparison.attrs[name] for name in ("reference", "size_names", "nouns"))
     sizes = [tuple(int(part) for part in row) for row in comparison[list(names)].to_numpy()]
-    where = SizeAxis.of(sizes)
-    at = where.at(sizes)
+    where = SizeAxis.from_sizes(sizes)
+    at = where.positions(sizes)
     difference = comparison[f"difference_per_{nouns.observation}"].to_numpy()
     error = comparison["standard_error"].to_numpy()
     axes.axhspan(-WITHIN, WITHIN, color=palette.band, linewidth=0, zorder=0)

@@ -1,4 +1,4 @@
-"""What the shares of topics in documents say: which topics occur together, and which label a topic belongs to."""
+"""Numbers from the shares of topics in documents: which topics occur together, and the label of each topic."""
 
 import numpy as np
 import pandas as pd
