@@ -163,7 +163,6 @@ class Admixture(Model):
         self.require_words(log_beta.shape[-1])
         a, widths = jnp.asarray(self.allele_concentration, log_beta.dtype), jnp.asarray(self.alleles, log_beta.dtype)
         # log-normaliser of a symmetric Dirichlet, summed over loci: Σ_l log Γ(J_l λ) − J_l log Γ(λ)
-        # log-normaliser of a symmetric Dirichlet, summed over loci: Σ_l log Γ(J_l λ) − J_l log Γ(λ)
         constant = (gammaln(widths * a) - widths * gammaln(a)).sum()
         return jnp.where(on["population"], constant + ((a - 1) * log_beta).sum(-1), 0.0).sum()
 

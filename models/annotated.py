@@ -239,7 +239,7 @@ class AnnotatedModel(Model):
         if jnp.ndim(unit.regions) == 1:
             regions = jax.random.categorical(key_regions, shares @ g["factor_region"])
         else:
-            chosen = jnp.argmax(shares, axis=-1)  # absent ones are drawn too, and ignored
+            chosen = jnp.argmax(shares, axis=-1)  # absent regions are drawn too, and ignored later
             regions = draw_rows(self.regions, key_regions, g["factor_region"], chosen, region_rows(unit))
         words = jax.random.categorical(key_words, self.word_factor(l, unit) @ g["factor_word"])
         return AnnotatedImage(

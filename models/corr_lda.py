@@ -66,7 +66,9 @@ class CorrLDA(AnnotatedModel):
     ) -> Float[Array, ""]:
         z, y, log_theta = l["assignment"], l["correspondence"], l["proportions"]
         present, counts = jnp.asarray(unit.present), jnp.asarray(unit.counts)
-        log_share = -jnp.log(jnp.maximum(present.sum(), 1).astype(counts.dtype))  # of each region in a word: 1/N
+        log_share = -jnp.log(
+            jnp.maximum(present.sum(), 1).astype(counts.dtype)
+        )  # log(1/N): each region is equally probable
         return (
             self.log_weights_prior(log_theta, on)  # log p(θ | α)
             + jnp.where(present[:, None], z * log_theta, 0).sum()  # Σ_n log p(z_n | θ)

@@ -76,13 +76,13 @@ class FactorAnalyzerMixture(MixtureModel):
                 "FactorAnalyzerComponents.weak(values, n_factors=2)"
             )
         weighted = FiniteMixture(concentration=concentration, dynamic=dynamic)
-        assert weighted.concentration is not None  # as the default components have priors
+        assert weighted.concentration is not None  # the default components have priors
         self.components, self.concentration, self.dynamic = components, weighted.concentration, weighted.dynamic
 
     @property
     def analyzers(self) -> FactorAnalyzerComponents:
         """The components, typed as `FactorAnalyzerComponents`."""
-        assert isinstance(self.components, FactorAnalyzerComponents)  # as of the constructor
+        assert isinstance(self.components, FactorAnalyzerComponents)  # the constructor checked it
         return self.components
 
     @property
@@ -122,7 +122,7 @@ class FactorAnalyzerMixture(MixtureModel):
     def locals(self) -> dict[str, Site]:
         gate = Gate("component", lambda chosen, on: chosen)
         scores = Site(VectorGaussian(), ("component", "score", "score"), gate=gate)
-        return {"scores": scores, **super().locals()}  # the odds of a component need its scores
+        return {"scores": scores, **super().locals()}  # scores first: the odds of a component depend on them
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         return {**super().active(size, capacity), "score": jnp.ones(self.analyzers.n_factors, bool)}
@@ -132,7 +132,6 @@ class FactorAnalyzerMixture(MixtureModel):
     ) -> Float[Array, ""]:
         y, observed = self.components.coordinates(unit), jnp.asarray(unit.observed)
         coefficients, scores = g["components"], l["scores"]
-        # E[log Normal(y_d | μ_d + λ_dᵀ f, 1/τ_d)], expanded: terms without f, terms linear in f, terms in f fᵀ
         # E[log Normal(y_d | μ_d + λ_dᵀ f, 1/τ_d)], expanded: terms without f, terms linear in f, terms in f fᵀ
         cells = 0.5 * coefficients.log_precision + 0.5 * y**2 * coefficients.negative_precision
         cells = cells + y * coefficients.precision_weight[..., 0] + coefficients.negative_half_outer[..., 0, 0]

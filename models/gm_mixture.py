@@ -48,6 +48,7 @@ class GMMixture(AnnotatedModel):
 
     @property
     def _weights_are_points(self) -> bool:
+        """True in the plug-in form, whose weights are estimated."""
         return self.words.estimated
 
     def globals(self) -> dict[str, Site]:

@@ -87,6 +87,7 @@ class IBP(Model):
 
     @property
     def _hyperparameters(self) -> dict[str, HyperparameterArray | GammaPrior]:
+        """The hyper-parameters by name."""
         return {
             "concentration": self.concentration,
             "loading_precision": self.loading_precision,

@@ -135,6 +135,7 @@ class BriefKernel:
         return self._optimised.eval_shape(*args, **kwargs)
 
     def _cache_size(self) -> int:
+        """Return how many programs have been compiled, like the method of `jax.jit`."""
         return self._optimised._cache_size() + (0 if self._quick is None else self._quick._cache_size())
 
 
@@ -145,7 +146,7 @@ def _known_options(*, short: bool) -> Mapping[str, Any]:
     for options in efforts[:-1]:
         try:
             jax.jit(lambda x: x, compiler_options=dict(options))(0.0)
-        except jax.errors.JaxRuntimeError:  # an option that this version does not have
+        except jax.errors.JaxRuntimeError:  # this version of XLA does not have the option
             continue
         return options
     return efforts[-1]

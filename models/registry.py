@@ -41,7 +41,7 @@ def register(cls: C) -> C:
             f"got {cls.__module__}.{cls.__qualname__}, but {other.__module__}.{other.__qualname__} is registered as "
             f"{cls.__name__!r}: expected a name of its own, since folders hold the name alone"
         )
-    _REGISTERED[cls.__name__] = cls  # a class that is defined again, as in a notebook, takes the place of the old one
+    _REGISTERED[cls.__name__] = cls  # replaces a class that is defined again, as in a notebook
     return cls
 
 

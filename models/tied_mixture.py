@@ -72,7 +72,7 @@ class TiedMixture(MixtureModel):
                 "FullCovarianceComponents.weak(values): the prior on the covariance that all components share"
             )
         independent = FiniteMixture(components, concentration, dynamic)
-        assert independent.concentration is not None  # as these components have priors
+        assert independent.concentration is not None  # these components have priors
         self.components, self.concentration, self.dynamic = components, independent.concentration, independent.dynamic
 
     @property

@@ -61,4 +61,5 @@ def error_in_words(error: Exception) -> str:
 
 
 def _in_main_thread() -> bool:
+    """Return True in the main thread, the only one that can receive signals."""
     return threading.current_thread() is threading.main_thread()

@@ -73,7 +73,7 @@ def component_map(
     """
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
     for name, shares in (("first", first), ("second", second)):
-        if shares.ndim != 2 or not np.all(shares >= 0):  # also for NaN
+        if shares.ndim != 2 or not np.all(shares >= 0):  # True for NaN too
             raise ValueError(f"got {name} of shape {shares.shape}, expected shares ≥ 0, (units, components)")
     if len(first) != len(second):
         raise ValueError(f"got shares of {len(first)} and of {len(second)} units, expected the same units in both")

@@ -187,7 +187,7 @@ def ranked(scores: Float[np.ndarray, " images"]) -> Int[np.ndarray, " images"]:
     """
     order = np.argsort(-scores, kind="stable")
     falling = scores[order]
-    with np.errstate(invalid="ignore"):  # −∞ less −∞
+    with np.errstate(invalid="ignore"):  # −∞ − (−∞) is NaN
         apart = falling[:-1] - falling[1:] > TIED * (1 + np.abs(falling[:-1]))
     group = np.cumsum(np.concatenate([[False], apart]))[: len(order)]
     return order[np.lexsort((order, group))]

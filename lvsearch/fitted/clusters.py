@@ -185,6 +185,7 @@ class FittedMixture(FittedModel):
 
     @property
     def _columns(self) -> list[str]:
+        """The names of the columns of the training data."""
         return list(self._points(None).columns)
 
     def _points(self, data: Any) -> Points:

@@ -121,6 +121,7 @@ class FittedSequences(FittedModel):
 
     @property
     def _states(self) -> pd.Index:
+        """The numbers of the states, as the index of tables."""
         return pd.RangeIndex(self.estimate.size[0], name=STATE)
 
     def _probabilities(self, name: str) -> np.ndarray:

@@ -73,6 +73,7 @@ class FittedFunctions(eqx.Module):
         return (batch.weight * self.log_likelihood(batch)).sum()
 
     def _point(self) -> dict[str, Statistics]:
+        """Return the statistics of the globals at their posterior means."""
         return point_of(self.model, self.natural, self.size, capacity=self.size)
 
     def _blank(self, batch: Batch) -> Beliefs:

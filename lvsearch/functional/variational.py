@@ -117,6 +117,7 @@ class MeanFieldFunctions:
         return representing_value(model, local, on)
 
     def _globals(self, model: Model, old: Beliefs, batch: Batch, local: Beliefs) -> Beliefs:
+        """Return q of the globals after one coordinate step each, given q of every unit's locals."""
         new = resident_sweep(model, old, (batch,), (local.mean,), self.places.size, capacity=self.places.capacity)
         return _like(new, old)
 
@@ -169,6 +170,7 @@ def _fixed_point_forward(
     steps: int,
     adjoint_steps: int,
 ) -> tuple[MeanFieldState, MeanFieldState]:
+    """Return the end of the run, twice: as the result, and as what the backward pass needs."""
     del perturbed
     model, batch = model_and_batch
     end = functions.run(model, start, batch, steps)
@@ -192,7 +194,7 @@ def _fixed_point_backward(
     (∂T/∂end)ⁿ.
     """
     del perturbed, start, steps
-    model, batch = model_and_batch = jax.tree.map(jnp.asarray, model_and_batch)  # primals may come as NumPy's
+    model, batch = model_and_batch = jax.tree.map(jnp.asarray, model_and_batch)  # they may be NumPy arrays
     cotangents = jax.tree.map(lambda c, e: jnp.zeros_like(e) if c is None else c, cotangent, end, is_leaf=_is_none)
     _, pull_state = jax.vjp(partial(functions.update, model, batch=batch), end)
 

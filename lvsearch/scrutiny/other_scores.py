@@ -244,7 +244,7 @@ class OtherScores:
         rows = {score.kind.name: score.values if score.kind.largest else -score.values for score in self.scores}
         draw_other_scores({"posterior": self.probability, **rows}, self.sizes, self.together, self.size_name, axes)
         figure = axes.get_figure(root=True)
-        assert figure is not None  # axes have one
+        assert figure is not None  # axes always have a figure
         figure.draw_without_rendering()  # names take room, and the caption must know how much is left
         text = "Each score from its worst value to its best (upwards), a dot at the size that it names; shaded: what "
         return Caption(

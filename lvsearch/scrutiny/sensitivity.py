@@ -163,7 +163,7 @@ class Sensitivity:
             names, [_posterior_of(variant) for variant in self.answered], self.surviving, self.size_names[0], axes
         )
         figure = axes.get_figure(root=True)
-        assert figure is not None  # axes have one
+        assert figure is not None  # axes always have a figure
         figure.draw_without_rendering()  # names take room, and the caption must know how much is left
         text = "Area: probability of each size; orange: the most probable; shaded: what every variant keeps."
         return Caption(f"{self._best_in_words} under other priors", f"{text} {self.describe()}")

@@ -80,7 +80,7 @@ def check_executor(executor: object) -> None:
             f"got executor={executor!r}, expected one that has submit(function, *arguments), such as lv.WorkerPool(4), "
             "concurrent.futures.ProcessPoolExecutor(…), or an executor of Dask, MPI or Ray"
         )
-    context = getattr(executor, "_mp_context", None)  # of a pool of processes
+    context = getattr(executor, "_mp_context", None)  # only pools of processes have one
     if context is not None and context.get_start_method() == "fork":
         raise ValueError(
             "got a pool whose processes are forked, expected spawned ones: a process forked while JAX is running hangs "

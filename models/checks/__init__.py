@@ -102,7 +102,7 @@ def check(model: Model, data: Any, *, size: tuple[int, ...] | None = None, seed:
         units = _some_units(packed.batches)
         declared = check_declared(model, jax.tree.map(lambda leaf: leaf[0], units), packed.extents, size)
         point = probe(model, units, packed.extents, size, size, seed)
-        multilinear = check_multilinear(point, seed)  # first: a term that is not has no complete conditional either
+        multilinear = check_multilinear(point, seed)  # first, since the next check needs it
         check_proper(point)
         findings = (
             ("declared", declared),

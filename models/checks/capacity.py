@@ -167,6 +167,6 @@ def close(a: Any, b: Any) -> bool:
     def one(x: Any, y: Any) -> bool:
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         scale = 1 + max(np.max(np.abs(x), initial=0), np.max(np.abs(y), initial=0))
-        return bool(np.all(np.abs(x - y) <= TOLERANCE * scale))  # no for NaN
+        return bool(np.all(np.abs(x - y) <= TOLERANCE * scale))  # False for NaN
 
     return all(map(one, jax.tree.leaves(a), jax.tree.leaves(b)))

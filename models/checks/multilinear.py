@@ -100,7 +100,7 @@ def _changed_fields(before: Statistics, after: Statistics, here: Statistics) -> 
     return [
         field
         for (field, a), (_, b), (_, h) in pairs
-        if not np.all(np.abs(a - b) * h <= TOLERANCE * max(scale, np.abs(b).max(initial=0)))  # also for NaN
+        if not np.all(np.abs(a - b) * h <= TOLERANCE * max(scale, np.abs(b).max(initial=0)))  # NaN counts as changed
     ]
 
 

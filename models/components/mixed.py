@@ -169,6 +169,7 @@ class MixedComponents(Component):
 
     @property
     def _own_columns(self) -> list[tuple[Component, np.ndarray]]:
+        """Each part with the numbers of its columns."""
         return [(part, np.array(chosen)) for part, chosen in zip(self.parts, self.columns, strict=True)]
 
     @property

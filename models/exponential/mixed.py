@@ -66,6 +66,7 @@ class MixedFamily(Family[tuple[Any, ...]]):
         )
 
     def _with_widths(self) -> list[tuple[Family, int]]:
+        """Return each part with its number of columns."""
         return list(zip(self.parts, self.widths, strict=True))
 
     def _each(self, leaves: tuple[Any, ...], function: Callable[[Family, Any], Any]) -> tuple[Any, ...]:

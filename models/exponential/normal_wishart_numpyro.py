@@ -59,10 +59,12 @@ class MeanOverPrecisionTransform(Transform):
 
 @biject_to.register(_MeanOverPrecision)
 def _mean_over_precision(constraint):
+    """Return the map from real numbers that NumPyro uses for this constraint."""
     return MeanOverPrecisionTransform()
 
 
 def _precision_of():
+    """Return NumPyro's map from real numbers to positive definite matrices."""
     return biject_to(constraints.positive_definite)
 
 
@@ -98,7 +100,9 @@ class NormalWishartDistribution(dist.Distribution):
         return self._precision().log_prob(precision) + self._mean_given(precision).log_prob(mean)
 
     def _precision(self):
+        """Return the distribution of Λ."""
         return dist.Wishart(self.degrees, rate_matrix=self.scale)
 
     def _mean_given(self, precision):
+        """Return the distribution of μ given Λ."""
         return dist.MultivariateNormal(self.centre, precision_matrix=self.pseudo_count[..., None, None] * precision)

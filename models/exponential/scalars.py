@@ -190,14 +190,17 @@ class KnownPrecisionGaussian(Family[Element]):
         return dist.Normal(self.mean(natural), self._precision(natural) ** -0.5)
 
     def _precision(self, like: Element) -> Float[Array, "*element"]:
+        """Return Λ in the shape and type of an array."""
         return jnp.broadcast_to(jnp.asarray(self.precision, like.dtype), like.shape)
 
 
 def _stack(pair: BetaStatistics) -> Array:
+    """Return both statistics on a last axis, as a two-entry Dirichlet has them."""
     return jnp.stack(pair, axis=-1)
 
 
 def _unstack(stacked: Array) -> tuple[Array, Array]:
+    """Return the two entries of the last axis."""
     return stacked[..., 0], stacked[..., 1]
 
 
