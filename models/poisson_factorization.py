@@ -174,7 +174,7 @@ class PoissonFactorization(Model):
         return PoissonFactorization(self.concentration, self.factor_concentration, self.mean_count, noise_shape)
 
     def given_noise_shape(self) -> HyperparameterArray | None:
-        """Return r as a number, or None for a model without noise. Raises ValueError where r has a prior."""
+        """Return r, shape (), or None for a model without noise. Raises ValueError where r has a prior."""
         if isinstance(self.noise_shape, GammaPrior):
             raise ValueError(
                 "got a PoissonFactorization whose noise_shape has a GammaPrior, expected a number: its log-joint is no "

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.comparison.similarity import row_affinity
 from lvsearch.data.points import Points
 from lvsearch.fitted.cluster_plot import draw_clusters, plot_clusters, plot_pairs
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.naming import column_names_of
-from lvsearch.fitted.similarity import row_affinity
 from lvsearch.inference.mixtures import predictive_log_density
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.comparison.similarity import ComponentMembers
 from lvsearch.data.base import Data
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
-from lvsearch.fitted.similarity import ComponentMembers
 from lvsearch.fitted.stored_fits import FitParts, save_parts
 from lvsearch.functional import FittedFunctions
 from lvsearch.inference.engine.describing import Described, bound_units, describe_units

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.comparison.similarity import word_affinity
 from lvsearch.data.corpus import Corpus
 from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel
-from lvsearch.fitted.similarity import word_affinity
 from lvsearch.models.admixture import Admixture
 from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed, palette_of

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.comparison.similarity import ComponentMembers, word_affinity
 from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.recommending import recommended
-from lvsearch.fitted.similarity import ComponentMembers, word_affinity
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import IndicatorFamily

@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pandas as pd
 
+from lvsearch.comparison.alignment import ComponentMap, component_map
 from lvsearch.data.base import Data
-from lvsearch.fitted.alignment import ComponentMap, component_map
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings

@@ -2,9 +2,9 @@
 
 The same search on the same data may give 8, 14 and 12 components. This module says which of them are the same. Each
 component of one fit, the reference, is looked for in other fits: at other sizes, from other starts, and of data whose
-units were drawn anew. Components are matched one to one. A component *exists* in another fit if the similarity of its
-partner there is above ½, where 0 is chance and 1 is the same (`lvsearch.fitted.similarity`). How often it exists is a
-number for each component.
+units were drawn anew. Components are matched one to one.A component *exists* in another fit if the similarity of its
+partner there is above ½, where 0 is chance and 1 is the same (`lvsearch.comparison.similarity`). How often it exists is
+a number for each component.
 
 A component that persists need not be true. A wrong model may divide the same cluster in the same way in every sample of
 the data, and both halves then persist.

@@ -16,6 +16,7 @@ average. Their noise is averaged over the orders and not bounded: tenths of nats
 nats for topics. `tests/benchmarks/README.md` shows how often the size was right where models were wrong on purpose.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -137,6 +138,11 @@ class Robustness:
         """Return the same evidence with another prior over sizes."""
         log_prior = np.array([prior.log_pmf((size,)) for size in range(1, len(self.log_prior) + 1)])
         return replace(self, log_prior=log_prior)
+
+    def under(self, prior: SizePrior) -> "Robustness":
+        """Do the same as `with_prior`, under its former name. Deprecated: it warns."""
+        warnings.warn("Robustness.under is called Robustness.with_prior now", DeprecationWarning, stacklevel=2)
+        return self.with_prior(prior)
 
     def table(self) -> pd.DataFrame:
         """Return a row per number of units: units, supported, and a column with the probability of each size."""

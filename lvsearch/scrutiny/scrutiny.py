@@ -1,5 +1,6 @@
 """Checks that were made of a search after it ended, kept with its result."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,11 @@ class Scrutiny:
         robustness = None if self.robustness is None else self.robustness.with_prior(prior)
         sensitivity = None if self.sensitivity is None else self.sensitivity.with_prior(prior)
         return Scrutiny(self.audit, None, robustness, sensitivity)
+
+    def under(self, prior: SizePrior) -> "Scrutiny":
+        """Do the same as `with_prior`, under its former name. Deprecated: it warns."""
+        warnings.warn("Scrutiny.under is called Scrutiny.with_prior now", DeprecationWarning, stacklevel=2)
+        return self.with_prior(prior)
 
     def to_stored(self) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
         """Return entries of a saved folder as (JSON data, arrays by name)."""

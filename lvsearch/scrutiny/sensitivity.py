@@ -9,6 +9,7 @@ The evidence of a whole variant, log Σ_k p(k) p(data | k), shows which values t
 and forgetting the choice would be wrong. A prior on the hyper-parameter (`GammaPrior`) integrates over all values.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -95,6 +96,12 @@ class Sensitivity:
         return tuple(variant for variant in self.answered if _posterior_of(variant).best != self.best)
 
     @property
+    def moved(self) -> tuple[Variant, ...]:
+        """The same as `disagreeing`, under its former name. Deprecated: it warns."""
+        warnings.warn("Sensitivity.moved is called Sensitivity.disagreeing now", DeprecationWarning, stacklevel=2)
+        return self.disagreeing
+
+    @property
     def surviving(self) -> tuple[Size, ...]:
         """The sizes that no variant rules out against its best: the answer that holds for all of these priors."""
         kept = [set(_posterior_of(variant).indistinguishable) for variant in self.answered]
@@ -175,6 +182,11 @@ class Sensitivity:
             for variant in self.variants
         )
         return replace(self, variants=tuple(variants))
+
+    def under(self, prior: SizePrior) -> "Sensitivity":
+        """Do the same as `with_prior`, under its former name. Deprecated: it warns."""
+        warnings.warn("Sensitivity.under is called Sensitivity.with_prior now", DeprecationWarning, stacklevel=2)
+        return self.with_prior(prior)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON data."""

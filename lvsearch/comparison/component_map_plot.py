@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from lvsearch.comparison.alignment import ComponentMap
 from lvsearch.files.plain_text import visible
-from lvsearch.fitted.alignment import ComponentMap
 from lvsearch.pictures.captions import Caption
 from lvsearch.pictures.style import palette_of
 
