@@ -68,6 +68,22 @@ def topics() -> None:
     save(figure, "topics")
 
 
+def tour() -> None:
+    """Topics of docstrings: how much each library writes about them, and which use the same words."""
+    corpus = lv.datasets.docstrings(400)
+    fit = lv.fit(lv.models.LDA(concentration=1.0, topic_concentration=0.1), corpus, size=8, seed=0)
+    print(fit.topics(n_words=8))
+    packages = {"numpy": "NumPy", "scipy": "SciPy"}
+    libraries = [packages.get(str(name).partition(".")[0], "Python") for name in corpus.document_names]
+    for name, draw in (
+        ("prevalence", lambda axes: fit.plot_prevalence(by=libraries, ax=axes)),
+        ("topic-map", lambda axes: fit.plot_topic_map(ax=axes)),
+    ):
+        figure, axes = plt.subplots(figsize=(9.4, 4.8), dpi=110, layout="constrained")
+        draw(axes)
+        save(figure, name)
+
+
 def features() -> None:
     """Four bars, each row a sum of some of them with noise: found again."""
     rng = np.random.default_rng(0)
@@ -109,7 +125,7 @@ def save(figure: "plt.Figure", name: str) -> None:
     plt.close(figure)
 
 
-PICTURES: tuple[Callable[[], None], ...] = (answer, process, topics, features, tree)
+PICTURES: tuple[Callable[[], None], ...] = (answer, process, topics, tour, features, tree)
 
 
 def main(names: list[str]) -> None:

@@ -39,7 +39,7 @@ from lvsearch.searching.own_models import check_own
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.fit import Evaluator
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
-from lvsearch.workers.errands import Executor, Workers, check_executor
+from lvsearch.workers.remote_fits import Executor, Workers, check_executor
 
 REPORT = "report"
 """The folder of a search's report, in that of the search."""

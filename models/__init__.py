@@ -1,4 +1,7 @@
-"""What is believed: exponential families and pure log-joints. No inference, no I/O, no search."""
+"""Models and exponential families: what is believed before any inference.
+
+Every model is a pure log-joint. This package does no inference, no input or output and no search.
+"""
 
 from lvsearch.models import families
 from lvsearch.models.admixture import Admixture

@@ -17,10 +17,12 @@ latent Dirichlet allocation with a vocabulary for every locus. The story:
 | site `proportions` | log θ_i | (population,) | simplex |
 | site `assignment` | z_in, one row for each *distinct* allele of the individual | (token, population) | one-hot |
 
-An individual is a bag of its allele copies, a word for every allele of every locus: two copies at each locus of a
-diploid, fewer where a genotype is missing, which says nothing. That a copy is at its locus is given.
+An individual is a bag of its allele copies. The vocabulary has one word for every allele of every locus. A diploid has
+two copies at each locus, or fewer where a genotype is missing; a missing genotype adds nothing to the likelihood. The
+locus of a copy is not modelled: the likelihood is conditional on it.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, ClassVar
@@ -51,9 +53,11 @@ from lvsearch.models.units import BagOfWords
 
 
 def alleles_of(vocabulary: Sequence[str]) -> tuple[int, ...]:
-    """How many alleles each locus has, of words "locus=allele": neighbours with one name are one locus.
+    """Return the number of alleles of each locus, from words of the form "locus=allele".
 
-    Raises ValueError for a word without "=", a locus in two places, and loci of one allele, which tell nothing.
+    vocabulary: the words, the alleles of one locus next to each other.
+
+    Raises ValueError for a word without "=" and for a locus whose words stand in two places.
     """
     for word in vocabulary:
         if "=" not in word:
@@ -61,23 +65,25 @@ def alleles_of(vocabulary: Sequence[str]) -> tuple[int, ...]:
                 f'got the word {word!r}, expected "locus=allele": lv.Genotypes.from_structure, .from_ped and .from_raw '
                 "make such corpora"
             )
-    together = [(name, len(list(each))) for name, each in groupby(vocabulary, key=lambda w: w.rpartition("=")[0])]
-    names = [name for name, _ in together]
+    runs = [(name, len(list(each))) for name, each in groupby(vocabulary, key=lambda w: w.rpartition("=")[0])]
+    names = [name for name, _ in runs]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"got the alleles of locus {twice!r} in two places, expected them one after another")
-    return tuple(number for _, number in together)
+    return tuple(number for _, number in runs)
 
 
 class Admixture(Model):
     """Individuals of mixed ancestry from `size` populations.
 
-    alleles: how many each locus has; `Admixture.of_vocabulary(corpus.vocabulary)` finds them. concentration: total mass
-        of the Dirichlet on an individual's ancestry, spread evenly over populations: the smaller, the purer.
-    allele_concentration: λ, of the Dirichlet on the frequencies of every locus' alleles in every population; 1, the
-        default, has all frequencies alike probable.
+    alleles: the number of alleles of each locus. `Admixture.from_vocabulary(corpus.vocabulary)` counts them.
+    concentration: A, the total mass of the Dirichlet on an individual's ancestry, spread evenly over populations. A
+        small value favours individuals of one population.
+    allele_concentration: λ, of the Dirichlet on the allele frequencies of every locus in every population. With 1, the
+        default, all frequencies are equally probable.
 
-    Without admixture, one population an individual, it is `FiniteMixture(GenotypeComponents(alleles))`.
+    The model of the same data without admixture, one population for each individual, is
+    `FiniteMixture(GenotypeComponents(alleles))`.
     """
 
     concentration: HyperparameterArray
@@ -91,25 +97,38 @@ class Admixture(Model):
     def __init__(self, alleles: Sequence[int], concentration: Any = 1.0, allele_concentration: Any = 1.0):
         self.alleles = tuple(int(n) for n in alleles)
         if not self.alleles or min(self.alleles) < 1:
-            raise ValueError(f"got alleles={alleles!r}, expected how many each locus has")
+            raise ValueError(f"got alleles={alleles!r}, expected the number of alleles of each locus, at least 1 each")
         both = {"concentration": concentration, "allele_concentration": allele_concentration}
         checked = [positive_parameter(name, concentration_parameter(name, value)) for name, value in both.items()]
         self.concentration, self.allele_concentration = checked
 
     @classmethod
+    def from_vocabulary(
+        cls, vocabulary: Sequence[str], concentration: Any = 1.0, allele_concentration: Any = 1.0
+    ) -> "Admixture":
+        """Make the model for a corpus of genotypes, whose words are "locus=allele".
+
+        Raises ValueError for words of another form and for a locus whose words stand in two places (`alleles_of`).
+        """
+        return cls(alleles_of(vocabulary), concentration, allele_concentration)
+
+    @classmethod
     def of_vocabulary(
         cls, vocabulary: Sequence[str], concentration: Any = 1.0, allele_concentration: Any = 1.0
     ) -> "Admixture":
-        """For a corpus of genotypes, its words "locus=allele". Raises ValueError as `alleles_of`."""
-        return cls(alleles_of(vocabulary), concentration, allele_concentration)
+        """Do the same as `from_vocabulary`, under its former name. Deprecated: it warns."""
+        warnings.warn(
+            "Admixture.of_vocabulary is called Admixture.from_vocabulary now", DeprecationWarning, stacklevel=2
+        )
+        return cls.from_vocabulary(vocabulary, concentration, allele_concentration)
 
     @property
     def locus(self) -> Int[np.ndarray, " word"]:
-        """The locus of each allele."""
+        """The index of the locus of each word (allele), shape (word,)."""
         return np.repeat(np.arange(len(self.alleles)), self.alleles)
 
     def describe(self) -> str:
-        """Such as "Admixture: 20 loci, 61 alleles; frequencies ~ Dirichlet, 1 per allele; …"."""
+        """Describe the model in one line, such as "Admixture: 20 loci, 61 alleles; frequencies ~ Dirichlet, …"."""
         return (
             f"Admixture: {len(self.alleles)} loci, {sum(self.alleles)} alleles; frequencies ~ Dirichlet, "
             f"{float(self.allele_concentration):g} per allele; concentration {float(self.concentration):g} in total, "
@@ -132,17 +151,18 @@ class Admixture(Model):
         return {"population": first(size[0], capacity[0])}
 
     def require_words(self, n_words: int) -> None:
-        """ValueError for data with another number of words than there are alleles."""
+        """Raise ValueError unless the data have exactly one word for each allele."""
         if n_words != sum(self.alleles):
             raise ValueError(
                 f"got data of {n_words} words for {sum(self.alleles)} alleles of {len(self.alleles)} loci, expected "
-                "one word for each: Admixture.of_vocabulary(corpus.vocabulary)"
+                "one word for each: Admixture.from_vocabulary(corpus.vocabulary)"
             )
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         log_beta = g["frequencies"]
         self.require_words(log_beta.shape[-1])
         a, widths = jnp.asarray(self.allele_concentration, log_beta.dtype), jnp.asarray(self.alleles, log_beta.dtype)
+        # log-normaliser of a symmetric Dirichlet, summed over loci: Σ_l log Γ(J_l λ) − J_l log Γ(λ)
         constant = (gammaln(widths * a) - widths * gammaln(a)).sum()
         return jnp.where(on["population"], constant + ((a - 1) * log_beta).sum(-1), 0.0).sum()
 
@@ -157,14 +177,16 @@ class Admixture(Model):
         return prior + (weighted * log_theta).sum() + (weighted * log_beta).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical populations."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical populations."""
         return log_relabellings(np.asarray(natural["frequencies"])[: size[0]])
 
     def ceiling(self, units: BagOfWords) -> float:
-        """Σ_i Σ_l Σ_a n_ila log(n_ila / n_il): each individual's own frequencies at each locus.
+        """Return the log-likelihood if each individual had its own frequencies, Σ_i Σ_l Σ_a n_ila log(n_ila / n_il), in
+        nats.
 
-        Proof: given parameters the copies of an individual at a locus are drawn independently from one distribution
-        over its alleles, and Gibbs' inequality. An average over parameters is at most the maximum.
+        Proof: given the parameters, the copies of an individual at a locus are drawn independently from one
+        distribution over the alleles there. By Gibbs' inequality no distribution gives them a higher probability than
+        their own frequencies. The evidence is an average over parameters, and an average is at most the maximum.
         """
         words, counts = np.asarray(units.words), np.asarray(units.counts, np.float64)
         self.require_words(max(int(words.max(initial=0)) + 1, sum(self.alleles)))
@@ -182,7 +204,7 @@ class Admixture(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw an allele for every copy at its locus; needs one copy a column (counts 0 or 1)."""
+        """Draw an allele for every copy at its locus. Every column must hold one copy (counts 0 or 1)."""
         log_beta = l["assignment"] @ g["frequencies"]  # (token, word)
         locus = jnp.asarray(self.locus)
         own = locus[unit.words][:, None] == locus
@@ -192,7 +214,11 @@ class Admixture(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw from the joint, one copy a column of `units`, at the loci of their words; extents: {"word": V}."""
+        """Draw parameters, ancestry and alleles from the joint.
+
+        units: one copy in each column; the copies keep the loci of the words given here.
+        extents: {"word": V}, the number of words.
+        """
         key_frequencies, key_theta, key_z, key_words = jax.random.split(key, 4)
         (n_rows, length), on = units.words.shape, self.active(size, size)
         self.require_words(extents["word"])

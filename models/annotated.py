@@ -1,8 +1,8 @@
-"""What the three models of images and captions share: what factors emit, sites, and what tasks ask of a factor.
+"""The base of the three models of images and captions.
 
-Source: Blei (2004), chapter 4. Every factor is a component of two kinds of rows: regions, of any kind of component,
-and caption words, rows of counts with a single count. The models differ in how the regions and words of one image
-choose their factors.
+Source: Blei (2004), chapter 4. A factor (a mixture component) emits two kinds of rows: the regions of an image, of any
+kind of component, and the words of its caption, as rows of counts with a single count. The models differ in how the
+regions and words of one image choose their factors.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -12,7 +12,8 @@ choose their factors.
 | site `factor_word` | log β | (factor, word) | simplex |
 | site `factor_region` | statistics of a factor's parameters | (factor, dim, …) | |
 
-A region that is a token is a row with a single count too, known by its place: "dim" is then as long as the vocabulary.
+Regions may be tokens too, such as words of a second language. A region is then stored as its vocabulary id, stands for
+a row with a single count, and the axis "dim" is as long as that vocabulary.
 """
 
 from abc import abstractmethod
@@ -26,16 +27,10 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import (
-    Component,
-    draw_parameters,
-    draw_rows,
-    log_likelihoods,
-    log_prior,
-    required_numbers,
-)
+from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_likelihoods, log_prior
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.multinomial import MultinomialComponents
+from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first, hyperparameter, refuted
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.relabelling import log_relabellings
@@ -43,7 +38,7 @@ from lvsearch.models.units import AnnotatedImage, Row
 
 
 def positive_concentration(value: Any) -> HyperparameterArray:
-    """α as a hyper-parameter: a number or one value per factor. ValueError unless positive."""
+    """Return α as an array: one number, or one value per factor. Raises ValueError unless all are positive."""
     array = hyperparameter(value)
     if array.ndim > 1 or array.size == 0 or refuted(array > 0):
         raise ValueError(f"concentration must be a positive number, or one for each factor, got {value!r}")
@@ -51,7 +46,10 @@ def positive_concentration(value: Any) -> HyperparameterArray:
 
 
 def caption_words(words: MultinomialComponents | None) -> MultinomialComponents:
-    """What factors emit as caption words; `MultinomialComponents(0.1)` unless another is given."""
+    """Return the distribution of caption words in a factor: `words`, or `MultinomialComponents(0.1)` for None.
+
+    Raises ValueError for another kind of component.
+    """
     if words is None:
         return MultinomialComponents(0.1)
     if not isinstance(words, MultinomialComponents):
@@ -60,28 +58,29 @@ def caption_words(words: MultinomialComponents | None) -> MultinomialComponents:
 
 
 def region_components(regions: Component | None) -> Component:
-    """What factors emit as regions; Gaussians with independent columns, for standardised features, unless another is
-    given."""
+    """Return the distribution of regions in a factor: `regions`, or a default for None.
+
+    The default is Gaussians with independent columns, for standardised features.
+    """
     if regions is None:
         return DiagonalComponents(pseudo_count=0.05, variance_floor=1e-3)
     return required_numbers(regions, "regions")
 
 
 class AnnotatedModel(Model):
-    """A model of images and captions through factors.
+    """A model of images and captions through factors. `size_names` is ("factors",).
 
-    concentration: total mass of the Dirichlet on the factors' weights, of each image or of all, spread evenly, or one
-        value per factor.
-    words: what a factor's caption words are (default `MultinomialComponents(0.1)`).
-    regions: what its regions are, of any kind of component. The default, Gaussians with independent columns, expects
-        features of mean 0 and variance about 1 (`PairedCorpus.standardised`), and of estimated variances none below a
-        thousandth of that; `MultinomialComponents(0.1)` for tokens.
+    concentration: total mass of the Dirichlet on the weights of the factors, spread evenly; or one value per factor.
+        The weights are those of each image or of all images, depending on the model.
+    words: the distribution of caption words in a factor (default `MultinomialComponents(0.1)`).
+    regions: the distribution of regions in a factor, any kind of component. The default, Gaussians with independent
+        columns, expects features of mean 0 and variance about 1 (`PairedCorpus.standardised`); its estimated variances
+        are at least a thousandth of that. For regions that are tokens, give `MultinomialComponents(0.1)`.
 
-    Raises ValueError for a concentration that is not positive, and for what is no kind of component or infers its
-    hyper-parameters.
+    `whole_images` is True where one factor stands for an image with its caption: regions have no words of their own.
 
-    `size_names` is ("factors",). `whole_images`: whether one factor stands for an image with its caption, so that
-    regions have no words of their own.
+    Raises ValueError for a concentration that is not positive, for `regions` that are no component, and for components
+    that infer their hyper-parameters.
     """
 
     concentration: HyperparameterArray = eqx.field(default=1.0, converter=positive_concentration)
@@ -97,20 +96,29 @@ class AnnotatedModel(Model):
 
     @abstractmethod
     def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
-        """E[indicator of each region's factor] from the statistics of the locals; 0 for regions that are absent."""
+        """Return E[indicator of the factor of each region], shape (region, factor); 0 for absent regions.
+
+        l: the statistics of the image's local latent variables.
+        """
 
     @abstractmethod
     def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
-        """E[indicator of each caption word's factor] from the statistics of the locals."""
+        """Return E[indicator of the factor of each caption word], shape (caption, factor).
+
+        l: the statistics of the image's local latent variables.
+        """
 
     @abstractmethod
     def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
-        """p(factor of one more caption word), from the locals at their posterior means (`Family.point`)."""
+        """Return p(factor of one more caption word of this image), shape (factor,).
+
+        point: the posterior means of the image's local latent variables (`Family.point`).
+        """
 
     # -- the same for all -------------------------------------------------------------------------------------------
 
     def with_parts(self, concentration: Any, words: MultinomialComponents, regions: Component) -> "AnnotatedModel":
-        """The same model with these parts."""
+        """Return the same kind of model with these hyper-parameters."""
         return type(self)(concentration, words, regions)  # pyright: ignore
 
     def globals(self) -> dict[str, Site]:
@@ -120,13 +128,15 @@ class AnnotatedModel(Model):
         return self.log_factors_prior(g, on)
 
     def plug_in(self) -> "AnnotatedModel":
-        """Factors by maximum likelihood, and one weight per factor estimated too: "empirical Bayes" in §4.1.3,
-        whose left half of Figure 4.5 it is. No pseudo-counts: a caption word that no training caption has gets none.
+        """Return the model with its factors, and one weight per factor, estimated by maximum likelihood.
+
+        This is "empirical Bayes" in §4.1.3 (the left half of Figure 4.5). There are no pseudo-counts: a word that
+        occurs in no training caption has probability 0.
         """
         return self.with_parts(self.concentration, self.words.plug_in(), self.regions.plug_in())
 
     def describe(self) -> str:
-        """Such as "CorrLDA: concentration 1 in total, spread evenly (α = 1/K); words multinomial ~ Dirichlet(0.1)…"."""
+        """Describe the model in one line, such as "CorrLDA: concentration 1 in total, spread evenly (α = 1/K); …"."""
         total = float(np.sum(self.concentration))
         spread = "one α per factor" if np.ndim(self.concentration) else f"spread evenly (α = {total:g}/K)"
         return (
@@ -141,87 +151,95 @@ class AnnotatedModel(Model):
         return {"factor": first(size[0], capacity[0]), **self.regions.own_axes}
 
     def alpha(self, on: Masks) -> Float[Array, " factor"]:
-        """The Dirichlet parameter of the factors' weights; 0 for factors that do not exist."""
+        """Return the Dirichlet parameter of the weights of the factors, shape (factor,); 0 for factors that do not
+        exist.
+        """
         factor = on["factor"]
         if self.concentration.ndim == 0:
             return jnp.where(factor, self.concentration / factor.sum(), 0.0)
         return jnp.where(factor, jnp.pad(self.concentration, (0, len(factor) - len(self.concentration))), 0.0)
 
     def log_weights_prior(self, log_weights: Float[Array, " factor"], on: Masks) -> Float[Array, ""]:
-        """log Dirichlet(weights | α), nats."""
+        """Return log Dirichlet(weights | α), in nats."""
         factor = on["factor"]
         alpha = self.alpha(on).astype(log_weights.dtype)
         safe = jnp.where(factor, alpha, 1.0)  # log Γ(0) would be inf, and inf · 0 is not 0
         return gammaln(alpha.sum()) + jnp.where(factor, (safe - 1) * log_weights - gammaln(safe), 0.0).sum()
 
     def factor_sites(self) -> dict[str, Site]:
+        """Return the latent variables of the factors: their word distributions and their region parameters."""
         return {
             "factor_word": Site(self.words.family, ("factor", "word")),
             "factor_region": Site(self.regions.family, ("factor", *self.regions.axes)),
         }
 
     def log_factors_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """log p(β) + log p(μ, σ), nats, of the factors that exist; estimated ones have none."""
+        """Return log p(β) + log p(μ, σ) of the factors that exist, in nats.
+
+        Estimated parameters have no prior and add 0.
+        """
         per_factor = log_prior(self.words, g["factor_word"], {}) + log_prior(self.regions, g["factor_region"], {})
         return jnp.where(on["factor"], per_factor, 0.0).sum()
 
     def log_regions(self, g: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
-        """log p(r_n | factor), nats; 0 where there is no region."""
+        """Return log p(r_n | factor) in nats, shape (region, factor); 0 for absent regions."""
         present = jnp.asarray(unit.present)
         if jnp.ndim(unit.regions) == 1:
             tokens = jnp.where(present, unit.regions, 0)
-            each = self._of_tokens().log_tokens(g["factor_region"], tokens)
+            each = self._token_regions().log_tokens(g["factor_region"], tokens)
         else:
             each = log_likelihoods(self.regions, g["factor_region"], region_rows(unit))
         return jnp.where(present[:, None], each, 0.0)
 
     def log_words(self, g: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
-        """Σ over copies of log p(w_m | factor), nats; 0 for padding."""
+        """Return the log-likelihood of all copies of each caption word under each factor, in nats; 0 for padding."""
         return jnp.asarray(unit.counts)[:, None] * self.words.log_tokens(g["factor_word"], unit.words)
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!) in nats, m_j the sizes of groups of factors that emit alike."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical factors."""
         leaves = jax.tree.leaves([natural[name] for name in self.factor_sites()])
         rows = [np.asarray(leaf)[: size[0]].reshape(size[0], -1) for leaf in leaves]
         return log_relabellings(np.concatenate(rows, axis=1))
 
     def check(self, units: AnnotatedImage) -> None:
-        """Raise ValueError for regions that have no density here: tokens for features, features for counts…"""
+        """Raise ValueError for regions that have no density under `regions`, such as tokens under a Gaussian."""
         if np.ndim(units.regions) == np.ndim(units.present):
-            self._of_tokens()
+            self._token_regions()
         else:
             self.regions.check(_flat_rows(units))
 
     def ceiling(self, units: AnnotatedImage) -> float:
-        """Σ_u Σ_v n_uv log(n_uv / N_u) of words, n_uv how often image u has word v, and likewise of regions that are
-        tokens: the saturated model; of other regions the sum of the greatest densities under any one factor, `inf` for
-        Gaussians whose precisions are integrated out.
+        """Return an upper bound on the log-likelihood under any number of factors, in nats; `inf` where there is none.
 
-        Proof: given the latents, regions and words of an image are independent, each factor's distribution of words an
-        average, and Σ_v n_v log p_v over the simplex is greatest at p_v = n_v / N (Gibbs' inequality).
+        Words, and regions that are tokens, count with the saturated model Σ_u Σ_v n_uv log(n_uv / N_u), where n_uv is
+        how often image u has word v. Other regions count with the greatest density under any one factor, which is
+        infinite for Gaussians whose precisions are integrated out.
+
+        Proof: given the latents, regions and words of an image are independent, and each factor's word distribution is
+        an average over parameters. By Gibbs' inequality Σ_v n_v log p_v over the simplex is greatest at p_v = n_v / N.
         """
         self.check(units)
         present, counts = np.asarray(units.present), np.asarray(units.counts) * self.captioned(units)[:, None]
         if np.ndim(units.regions) == np.ndim(units.present):
-            of_regions = _saturated(units.regions, present)
+            regions_ceiling = _log_saturated(units.regions, present)
         else:
-            of_regions = float(self.regions.log_ceiling(_flat_rows(units)).sum())
-        return of_regions + _saturated(units.words, counts)
+            regions_ceiling = float(self.regions.log_ceiling(_flat_rows(units)).sum())
+        return regions_ceiling + _log_saturated(units.words, counts)
 
     @abstractmethod
     def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """Which images' captions the model counts."""
+        """Return True for each image whose caption contributes to the likelihood, shape (units,)."""
 
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
     ) -> AnnotatedImage:
-        """Draw every region and every word; needs one word a column (counts 0 or 1), since copies may differ."""
+        """Draw every region and every word of one image. Every column must hold one word (counts 0 or 1)."""
         key_regions, key_words = jax.random.split(key)
         shares = self.region_factor(l, unit)
         if jnp.ndim(unit.regions) == 1:
             regions = jax.random.categorical(key_regions, shares @ g["factor_region"])
         else:
-            chosen = jnp.argmax(shares, axis=-1)  # absent ones are drawn too, and ignored
+            chosen = jnp.argmax(shares, axis=-1)  # absent regions are drawn too, and ignored later
             regions = draw_rows(self.regions, key_regions, g["factor_region"], chosen, region_rows(unit))
         words = jax.random.categorical(key_words, self.word_factor(l, unit) @ g["factor_word"])
         return AnnotatedImage(
@@ -229,15 +247,18 @@ class AnnotatedModel(Model):
         )
 
     def draw_factors(self, key: Array, size: tuple[int, ...], extents: Mapping[str, int]) -> dict[str, Statistics]:
-        """What factors emit, from the priors. ValueError for estimated ones, which have none."""
+        """Draw word distributions and region parameters of the factors from their priors.
+
+        Raises ValueError for estimated parameters, which have no prior.
+        """
         key_words, key_regions = jax.random.split(key)
         return {
             "factor_word": draw_parameters(self.words, key_words, size[0], extents["word"]),
             "factor_region": draw_parameters(self.regions, key_regions, size[0], extents["dim"]),
         }
 
-    def _of_tokens(self) -> MultinomialComponents:
-        """The kind of regions that are tokens. ValueError for another kind."""
+    def _token_regions(self) -> MultinomialComponents:
+        """Return `regions` as the component of tokens. Raises ValueError if it is of another kind."""
         if not isinstance(self.regions, MultinomialComponents):
             raise ValueError(
                 f"got regions that are tokens for {type(self.regions).__name__}, expected real features: give the "
@@ -247,7 +268,7 @@ class AnnotatedModel(Model):
 
 
 def region_rows(unit: AnnotatedImage) -> Row:
-    """The regions of an image as rows; of those that are absent no cell was observed."""
+    """Return the regions of an image as rows; an absent region has no observed cell."""
     present = jnp.asarray(unit.present)[:, None]
     return Row(unit.regions, jnp.broadcast_to(present, jnp.shape(unit.regions)))
 
@@ -255,23 +276,32 @@ def region_rows(unit: AnnotatedImage) -> Row:
 def draw_log_weights(
     key: Array, alpha: Float[Array, " factor"], shape: tuple[int, ...]
 ) -> Float[Array, "*shape factor"]:
-    """Dirichlet(α) draws on the log scale: sparse draws underflow."""
+    """Draw log-weights from Dirichlet(α). The log scale keeps sparse draws from underflowing to 0.
+
+    alpha: the parameters, shape (factor,).
+    shape: the leading axes of the result, before the axis of factors.
+    """
     return Dirichlet().sample(key, jnp.broadcast_to(alpha - 1, (*shape, len(alpha))))
 
 
 def _flat_rows(units: AnnotatedImage) -> Row:
-    """The regions of all images as rows."""
+    """Return the regions of all images as rows, one after another."""
     regions, present = np.asarray(units.regions), np.asarray(units.present)
     observed = np.broadcast_to(present[..., None], regions.shape)
     return Row(regions.reshape(-1, regions.shape[-1]), observed.reshape(-1, regions.shape[-1]))
 
 
-def _saturated(ids: Any, times: Any) -> float:
-    """Σ_u Σ_v n_uv log(n_uv / N_u), nats, of each unit's ids (unit, thing) and how often each occurs."""
-    return sum(_saturated_unit(np.asarray(i), np.asarray(n)) for i, n in zip(ids, times, strict=True))
+def _log_saturated(ids: Any, times: Any) -> float:
+    """Return Σ_u Σ_v n_uv log(n_uv / N_u) in nats: the log-likelihood if each unit had its own frequencies.
+
+    ids: the ids of what occurs, shape (unit, place).
+    times: how often each occurs, same shape.
+    """
+    return sum(_log_saturated_unit(np.asarray(i), np.asarray(n)) for i, n in zip(ids, times, strict=True))
 
 
-def _saturated_unit(ids: np.ndarray, times: np.ndarray) -> float:
+def _log_saturated_unit(ids: np.ndarray, times: np.ndarray) -> float:
+    """Return Σ_v n_v log(n_v / N) of one unit, in nats; 0 for an empty unit."""
     counts = np.bincount(ids[times > 0], weights=times[times > 0])
     counts = counts[counts > 0]
     return float((counts * np.log(counts / counts.sum())).sum()) if len(counts) else 0.0

@@ -1,4 +1,4 @@
-"""The latent block model: rows and columns of a matrix clustered together, a density for each pair of clusters.
+r"""The latent block model: rows and columns of a matrix clustered together, a density for each pair of clusters.
 
 Source: Govaert & Nadif (2003); Wyse & Friel (2012), §2, for the prior. The generative story:
 
@@ -13,7 +13,7 @@ Source: Govaert & Nadif (2003); Wyse & Friel (2012), §2, for the prior. The gen
 
 | field | letter | shape | support |
 |---|---|---|---|
-| `component` | the kind of p(x \\| θ) and its prior | | `lvsearch.models.components`, one cell each |
+| `component` | the kind of p(x \| θ) and its prior | | `lvsearch.models.components`, one cell each |
 | `row_concentration`, `column_concentration` | a, b | () | > 0 |
 | site `row_weights` | log π | (row_cluster,) | simplex |
 | site `column_weights` | log ρ | (column_cluster,) | simplex |
@@ -21,8 +21,9 @@ Source: Govaert & Nadif (2003); Wyse & Friel (2012), §2, for the prior. The gen
 | site `column_cluster` | w_d | (dim, column_cluster) | one-hot |
 | site `row_cluster` | z_n | (row_cluster,) | one-hot |
 
-Rows are units; the clusters of the columns are shared by all of them, so they are a global site. Given the rows' and
-the blocks, columns do not interact with each other, nor rows given the columns': each side is updated all at once.
+Rows are the units of the data. The clusters of the columns are shared by all rows, so they are a global latent
+variable. Given the blocks and the row clusters, columns do not interact with each other; nor do rows given the column
+clusters. So each side is updated all at once.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,8 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.bernoulli import BernoulliComponents
-from lvsearch.models.components.component import Component, required_numbers, words
+from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, concentration_parameter, first
 from lvsearch.models.exponential.family import inner
@@ -49,13 +51,15 @@ ROW, COLUMN = "row_cluster", "column_cluster"
 class LatentBlockModel(Model):
     """Row clusters × column clusters of a matrix: users and films, animals and attributes, who links to whom.
 
-    component: what one cell is like in a block: `BernoulliComponents()` for links (the default),
-        `LevelComponents(levels)` for ratings, `PoissonComponents()` for counts, `DiagonalComponents(location,
-        scale)` for numbers; hyper-parameters are numbers, one for all cells.
-    row_concentration, column_concentration: of the symmetric Dirichlets on the weights, *per cluster*: with 1, the
-        default, every division of the rows over K clusters is as probable as any other.
+    component: the distribution of one cell in a block. `BernoulliComponents()` (the default) is for links,
+        `LevelComponents(levels)` for ratings, `PoissonComponents()` for counts and
+        `DiagonalComponents(location, scale)` for real numbers. Its hyper-parameters are single numbers, the same for
+        all cells.
+    row_concentration, column_concentration: parameters of the symmetric Dirichlets on the weights, *per cluster*. With
+        1, the default, all divisions of the rows into cluster sizes are equally probable.
 
-    Missing cells are left out, and a matrix may miss most of them. Rows and columns are exchangeable.
+    Missing cells are left out of the likelihood; most cells of a matrix may be missing. Rows and columns are
+    exchangeable.
 
     `nested` is False: there is no plug-in form, since the likelihood of blocks sums over the clusters of all rows and
     columns together.
@@ -74,7 +78,7 @@ class LatentBlockModel(Model):
         self, component: Component | None = None, row_concentration: Any = 1.0, column_concentration: Any = 1.0
     ):
         self.component = BernoulliComponents(1.0, 1.0) if component is None else required_numbers(component)
-        if not self.component.cellwise or self.component.estimated or _by_column(self.component):
+        if not self.component.cellwise or self.component.estimated or _differs_by_column(self.component):
             raise ValueError(
                 f"got component={self.component.describe()}, expected a kind whose single cells have a density and a "
                 "prior, the same in all columns: BernoulliComponents, LevelComponents, PoissonComponents, "
@@ -87,7 +91,10 @@ class LatentBlockModel(Model):
         )
 
     def describe(self) -> str:
-        """Such as "LatentBlockModel: independent yes-or-no cells (…) in each block; weights ~ Dirichlet, …"."""
+        """Describe the model in one line.
+
+        Such as "LatentBlockModel: independent yes-or-no cells (…) in each block; weights ~ Dirichlet, …".
+        """
         return (
             f"LatentBlockModel: {self.component.describe()} in each block; weights ~ Dirichlet, "
             f"{words(self.row_concentration)} per row cluster and {words(self.column_concentration)} per column cluster"
@@ -109,20 +116,20 @@ class LatentBlockModel(Model):
         return {**both, **self.component.own_axes}
 
     def block_prior(self) -> Any:
-        """The natural parameters of one block without cells, no axes but those of one cell."""
+        """Return the natural parameters of one block's prior, without block axes."""
         return jax.tree.map(lambda leaf: leaf[0], self.component.prior(1))
 
     def increments(self, unit: Row) -> Any:
-        """s(x_nd) of each cell of a row, (dim, …) a leaf; 0 where nothing was observed."""
+        """Return the sufficient statistics s(x_nd) of each cell of a row, axis "dim" first; 0 for missing cells."""
         return self.component.increment(self.component.coordinates(unit), jnp.asarray(unit.observed))
 
     def log_carrier(self, unit: Row) -> Float[Array, ""]:
-        """Σ_d log h(x_nd) of a row, nats."""
+        """Return Σ_d log h(x_nd) of a row, in nats: the part of its log-density that no parameter enters."""
         return self.component.log_carrier(self.component.coordinates(unit), jnp.asarray(unit.observed))
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         rows, columns, prior, family = on[ROW], on[COLUMN], self.block_prior(), self.component.family
-        blocks = inner(family, prior, g["blocks"], None) - family.log_normaliser(prior)
+        blocks = inner(family, prior, g["blocks"], None) - family.log_normaliser(prior)  # log p(θ_kl)
         return (
             _log_dirichlet(g["row_weights"], self.row_concentration, rows)
             + _log_dirichlet(g["column_weights"], self.column_concentration, columns)
@@ -134,13 +141,17 @@ class LatentBlockModel(Model):
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
         chosen = jnp.where(on[COLUMN], g[COLUMN], 0.0)
+        # Σ_d w_dl s(x_nd): statistics of the row's cells, added up within each column cluster
         sums = jax.tree.map(lambda leaf: jnp.tensordot(chosen, leaf, ((0,), (0,))), self.increments(unit))
         cells = jnp.where(on[COLUMN], inner(self.component.family, sums, g["blocks"], None), 0.0)
         each = g["row_weights"] + cells.sum(-1) + self.log_carrier(unit)
         return jnp.where(on[ROW], l[ROW] * each, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j! · L! / Π m_j!) in nats, m_j the sizes of groups of identical row and column clusters."""
+        """Return log(K! / Π m_j! · L! / Π m_j!) in nats.
+
+        m_j are the sizes of the groups of identical row clusters (first factor) and column clusters (second factor).
+        """
         blocks = [np.asarray(leaf) for leaf in jax.tree.leaves(natural["blocks"])]
         rows = [np.asarray(natural["row_weights"]), *(leaf[: size[0]] for leaf in blocks)]
         columns = [np.asarray(natural["column_weights"]), *(np.swapaxes(leaf, 0, 1)[: size[1]] for leaf in blocks)]
@@ -152,10 +163,14 @@ class LatentBlockModel(Model):
         return sum(map(log_relabellings, each))
 
     def ceiling(self, units: Row) -> float:
-        """The sum of each row's greatest density under any parameters, one for each cell; `inf` where there is none.
+        """Return the sum over rows of the greatest density of each cell under parameters of its own, in nats.
 
-        Proof: parameters that may differ from cell to cell leave more freedom than one for each block; averaging over
-        parameters and clusters keeps what is at most that. Raises ValueError for cells without a density.
+        The ceiling is `inf` where densities have no maximum.
+
+        Proof: parameters that may differ from cell to cell allow more than one parameter for each block. The evidence
+        averages over parameters and clusters, and an average is at most the maximum.
+
+        Raises ValueError for cells that have no density under the component.
         """
         self.component.check(units)
         return float(self.component.log_ceiling(units).sum())
@@ -170,7 +185,10 @@ class LatentBlockModel(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}."""
+        """Draw parameters, clusters and cells from the joint.
+
+        units: `units.observed` is kept. extents: {"dim": D}, the number of columns.
+        """
         keys, n_rows, on = jax.random.split(key, 6), np.shape(units.value)[0], self.active(size, size)
         prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*size, *jnp.shape(leaf))), self.block_prior())
         concentrations = self.row_concentration, self.column_concentration
@@ -191,10 +209,11 @@ class LatentBlockModel(Model):
 
 
 def _log_dirichlet(log_weights: Any, concentration: Any, exists: Any) -> Array:
+    """Return the log-density of a symmetric Dirichlet at `log_weights`, in nats, over the entries that exist."""
     a, n = jnp.asarray(concentration, log_weights.dtype), exists.sum().astype(log_weights.dtype)
     return gammaln(n * a) - n * gammaln(a) + jnp.where(exists, (a - 1) * log_weights, 0.0).sum()
 
 
-def _by_column(component: Component) -> bool:
-    """Whether some hyper-parameter is given one for each column: columns would not be exchangeable."""
+def _differs_by_column(component: Component) -> bool:
+    """Return True if a hyper-parameter has one value per column: columns would then not be exchangeable."""
     return any(np.ndim(leaf) > 0 for leaf in jax.tree.leaves(component))

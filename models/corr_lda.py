@@ -13,10 +13,11 @@ Source: Blei (2004), §4.1.3. The generative story:
 | `correspondence` | y_dm (its q is λ_m), a row for each *distinct* word of the caption | (caption, region) | one-hot |
 | `proportions` | log θ_d (its q is Dirichlet(γ)) | (factor,) | simplex |
 
-and the fields and sites of `AnnotatedModel`.
+and the fields and latent variables of `AnnotatedModel`.
 
-Departures. The copies of one word share their indicator's q, as they would at the optimum. In the thesis' S_ni the last
-term has z_m where z_n is meant, and its p(w | r) lacks a factor 1/N without which it sums to N over the vocabulary.
+Departures from the source. The copies of one word share the q of their indicator, as they would at the optimum. The
+last term of S_ni in the thesis has z_m where z_n is meant. Its p(w | r) lacks a factor 1/N; without it the sum over the
+vocabulary is N.
 """
 
 from collections.abc import Mapping
@@ -36,14 +37,17 @@ from lvsearch.models.units import AnnotatedImage
 class CorrLDA(AnnotatedModel):
     """Correspondence LDA with `size` factors.
 
-    Its parts are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on an image's proportions.
+    Its hyper-parameters are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on an image's
+    proportions.
 
-    An image without regions has nothing that its caption could come from: the caption is left out, contributing 0. The
-    caption distribution of such an image is that of one region not seen, Σ_k E[θ_k] β_k.
+    The caption of an image without regions is left out and contributes 0, since no region could have emitted it. To
+    predict such a caption, the model uses the proportions of the image, Σ_k E[θ_k] β_k, as if one region had not been
+    seen.
 
-    `nested` (Proposition 1 for the plug-in form, with a free vector α): duplicate factor k and split α_k = (α_k − ε) +
-    ε. By Dirichlet aggregation a region falls into the pair as it fell into factor k, and what it and its words are
-    does not depend on which of the two: every image keeps its probability exactly.
+    `nested` is True: Proposition 1 holds for the plug-in form with a free vector α. Proof: duplicate factor k and split
+    α_k = (α_k − ε) + ε. By Dirichlet aggregation a region falls into the pair as often as it fell into factor k. What
+    the region and its words are does not depend on which of the two it chose. So every image keeps its probability
+    exactly.
     """
 
     nested: ClassVar[bool] = True
@@ -62,7 +66,9 @@ class CorrLDA(AnnotatedModel):
     ) -> Float[Array, ""]:
         z, y, log_theta = l["assignment"], l["correspondence"], l["proportions"]
         present, counts = jnp.asarray(unit.present), jnp.asarray(unit.counts)
-        log_share = -jnp.log(jnp.maximum(present.sum(), 1).astype(counts.dtype))  # of each region in a word: 1/N
+        log_share = -jnp.log(
+            jnp.maximum(present.sum(), 1).astype(counts.dtype)
+        )  # log(1/N): each region is equally probable
         return (
             self.log_weights_prior(log_theta, on)  # log p(θ | α)
             + jnp.where(present[:, None], z * log_theta, 0).sum()  # Σ_n log p(z_n | θ)
@@ -75,26 +81,26 @@ class CorrLDA(AnnotatedModel):
         return jnp.where(jnp.asarray(unit.present)[:, None], l["assignment"], 0)
 
     def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
-        """Of the word's region, averaged over which region it is."""
+        """Return the factor of each caption word's region, averaged over which region the word belongs to."""
         return l["correspondence"] @ l["assignment"]
 
     def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
-        """(1/N) Σ_n φ_n; E[θ] for an image without regions."""
+        """Return (1/N) Σ_n φ_n, the average over the image's regions; E[θ] for an image without regions."""
         present = jnp.asarray(unit.present)
         average = self.region_factor(point, unit).sum(0) / jnp.maximum(present.sum(), 1)
         return jnp.where(present.any(), average, jnp.exp(point["proportions"]))
 
     def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """Those with regions."""
+        """Return True for images that have regions."""
         return np.asarray(np.any(units.present, axis=-1))
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
-        """Draw from the joint, one word a column of `units`; extents: {"word": V, "dim": D}, D of tokens how many there
-        are.
+        """Draw parameters, latents, regions and words from the joint. Words of images without regions are arbitrary.
 
-        Words of images without regions are arbitrary.
+        units: one word in each column; says how many images, regions and words there are.
+        extents: {"word": V, "dim": D}, where D is the number of features, or of distinct tokens.
         """
         key_factors, key_theta, key_z, key_y, key_units = jax.random.split(key, 5)
         (n_images, n_words), n_regions = units.words.shape, units.present.shape[1]

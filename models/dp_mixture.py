@@ -1,4 +1,4 @@
-"""The Dirichlet-process mixture, by stick breaking, its variational truncation a bound on the process itself.
+"""The Dirichlet-process mixture in its stick-breaking form, with a bound on the evidence of the process itself.
 
 Source: Blei (2004), Eq. 5.8–5.11 and §5.3.3; Sethuraman (1994). The generative story:
 
@@ -17,10 +17,11 @@ Source: Blei (2004), Eq. 5.8–5.11 and §5.3.3; Sethuraman (1994). The generati
 | site `components` | statistics of θ_t | (component, …) | |
 | site `component` | z_n | (component,) | one-hot |
 
-Departure. The thesis truncates q by q(V_T = 1) = 1, which bounds the truncated model and can exceed the evidence of the
-process. Here V_T keeps its Beta(1, α) prior and only q(z_n > T) = 0: sticks and components beyond T have their prior as
-q and cancel, so the bound is one on the process, and rises with T. Hence E[log V_T] stands in the last weight, and α
-has shape s₁ + T."""
+Departure from the source. The thesis truncates q by q(V_T = 1) = 1. That bounds the truncated model, whose evidence can
+exceed that of the process. Here V_T keeps its Beta(1, α) prior and only q(z_n > T) = 0. Sticks and components beyond T
+have their prior as q and cancel. So the bound is one on the evidence of the process, and it rises with T. As a
+consequence E[log V_T] stands in the last weight, and the posterior of α has shape s₁ + T.
+"""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -31,8 +32,9 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from lvsearch.models.components.component import Component, required_numbers
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.families import Beta, BetaStatistics, Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, given_or_prior, in_words
@@ -42,12 +44,13 @@ from lvsearch.models.mixture import MixtureModel
 class DPMixture(MixtureModel):
     """A Dirichlet-process mixture; `size` is the truncation T of q, not a size of the model.
 
-    components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.
-    concentration: α; a number fixes it, a `GammaPrior` makes it a site that is inferred.
+    components: the kind of components and their prior, such as `DiagonalComponents.scaled_to(values)`. The default
+        expects standardised columns.
+    concentration: α. A number fixes it; with a `GammaPrior` it is a latent variable that is inferred.
 
-    How many components there are is a posterior over *occupied* components, from chains of a sampler (`lv.occupied`).
-    Every truncation bounds the same evidence from below. With α given, the best bound of a
-    larger one is never lower; with α inferred, q factorises each further stick from α, which costs some tenths of a
+    The number of components is answered by a posterior over *occupied* components, from chains of a sampler
+    (`lv.occupied`). Every truncation bounds the same evidence from below. With α given, the best bound of a larger
+    truncation is never lower. With α inferred, q factorises each further stick from α, which costs some tenths of a
     nat.
     """
 
@@ -66,7 +69,9 @@ class DPMixture(MixtureModel):
         self.concentration = given_or_prior("concentration", concentration)
 
     def describe(self) -> str:
-        """Such as "DPMixture: Gaussians of known variance 1 (…); concentration ~ Gamma(1, rate 1)"."""
+        """Describe the model in one line, such as "DPMixture: Gaussians of known variance 1 (…); concentration ~
+        Gamma(1, rate 1)".
+        """
         return f"DPMixture: {self.components.describe()}; concentration {in_words(self.concentration)}"
 
     def weight_sites(self) -> dict[str, Site]:
@@ -74,27 +79,27 @@ class DPMixture(MixtureModel):
         return {"concentration": Site(Gamma(), ()), **sticks} if isinstance(self.concentration, GammaPrior) else sticks
 
     def log_and_value(self, g: Mapping[str, Statistics]) -> tuple[Any, Any]:
-        """(log α, α): of its site, or of the given value."""
+        """Return (log α, α): statistics of the latent variable if α is inferred, or the given value."""
         if isinstance(self.concentration, GammaPrior):
             return g["concentration"].log_value, -g["concentration"].negative_value
         return jnp.log(self.concentration), jnp.asarray(self.concentration)
 
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
-        """log V_t + Σ_{j<t} log(1 − V_j), nats."""
+        """Return log V_t + Σ_{j<t} log(1 − V_j), the log of each component's weight, in nats."""
         passed = jnp.where(on["component"], g["sticks"].log_complement, 0.0)
         return g["sticks"].log_value + jnp.cumsum(passed) - passed
 
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         log_alpha, alpha = self.log_and_value(g)
         sticks = log_alpha + (alpha - 1) * g["sticks"].log_complement
-        total = jnp.where(on["component"], sticks, 0.0).sum()
+        total = jnp.where(on["component"], sticks, 0.0).sum()  # Σ_t log Beta(V_t | 1, α)
         if not isinstance(self.concentration, GammaPrior):
             return total
         shape, rate = self.concentration
         return total + shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * log_alpha - rate * alpha
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
-        """E[V_t] Π_{j<t} E[1 − V_j], and the mass of the components beyond the truncation."""
+        """Return (E[V_t] Π_{j<t} E[1 − V_j] of each component, the mass of all components beyond the truncation)."""
         a, b = (np.asarray(leaf, np.float64) + 1 for leaf in natural["sticks"])
         left = np.cumprod(b / (a + b))
         return a / (a + b) * np.concatenate([[1.0], left[:-1]]), float(left[-1])
@@ -112,7 +117,7 @@ class DPMixture(MixtureModel):
         return g
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """0: sticks have an order, so that no relabelling of a fit is equally good."""
+        """Return 0: sticks have an order, so no relabelling of a fit is equally good."""
         return 0.0
 
     def plug_in(self) -> "DPMixture":

@@ -1,4 +1,4 @@
-"""Mixtures of factor analysers: Gaussians whose covariances are of low rank but for each column's own noise.
+"""Mixtures of factor analysers: Gaussians whose covariance is a matrix of low rank plus independent noise per column.
 
 Source: Ghahramani & Hinton (1996), "The EM algorithm for mixtures of factor analyzers"; with priors, Ghahramani & Beal
 (2000), "Variational inference for Bayesian mixtures of factor analysers". In y = (x − location) / scale, q factors:
@@ -26,7 +26,7 @@ P = diag(κ, ℓ, …) + Σ_n g_n g_nᵀ, m = P⁻¹ Σ_n y_nd g_n and b = rate_
     log p(y_d | f) = ½ log|P₀| − ½ log|P| + shape log rate_d − (shape + ½n_k) log b + log Γ(shape + ½n_k) − log Γ(shape)
                      − ½ n_k log 2π.
 
-Turning the factors of a component, f → Rf and λ → Rλ, changes nothing, R any rotation or reflection.
+The density does not change if the factors of a component are rotated or reflected, f → Rf and λ → Rλ.
 """
 
 from collections.abc import Mapping
@@ -50,14 +50,14 @@ from lvsearch.models.units import Row
 
 
 class FactorAnalyzerMixture(MixtureModel):
-    """A mixture of `size` factor analysers, `components.n_factors` factors in each.
+    """A mixture of `size` factor analysers, with `components.n_factors` factors in each.
 
-    components: such as `FactorAnalyzerComponents.weak(values, n_factors=2)`; the default has one factor and expects
+    components: such as `FactorAnalyzerComponents.weak(values, n_factors=2)`. The default has one factor and expects
         standardised columns.
-    concentration, dynamic: of the weights, as in `FiniteMixture`.
+    concentration, dynamic: the prior on the weights, as in `FiniteMixture`.
 
-    Rows must be whole. `nested` is False: there is no plug-in form. The generic Gibbs sampler does not draw it: scores
-    have no density where they do not exist.
+    No cell of a row may be missing. `nested` is False: there is no plug-in form. The generic Gibbs sampler cannot draw
+    from this model: scores have no density in the components that a row does not belong to.
     """
 
     components: Component
@@ -76,29 +76,29 @@ class FactorAnalyzerMixture(MixtureModel):
                 "FactorAnalyzerComponents.weak(values, n_factors=2)"
             )
         weighted = FiniteMixture(concentration=concentration, dynamic=dynamic)
-        assert weighted.concentration is not None  # as the default components have priors
+        assert weighted.concentration is not None  # the default components have priors
         self.components, self.concentration, self.dynamic = components, weighted.concentration, weighted.dynamic
 
     @property
     def analyzers(self) -> FactorAnalyzerComponents:
-        """`components`, by their type."""
-        assert isinstance(self.components, FactorAnalyzerComponents)  # as of the constructor
+        """The components, typed as `FactorAnalyzerComponents`."""
+        assert isinstance(self.components, FactorAnalyzerComponents)  # the constructor checked it
         return self.components
 
     @property
     def weighted(self) -> FiniteMixture:
-        """Any mixture with these weights."""
+        """A finite mixture with the same prior on the weights; its components are the default ones."""
         return FiniteMixture(concentration=self.concentration, dynamic=self.dynamic)
 
     def describe(self) -> str:
-        """Such as "FactorAnalyzerMixture: factor analysers with 2 factors (…); weights ~ Dirichlet, …"."""
+        """Describe the model in one line, such as "FactorAnalyzerMixture: factor analysers with 2 factors (…); …"."""
         weights = self.weighted.describe().rpartition("; ")[2]
         return f"FactorAnalyzerMixture: {self.components.describe()}; {weights}"
 
     # ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def concentration_at(self, size: Any) -> Any:
-        """a, each component's share of the concentration at this size."""
+        """Return a, the concentration of each component's weight at this size."""
         return self.weighted.concentration_at(size)
 
     def weight_sites(self) -> dict[str, Site]:
@@ -122,7 +122,7 @@ class FactorAnalyzerMixture(MixtureModel):
     def locals(self) -> dict[str, Site]:
         gate = Gate("component", lambda chosen, on: chosen)
         scores = Site(VectorGaussian(), ("component", "score", "score"), gate=gate)
-        return {"scores": scores, **super().locals()}  # the odds of a component need its scores
+        return {"scores": scores, **super().locals()}  # scores first: the odds of a component depend on them
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         return {**super().active(size, capacity), "score": jnp.ones(self.analyzers.n_factors, bool)}
@@ -132,14 +132,16 @@ class FactorAnalyzerMixture(MixtureModel):
     ) -> Float[Array, ""]:
         y, observed = self.components.coordinates(unit), jnp.asarray(unit.observed)
         coefficients, scores = g["components"], l["scores"]
+        # E[log Normal(y_d | μ_d + λ_dᵀ f, 1/τ_d)], expanded: terms without f, terms linear in f, terms in f fᵀ
         cells = 0.5 * coefficients.log_precision + 0.5 * y**2 * coefficients.negative_precision
         cells = cells + y * coefficients.precision_weight[..., 0] + coefficients.negative_half_outer[..., 0, 0]
         along = y[:, None] * coefficients.precision_weight[..., 1:] + 2 * coefficients.negative_half_outer[..., 0, 1:]
         linear = (along * scores.value[:, None]).sum(-1)
         outer = -2 * scores.negative_half_outer[:, None] * coefficients.negative_half_outer[..., 1:, 1:]
-        of_row = jnp.where(observed, cells + linear + outer.sum((-2, -1)), 0.0).sum(-1)
-        of_scores = jnp.trace(scores.negative_half_outer, axis1=-2, axis2=-1) - 0.5 * self.analyzers.n_factors * LOG_2PI
-        each = self.log_weights(g, on) + of_scores + of_row + self.components.log_carrier(y, observed)
+        log_row = jnp.where(observed, cells + linear + outer.sum((-2, -1)), 0.0).sum(-1)
+        log_scores = jnp.trace(scores.negative_half_outer, axis1=-2, axis2=-1)
+        log_scores = log_scores - 0.5 * self.analyzers.n_factors * LOG_2PI
+        each = self.log_weights(g, on) + log_scores + log_row + self.components.log_carrier(y, observed)
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
 
     def draw_unit(
@@ -153,12 +155,19 @@ class FactorAnalyzerMixture(MixtureModel):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}. Scores are drawn for every component;
-        those of others than a row's own mean nothing."""
+        """Draw parameters, scores and rows from the joint.
+
+        units: `units.observed` is kept.
+        extents: {"dim": D}, the number of columns.
+
+        Scores are drawn for every component; only those of a row's own component have a meaning.
+        """
         key_weights, key_components, key_z, key_scores, key_data = jax.random.split(key, 5)
         n_rows, on = np.shape(units.value)[0], self.active(size, size)
         hyper = draw_hyper(self.components, jax.random.fold_in(key_components, 0), extents["dim"])
-        components = self.draw_components(key_components, self.components.at(hyper), size[0], extents["dim"])
+        components = self.draw_components(
+            key_components, self.components.with_expected_numbers(hyper), size[0], extents["dim"]
+        )
         g = {**self.draw_weights(key_weights, size), **hyper, "components": components}
         chosen = jax.random.categorical(key_z, self.log_weights(g, on), shape=(n_rows,))
         f = jax.random.normal(key_scores, (n_rows, size[0], self.analyzers.n_factors))
@@ -168,7 +177,10 @@ class FactorAnalyzerMixture(MixtureModel):
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical components (those without rows, above all)."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical components.
+
+        Components without rows are the most common such group.
+        """
         return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
 
     def plug_in(self) -> "FactorAnalyzerMixture":

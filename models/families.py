@@ -1,4 +1,4 @@
-"""Exponential families: what a complete conditional, and so a mean-field factor, can be.
+"""Exponential families: the distributions that a complete conditional, and so a mean-field factor, can have.
 
 Every family here is written as
 
@@ -6,8 +6,8 @@ Every family here is written as
 
 with statistics t(x) chosen so that the natural parameter η is whatever multiplies t(x) *when the density is written as
 the textbook writes it* — log θ carries a Dirichlet's concentration − 1, −τ carries a Gamma's rate. The gradient of a
-log-joint with respect to the statistics of a site is then that site's natural parameter, with no translation. h(x) = 1
-except for `KnownPrecisionGaussian`.
+log-joint with respect to the statistics of a latent variable (a *site*) is then its natural parameter, with no
+translation. h(x) = 1 except for `KnownPrecisionGaussian`.
 
 | family | x | t(x) | η |
 |---|---|---|---|
@@ -22,7 +22,7 @@ except for `KnownPrecisionGaussian`.
 | `KnownPrecisionGaussian` | x real, Λ known | x | Λ · mean |
 | `NormalGamma` | μ real, τ > 0 | (log τ, −τ, τμ, −τμ²/2) | (a − ½, b + κm²/2, κm, κ) |
 | `NormalWishart` | μ in R^D, Λ positive definite | (½ log det Λ, −½Λ, Λμ, −½μᵀΛμ) | (ν − D, B + κmmᵀ, κm, κ) |
-| `TiedNormalWishart` | μ_1 … μ_K in R^D, one Λ positive definite | of each k those of `NormalWishart` | see there |
+| `TiedNormalWishart` | μ_1 … μ_K in R^D, one Λ positive definite | for each k those of `NormalWishart` | see there |
 | `VectorGaussian` | x in R^E | (x, −½xxᵀ) | (precision · mean, precision) |
 | `NormalGammaRegression` | w in R^E, τ > 0 | (log τ, −τ, τw, −½τwwᵀ) | (a − 1 + ½E, b + ½mᵀPm, Pm, P) |
 | `PointMean` | x real, at one point | (x, −x²/2) | sums whose likelihood x maximises |
@@ -30,11 +30,12 @@ except for `KnownPrecisionGaussian`.
 | `PointGaussian` | μ real, τ > 0, at a point | (log τ, −τ, τμ, −τμ²/2) | sums whose likelihood they maximise |
 
 Shapes. Statistics, expected statistics and natural parameters of a family are pytrees of one structure: an array, or a
-NamedTuple of arrays of equal shape (of the same elements at least: `Family.field_event_ndims`). Leading axes are
-*elements*, independent of each other; a family on an event (`event_ndim == 1`) has the event on the last axis, and
-there alone takes `event_mask`: a boolean array, broadcastable to the natural parameter, of the entries that exist.
+NamedTuple of arrays. The arrays of a NamedTuple have the same leading axes; `Family.field_event_ndims` says how many
+more each has. Leading axes are *elements*, independent of each other. A family on an event (`event_ndim` at least 1)
+has the event on its last axes. Only such a family takes `event_mask`, a boolean array of the entries that exist, which
+is broadcastable to the natural parameter.
 
-What a site of each family declares (`Site.axes`), and what the model then finds in its statistics:
+This table says which axes a site of each family declares (`Site.axes`), and which statistics the model receives:
 
 | family | `Site.axes` | statistics |
 |---|---|---|
@@ -48,13 +49,13 @@ What a site of each family declares (`Site.axes`), and what the model then finds
 | `NormalWishart` | (elements…, event, event) | fields of `NormalWishartStatistics`: none, two, one and no event axes |
 | `VectorGaussian` | (elements…, event, event) | fields of `VectorGaussianStatistics`: one and two event axes |
 | `NormalGammaRegression` | (elements…, event, event) | fields of `RegressionStatistics`: none, none, one and two |
-| `TiedNormalWishart` | (elements…, component, event, event) | as well, each with the component first |
+| `TiedNormalWishart` | (elements…, component, event, event) | as `NormalWishart`, each with the axis component first |
 
 Entries that do not exist contribute exactly 0 to every result, and their gradients are 0. Everything follows the dtype
 of its arguments. Log-normalisers and entropies are in nats.
 
-Dirichlet, Beta, Gamma and Gaussian entropies are differences of large numbers when the posterior is sharp: in float32
-expect an absolute error near 1e-7 · concentration · log(concentration), and use float64 where bounds are recorded.
+Dirichlet, Beta, Gamma and Gaussian entropies are differences of large numbers when the posterior is sharp. In float32
+expect an absolute error near 1e-7 · concentration · log(concentration). Use float64 where bounds are recorded.
 """
 
 from lvsearch.models.exponential.family import Family, IndicatorFamily, UnitCarrierFamily

@@ -25,8 +25,9 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from lvsearch.models.components.component import Component, required_component, words
+from lvsearch.models.components.component import Component, words
 from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.components.requirements import required_component
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics, concentration_parameter
 from lvsearch.models.families import Dirichlet, PointSimplex
@@ -37,17 +38,18 @@ from lvsearch.models.relabelling import log_relabellings
 class FiniteMixture(MixtureModel):
     """A mixture of `size` components of one kind.
 
-    components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.
-    concentration: of the symmetric Dirichlet on the weights, *per component*: with 1, the default, every division of
-        the rows over K components is as probable as any other, and larger K pays for components it does not need.
-        None (with estimated components) for weights that are parameters: the plug-in form.
-    dynamic: the concentration is that of all components together, α, and each has α/K. A *static* mixture of finite
-        mixtures (Miller & Harrison 2018) has the same a at every size, a *dynamic* one (Frühwirth-Schnatter,
-        Malsiner-Walli & Grün 2021) α/K: components without rows then cost little, the size of the model says less about
-        the data, and how many are occupied says more.
+    components: the kind of components and their prior, such as `DiagonalComponents.scaled_to(values)`. The default
+        expects standardised columns.
+    concentration: of the symmetric Dirichlet on the weights, *per component*. With 1, the default, all divisions of the
+        rows into component sizes are equally probable, and a larger K pays for components that it does not need. None,
+        together with estimated components, means weights that are parameters: the plug-in form.
+    dynamic: if True, `concentration` is the total α of all components, and each has α/K. A *static* mixture of finite
+        mixtures (Miller & Harrison 2018) has the same a at every size. In a *dynamic* one (Frühwirth-Schnatter,
+        Malsiner-Walli & Grün 2021) components without rows cost little: the size of the model says less about the data,
+        and the number of occupied components says more.
 
-    `nested` (Proposition 1 for the plug-in form, whose weights are free). Given π and θ at size K, put at size K + 1
-    θ'_{K+1} = θ_k for any k, π'_{K+1} = ε, π'_k = π_k − ε: every row keeps its density exactly.
+    `nested` is True: Proposition 1 holds for the plug-in form, whose weights are free. Proof: given π and θ at size K,
+    put θ'_{K+1} = θ_k for any k, π'_{K+1} = ε and π'_k = π_k − ε at size K + 1. Every row keeps its density exactly.
     """
 
     components: Component
@@ -74,14 +76,20 @@ class FiniteMixture(MixtureModel):
         self.dynamic = bool(dynamic)
 
     def describe(self) -> str:
-        """Such as "FiniteMixture: Gaussians of known variance 1 (…); weights ~ Dirichlet, 1 per component"."""
+        """Describe the model in one line.
+
+        Such as "FiniteMixture: Gaussians of known variance 1 (…); weights ~ Dirichlet, 1 per component".
+        """
         if self.concentration is None:
             return f"FiniteMixture: {self.components.describe()}; weights estimated"
         spread = "over all components" if self.dynamic else "per component"
         return f"FiniteMixture: {self.components.describe()}; weights ~ Dirichlet, {words(self.concentration)} {spread}"
 
     def concentration_at(self, size: Any) -> Any:
-        """a, each component's share of the concentration at this size. For models whose weights have a prior."""
+        """Return a, the concentration of each component's weight at this size.
+
+        Only for models whose weights have a prior.
+        """
         return self.concentration / size if self.dynamic else self.concentration
 
     def weight_sites(self) -> dict[str, Site]:
@@ -100,7 +108,7 @@ class FiniteMixture(MixtureModel):
         return gammaln(n * a) - n * gammaln(a) + jnp.where(exists, (a - 1) * log_weights, 0.0).sum()
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
-        """The mean of the Dirichlet, or the estimate; nothing is left over."""
+        """Return the mean of the Dirichlet (or the estimated weights), and 0.0, the mass of further components."""
         family = self.weight_sites()["weights"].family
         log = np.asarray(family.point(jnp.asarray(natural["weights"])), np.float64)
         return np.exp(log) / np.exp(log).sum(), 0.0
@@ -112,9 +120,15 @@ class FiniteMixture(MixtureModel):
         return {"weights": Dirichlet().sample(key, jnp.broadcast_to(a - 1, size))}
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical components (those without rows, above all)."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical components.
+
+        Components without rows are the most common such group.
+        """
         return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
 
     def plug_in(self) -> "FiniteMixture":
-        """Weights and components as maximum-likelihood points. ValueError for kinds whose likelihood has no maximum."""
+        """Return the model with weights and components estimated by maximum likelihood.
+
+        Raises ValueError for kinds of components whose likelihood has no maximum.
+        """
         return self if self.concentration is None else FiniteMixture(self.components.plug_in(), None)

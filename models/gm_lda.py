@@ -13,7 +13,8 @@ Source: Blei (2004), §4.1.2. The generative story, with the equations that defi
 | `word_assignment` | v_dm, one row for each *distinct* word of the caption | (caption, factor) | one-hot |
 | `proportions` | log θ_d | (factor,) | simplex |
 
-and the fields and sites of `AnnotatedModel`. With token regions it is LDA on two vocabularies at once.
+and the fields and latent variables of `AnnotatedModel`. With regions that are tokens it is LDA on two vocabularies at
+once.
 """
 
 from collections.abc import Mapping
@@ -33,11 +34,12 @@ from lvsearch.models.units import AnnotatedImage
 class GMLDA(AnnotatedModel):
     """Gaussian–multinomial LDA with `size` factors.
 
-    Its parts are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on an image's proportions.
+    Its hyper-parameters are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on an image's
+    proportions.
 
-    `nested` (Proposition 1 for the plug-in form, with a free vector α): duplicate factor k and split α_k = (α_k − ε) +
-    ε. By Dirichlet aggregation the pair's share is distributed as factor k's was, and regions and words depend on the
-    proportions only through that sum: every image keeps its probability exactly.
+    `nested` is True: Proposition 1 holds for the plug-in form with a free vector α. Proof: duplicate factor k and split
+    α_k = (α_k − ε) + ε. By Dirichlet aggregation the pair's share is distributed as factor k's was. Regions and words
+    depend on the proportions only through that sum. So every image keeps its probability exactly.
     """
 
     nested: ClassVar[bool] = True
@@ -71,18 +73,21 @@ class GMLDA(AnnotatedModel):
         return l["word_assignment"]
 
     def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
-        """E[θ | r]: the variational Dirichlet's mean."""
+        """Return E[θ | r], the mean of the variational Dirichlet."""
         return jnp.exp(point["proportions"])
 
     def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """All: a caption needs no regions here."""
+        """Return True for every image: in this model a caption needs no regions."""
         return np.ones(len(units.counts), bool)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
-        """Draw from the joint, one word a column of `units`; extents: {"word": V, "dim": D}, D of tokens how many there
-        are."""
+        """Draw parameters, latents, regions and words from the joint.
+
+        units: one word in each column; says how many images, regions and words there are.
+        extents: {"word": V, "dim": D}, where D is the number of features, or of distinct tokens.
+        """
         key_factors, key_theta, key_z, key_v, key_units = jax.random.split(key, 5)
         (n_images, n_words), n_regions = units.words.shape, units.present.shape[1]
         on = self.active(size, size)

@@ -13,7 +13,7 @@ Source: Blei (2004), §4.1.1. The generative story, with the equations that defi
 | `weights` | log θ | (factor,) | simplex |
 | `factor` | z_d | (factor,) | one-hot |
 
-and the fields and sites of `AnnotatedModel`.
+and the fields and latent variables of `AnnotatedModel`.
 """
 
 from collections.abc import Mapping
@@ -33,12 +33,13 @@ from lvsearch.models.units import AnnotatedImage
 class GMMixture(AnnotatedModel):
     """The Gaussian–multinomial mixture with `size` factors.
 
-    Its parts are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on the factors' weights.
+    Its hyper-parameters are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on the factors'
+    weights.
 
-    `nested` (Proposition 1 for the plug-in form): duplicate factor k and split its weight θ_k = (θ_k − ε) + ε; every
-    image keeps its probability exactly.
+    `nested` is True: Proposition 1 holds for the plug-in form. Proof: duplicate factor k and split its weight θ_k =
+    (θ_k − ε) + ε. Every image keeps its probability exactly.
 
-    It has no region labels: given the factor, which word goes with which region is not modelled (§4.1.1).
+    Regions have no labels here: given the factor, the model does not say which word goes with which region (§4.1.1).
     """
 
     nested: ClassVar[bool] = True
@@ -47,6 +48,7 @@ class GMMixture(AnnotatedModel):
 
     @property
     def _weights_are_points(self) -> bool:
+        """True in the plug-in form, whose weights are estimated."""
         return self.words.estimated
 
     def globals(self) -> dict[str, Site]:
@@ -73,18 +75,21 @@ class GMMixture(AnnotatedModel):
         return jnp.broadcast_to(l["factor"], (unit.words.shape[-1], len(l["factor"])))
 
     def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
-        """p(z | r): exact, given the parameters (§4.1.1)."""
+        """Return p(z | r), which is exact given the parameters (§4.1.1)."""
         return point["factor"]
 
     def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """All: a caption needs no regions here."""
+        """Return True for every image: in this model a caption needs no regions."""
         return np.ones(len(units.counts), bool)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
-        """Draw from the joint, one word a column of `units`; extents: {"word": V, "dim": D}, D of tokens how many there
-        are."""
+        """Draw parameters, latents, regions and words from the joint.
+
+        units: one word in each column; says how many images, regions and words there are.
+        extents: {"word": V, "dim": D}, where D is the number of features, or of distinct tokens.
+        """
         key_weights, key_factors, key_z, key_units = jax.random.split(key, 4)
         n_images, on = units.words.shape[0], self.active(size, size)
         g = {

@@ -1,7 +1,7 @@
-"""The hierarchical Dirichlet process as a topic model, by sticks on two levels, the bound one on the process itself.
+"""The hierarchical Dirichlet process as a topic model, by stick-breaking on two levels.
 
 Source: Teh, Jordan, Beal & Blei (2006); Blei (2004), §5.6; Wang, Paisley & Blei (2011). The generative story is that of
-`lvsearch.models.hierarchical_process`, whose units are documents and whose parts are topics:
+`lvsearch.models.hierarchical_process`, whose units are documents and whose parts are topics. Steps 3 and 7 are:
 
     3. topics            φ_k ~ Dirichlet(η, …, η)
     7. word              w_dn ~ Categorical(φ_k),       k = c_{d, z_dn}
@@ -34,19 +34,19 @@ from lvsearch.models.topic_model import TopicModel
 from lvsearch.models.units import BagOfWords
 
 CORPUS_PRIOR, DOCUMENT_PRIOR = GammaPrior(1.0, 0.1), GammaPrior(1.0, 1.0)
-"""Those of Teh et al. (2006), §6.1."""
+"""The default priors of γ and α, from Teh et al. (2006), §6.1."""
 
 
 class HDP(HierarchicalProcess, TopicModel):
     """Hierarchical Dirichlet process topics; `size` is the truncation of q's corpus sticks, not a size of the model.
 
-    topic_concentration: the symmetric Dirichlet on each topic's words.
-    corpus_concentration, document_concentration: γ and α; a number fixes one, a `GammaPrior` makes it a site that is
-        inferred.
-    tables: the truncation of a document's sticks: at most so many of its tables have words.
+    topic_concentration: parameter of the symmetric Dirichlet on each topic's words.
+    corpus_concentration, document_concentration: γ and α. A number fixes one; with a `GammaPrior` it is a latent
+        variable that is inferred.
+    tables: the truncation of a document's sticks. A document uses at most this many tables.
 
-    How many topics there are is a posterior over *occupied* topics, from chains of a sampler (`lv.occupied`). Every
-    truncation bounds the same evidence from below: a larger one is only a better bound.
+    The number of topics is answered by a posterior over *occupied* topics, from chains of a sampler (`lv.occupied`).
+    Every truncation bounds the same evidence from below: a larger one is only a better bound.
     """
 
     topic_concentration: HyperparameterArray
@@ -77,7 +77,9 @@ class HDP(HierarchicalProcess, TopicModel):
         self.tables = checked_tables(tables, "word of a document")
 
     def describe(self) -> str:
-        """Such as "HDP: topic_concentration 0.05; corpus concentration ~ Gamma(1, rate 0.1); …"."""
+        """Describe the model in one line, such as "HDP: topic_concentration 0.05; corpus concentration ~ Gamma(1, rate
+        0.1); …".
+        """
         return (
             f"HDP: topic_concentration {float(self.topic_concentration):g}; corpus concentration "
             f"{in_words(self.corpus_concentration)}; document concentration {in_words(self.document_concentration)}; "
@@ -93,7 +95,7 @@ class HDP(HierarchicalProcess, TopicModel):
         return gammaln(n_words * eta) - n_words * gammaln(eta) + ((eta - 1) * log_phi).sum(-1)
 
     def members(self, unit: BagOfWords) -> Any:
-        """Vocabulary ids."""
+        """Return the vocabulary id of each distinct word of a document."""
         return unit.words
 
     def copies(self, unit: BagOfWords) -> Any:
@@ -109,17 +111,20 @@ class HDP(HierarchicalProcess, TopicModel):
     def proportions_prior(
         self, size: tuple[int, ...], natural: Mapping[str, Statistics]
     ) -> Float[np.ndarray, " topic"]:
-        """E[α] E[β_k]: given β, a document's shares of any finite partition of the topics are Dirichlet(α β). The mass
-        left for topics beyond the truncation is left out."""
+        """Return E[α] E[β_k] of each topic, shape (topic,).
+
+        Given β, a document's shares of any finite partition of the topics are Dirichlet(α β). The mass of topics beyond
+        the truncation is left out.
+        """
         weights, _ = self.expected_weights(natural)
         return self.expected_concentration(self.levels[1], natural) * weights
 
     def ceiling(self, units: BagOfWords) -> float:
-        """Σ_d Σ_w n_dw log(n_dw / N_d): the saturated model.
+        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
+        frequencies.
 
-        Proof: given topics and proportions every token of document d has one distribution over words, and
-        Σ_w n_w log p_w over the simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average is at most the
-        maximum.
+        Proof: given topics and proportions every token of document d has one distribution over words. Σ_w n_w log p_w
+        over the simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average is at most the maximum.
         """
         counts = np.asarray(units.counts, np.float64)
         return float(_xlogx(counts).sum() - _xlogx(counts.sum(-1)).sum())
@@ -127,10 +132,11 @@ class HDP(HierarchicalProcess, TopicModel):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token; needs one token a column (counts 0 or 1), since copies may differ."""
+        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
         words = jax.random.categorical(key, l["table"] @ l["pointer"] @ g["topic_word"])
         return BagOfWords(words.astype(unit.words.dtype), unit.counts)
 
 
 def _xlogx(x: np.ndarray) -> np.ndarray:
+    """Return x log x elementwise, and 0 where x is 0."""
     return x * np.log(np.where(x > 0, x, 1.0))

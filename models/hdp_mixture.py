@@ -1,8 +1,8 @@
-"""The hierarchical Dirichlet process over groups of rows: one set of components, weights of its own in every group.
+"""The hierarchical Dirichlet process over groups of rows: shared components, and weights of its own for every group.
 
-Source: Teh, Jordan, Beal & Blei (2006), §2 and §4: pupils in schools, cells of patients, pixels of images. The
-generative story is that of `lvsearch.models.hierarchical_process`, whose units are groups and whose parts are mixture
-components:
+Source: Teh, Jordan, Beal & Blei (2006), §2 and §4. Examples are pupils in schools, cells of patients and pixels of
+images. The generative story is that of `lvsearch.models.hierarchical_process`, whose units are groups and whose parts
+are mixture components. Steps 3 and 7 are:
 
     3. components        θ_k ~ G₀, the conjugate prior of their kind
     7. row               x_jn ~ p(· | θ_k),             k = c_{j, z_jn}
@@ -16,8 +16,8 @@ components:
 | site `components` | statistics of θ_k | (component, …) | |
 | site `table` | z_jn | (row, table) | one-hot |
 
-With one group it is a Dirichlet-process mixture whose weights have a prior of two levels; as α grows, all groups have
-the weights β and group membership says nothing; as α falls to 0, every group is of one component.
+With one group it is a Dirichlet-process mixture whose weights have a prior of two levels. As α grows, all groups get
+the weights β, and membership in a group carries no information. As α falls to 0, every group has a single component.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_prior, required_numbers
+from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_prior
 from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.exponential.family import inner
 from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
@@ -39,7 +40,11 @@ from lvsearch.models.units import GroupOfRows, Row
 
 
 class Rows(NamedTuple):
-    """Rows as components see them: `coordinates` (row, dim), `observed` (row, dim), `log_carrier` (row,) nats."""
+    """Rows in the coordinates of the components.
+
+    `coordinates`: (row, dim). `observed`: (row, dim), True where a cell is known. `log_carrier`: (row,), the part of
+        each row's log-density that no parameter enters, in nats.
+    """
 
     coordinates: Float[Array, "row dim"] | np.ndarray
     observed: Bool[Array, "row dim"] | np.ndarray
@@ -47,15 +52,17 @@ class Rows(NamedTuple):
 
 
 class HDPMixture(HierarchicalProcess):
-    """A mixture for every group of rows, their components shared; `size` is the truncation of q, not of the model.
+    """A mixture for every group of rows, with shared components; `size` is the truncation of q, not of the model.
 
-    components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.
-    shared_concentration: γ; how evenly components are used over all groups, and so how many there are.
-    group_concentration: α; how alike the groups' weights are. A number fixes either, a `GammaPrior` infers it.
-    tables: the truncation of a group's sticks: at most so many of its tables have rows.
+    components: the kind of components and their prior, such as `DiagonalComponents.scaled_to(values)`. The default
+        expects standardised columns.
+    shared_concentration: γ. It controls how evenly components are used over all groups, and so how many there are.
+    group_concentration: α. It controls how alike the weights of the groups are. A number fixes γ or α; with a
+        `GammaPrior` it is inferred.
+    tables: the truncation of a group's sticks. A group uses at most this many tables.
 
-    How many components there are is a posterior over *occupied* components, from chains of a sampler (`lv.occupied`).
-    Every truncation bounds the same evidence from below: a larger one is only a better bound.
+    The number of components is answered by a posterior over *occupied* components, from chains of a sampler
+    (`lv.occupied`). Every truncation bounds the same evidence from below: a larger one is only a better bound.
     """
 
     components: Component
@@ -85,7 +92,10 @@ class HDPMixture(HierarchicalProcess):
         self.tables = checked_tables(tables, "row of a group")
 
     def describe(self) -> str:
-        """Such as "HDPMixture: Gaussians of known variance 1 (…); shared concentration ~ Gamma(1, rate 1); …"."""
+        """Describe the model in one line.
+
+        Such as "HDPMixture: Gaussians of known variance 1 (…); shared concentration ~ Gamma(1, rate 1); …".
+        """
         return (
             f"HDPMixture: {self.components.describe()}; shared concentration {in_words(self.shared_concentration)}; "
             f"group concentration {in_words(self.group_concentration)}; {self.tables} tables in a group"
@@ -101,7 +111,10 @@ class HDPMixture(HierarchicalProcess):
         return log_prior(self.components, g["components"], {})
 
     def members(self, unit: GroupOfRows | Row) -> Rows:
-        """In the coordinates of the components, so that floats keep their digits whatever the unit of the data."""
+        """Return the rows of a group in the coordinates of the components.
+
+        Coordinates are relative to location and scale, so floats keep their digits in any unit of the data.
+        """
         rows = Row(unit.value, unit.observed)
         y = jax.vmap(self.components.coordinates)(rows)
         observed = jnp.asarray(unit.observed)
@@ -113,21 +126,25 @@ class HDPMixture(HierarchicalProcess):
     def log_likelihoods(self, g: Mapping[str, Statistics], members: Rows) -> Float[Array, "row component"]:
         component = self.components
 
-        def one(coordinates: Array, observed: Array, log_carrier: Array) -> Float[Array, " component"]:
+        def log_likelihood(coordinates: Array, observed: Array, log_carrier: Array) -> Float[Array, " component"]:
+            # ⟨E[t(θ_k)], s(x)⟩ + log h(x) for every component k
             products = inner(component.family, component.increment(coordinates, observed), g["components"], None)
             return products.reshape(len(products), -1).sum(-1) + log_carrier
 
-        return jax.vmap(one)(*map(jnp.asarray, members))
+        return jax.vmap(log_likelihood)(*map(jnp.asarray, members))
 
     def draw_parts(self, key: Array, size: tuple[int, ...], extents: Mapping[str, int]) -> dict[str, Statistics]:
         return {"components": draw_parameters(self.components, key, size[0], extents["dim"])}
 
     def ceiling(self, units: GroupOfRows) -> float:
-        """The sum of each row's greatest density under any one component; `inf` where components of free variance have
-        none.
+        """Return the sum of each row's greatest density under any one component, in nats.
 
-        Proof: given parameters, weights and assignments, a row's density is that of its component, at most the
-        greatest; averaging keeps it. Raises ValueError for rows without a density.
+        The ceiling is `inf` where components of free variance have no greatest density.
+
+        Proof: given parameters, weights and assignments, a row's density is that of its component, which is at most the
+        greatest. An average is at most the maximum.
+
+        Raises ValueError for rows that have no density under the components.
         """
         n_dims = np.shape(units.value)[-1]
         observed = np.asarray(units.observed) & np.asarray(units.present)[..., None]

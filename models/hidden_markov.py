@@ -1,4 +1,4 @@
-"""Hidden Markov models: rows in sequences, each row from one of `size` states, each state following from the last.
+"""Hidden Markov models: rows in sequences, each row emitted by one of `size` states, each state following the last.
 
 Source: Rabiner (1989) for the model; MacKay (1997) and Beal (2003), §3 for its priors and mean field. The story:
 
@@ -29,16 +29,9 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import (
-    Component,
-    draw_parameters,
-    draw_rows,
-    log_likelihood,
-    log_prior,
-    required_numbers,
-    words,
-)
+from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_likelihood, log_prior, words
 from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import (
     HyperparameterArray,
@@ -56,21 +49,25 @@ from lvsearch.models.units import GroupOfRows, Row
 
 
 class HiddenMarkov(Model):
-    """Sequences from a chain of `size` hidden states, rows from components of one kind.
+    """Sequences from a chain of `size` hidden states, whose rows come from components of one kind.
 
-    components: such as `DiagonalComponents.scaled_to(values)`; the default expects standardised columns.
-    concentration: of each transition row's Dirichlet, per state: below 1 few successors, above 1 many.
-    start_concentration: of the first state's distribution, per state.
-    stickiness: pseudo-counts more for staying in a state; 0 says nothing about how long states last.
-    Concentrations are None, both, with estimated components: the plug-in form.
+    components: the kind of components and their prior, such as `DiagonalComponents.scaled_to(values)`. The default
+        expects standardised columns.
+    concentration: a, of the Dirichlet on each row of transitions, per state. Below 1 a state has few successors, above
+        1 many.
+    start_concentration: b, of the Dirichlet on the first state, per state.
+    stickiness: κ, additional pseudo-counts for staying in a state. 0, the default, favours no duration of states.
 
-    A unit is a sequence, its rows in order: `lv.Groups`, one group each, of any lengths. A row of which nothing is
-    known (all its cells NaN) is a missing step: time passes, and nothing is seen. Rows known in part are for kinds of
-    components that take them, such as `DiagonalComponents`.
+    Both concentrations are None exactly where components are estimated: the plug-in form.
 
-    `nested` (Proposition 1 for the plug-in form). Given ρ, A, θ at size K, let state K + 1 be a twin of state k:
-    θ'_{K+1} = θ_k, A'_{K+1} = A'_k, and whatever entered k enters k or its twin with shares 1 − ε and ε, in ρ' and in
-    every row of A'. The chain of "k or its twin" is that of k (it is lumpable), so every sequence keeps its density.
+    A unit is a sequence, with its rows in order. Give `lv.Groups` with one group for each sequence, of any lengths. A
+    row whose cells are all NaN is a missing step: time passes, but nothing is observed. Rows with some missing cells
+    need components that accept them, such as `DiagonalComponents`.
+
+    `nested` is True: Proposition 1 holds for the plug-in form. Proof: given ρ, A, θ at size K, let state K + 1 be a
+    twin of state k, with θ'_{K+1} = θ_k and A'_{K+1} = A'_k. Whatever entered k enters k or its twin with shares 1 − ε
+    and ε, in ρ' and in every row of A'. The chain of "k or its twin" is that of k (it is lumpable), so every sequence
+    keeps its density.
     """
 
     components: Component
@@ -107,7 +104,10 @@ class HiddenMarkov(Model):
             raise ValueError(f"got stickiness={stickiness!r}, expected a number of at least 0: it is a pseudo-count")
 
     def describe(self) -> str:
-        """Such as "HiddenMarkov: Gaussians of known variance 1 (…); transitions ~ Dirichlet, 1 per state; …"."""
+        """Describe the model in one line.
+
+        Such as "HiddenMarkov: Gaussians of known variance 1 (…); transitions ~ Dirichlet, 1 per state; …".
+        """
         if self.concentration is None or self.start_concentration is None:
             return f"HiddenMarkov: {self.components.describe()}; start and transitions estimated"
         stays = f", {words(self.stickiness)} more for staying" if self.stickiness > 0 else ""
@@ -134,26 +134,33 @@ class HiddenMarkov(Model):
         return {"state": first(size[0], capacity[0]), **self.components.own_axes}
 
     def transition_prior(self, exists: Bool[Array, " state"]) -> Float[Array, "state state"]:
-        """The concentrations of every transition row; 1 at what does not exist. Models with priors only."""
+        """Return the Dirichlet parameters a + κ [j = k] of all transition rows, (from, to); 1 for states that do not
+        exist.
+
+        Only for models whose transitions have a prior.
+        """
         a = jnp.asarray(self.concentration)
         concentrations = a + jnp.asarray(self.stickiness, a.dtype) * jnp.eye(len(exists), dtype=a.dtype)
         return jnp.where(exists[:, None] & exists, concentrations, 1.0)
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         exists, n = on["state"], on["state"].sum()
-        of_components = jnp.where(exists, log_prior(self.components, g["components"], {}), 0.0).sum()
+        log_components = jnp.where(exists, log_prior(self.components, g["components"], {}), 0.0).sum()
         if self.concentration is None or self.start_concentration is None:
-            return of_components
+            return log_components
         b = jnp.asarray(self.start_concentration, g["start"].dtype)
-        of_start = gammaln(n * b) - n * gammaln(b) + jnp.where(exists, (b - 1) * g["start"], 0.0).sum()
+        log_start = gammaln(n * b) - n * gammaln(b) + jnp.where(exists, (b - 1) * g["start"], 0.0).sum()
         c = self.transition_prior(exists).astype(g["transitions"].dtype)
         both = exists[:, None] & exists
+        # log Dirichlet(A_k | c_k) of every row: log Γ(Σ_j c_kj) + Σ_j [(c_kj − 1) log A_kj − log Γ(c_kj)]
         totals = gammaln(jnp.where(exists, jnp.where(both, c, 0.0).sum(1), 1.0))
         each = jnp.where(both, (c - 1) * g["transitions"] - gammaln(c), 0.0)
-        return of_components + of_start + each.sum() + jnp.where(exists, totals, 0.0).sum()
+        return log_components + log_start + each.sum() + jnp.where(exists, totals, 0.0).sum()
 
     def log_rows(self, g: Mapping[str, Statistics], unit: GroupOfRows) -> Float[Array, "row state"]:
-        """log p(row | θ_k) in nats, linear in the components' statistics; 0 of a row of which nothing is known."""
+        """Return log p(row | θ_k) in nats, shape (row, state), linear in the components' statistics; 0 for missing
+        rows.
+        """
         rows = Row(jnp.asarray(unit.value), jnp.asarray(unit.observed))
         return jax.vmap(lambda row: log_likelihood(self.components, g["components"], row))(rows)
 
@@ -161,16 +168,17 @@ class HiddenMarkov(Model):
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
     ) -> Float[Array, ""]:
         path, exists, present = l["path"], on["state"], jnp.asarray(unit.present)
-        begins = jnp.where(exists & present[0], path.state[0] * g["start"], 0.0).sum()
+        begins = jnp.where(exists & present[0], path.state[0] * g["start"], 0.0).sum()  # log p(z_1 | ρ)
         stepped = present[1:, None, None] & exists[:, None] & exists
-        steps = jnp.where(stepped, path.step[1:] * g["transitions"], 0.0).sum()
+        steps = jnp.where(stepped, path.step[1:] * g["transitions"], 0.0).sum()  # Σ_t log p(z_t | z_{t−1}, A)
         rows = jnp.where(present[:, None] & exists, path.state * self.log_rows(g, unit), 0.0).sum()
         return begins + steps + rows
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!) in nats, m_j the sizes of groups of states that can take each other's place."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of interchangeable states."""
         n = size[0]
         transitions = np.asarray(natural["transitions"])[:n, :n]
+        # two states are interchangeable if all their numbers agree; other states' order is removed by sorting
         off = ~np.eye(n, dtype=bool)
         to, into = (np.sort(matrix[off].reshape(n, -1), axis=1) for matrix in (transitions, transitions.T))
         own = [
@@ -179,11 +187,14 @@ class HiddenMarkov(Model):
         return log_relabellings(np.concatenate([*own, np.diag(transitions)[:, None], to, into], axis=1))
 
     def ceiling(self, units: GroupOfRows) -> float:
-        """The sum of each row's greatest density under any one component; `inf` where components of free variance have
-        none.
+        """Return the sum of each row's greatest density under any one component, in nats.
 
-        Proof: given parameters and path, a row's density is that of its state, at most the greatest; averaging keeps
-        it. Raises ValueError for rows without a density.
+        The ceiling is `inf` where components of free variance have no greatest density.
+
+        Proof: given parameters and path, a row's density is that of its state's component, which is at most the
+        greatest. An average is at most the maximum.
+
+        Raises ValueError for rows that have no density under the components.
         """
         n_dims = np.shape(units.value)[-1]
         observed = np.asarray(units.observed) & np.asarray(units.present)[..., None]
@@ -192,7 +203,10 @@ class HiddenMarkov(Model):
         return float(self.components.log_ceiling(rows).sum())
 
     def plug_in(self) -> "HiddenMarkov":
-        """All parameters as maximum-likelihood points. ValueError for kinds whose likelihood has no maximum."""
+        """Return the model with all parameters estimated by maximum likelihood.
+
+        Raises ValueError for kinds of components whose likelihood has no maximum.
+        """
         if self.concentration is None:
             return self
         return HiddenMarkov(self.components.plug_in(), None, None, 0.0)
@@ -207,7 +221,10 @@ class HiddenMarkov(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: GroupOfRows, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], GroupOfRows]:
-        """Draw from the joint; `units.observed` and `units.present` are kept. extents: {"dim": D}.
+        """Draw parameters, paths and rows from the joint.
+
+        units: `units.observed` and `units.present` are kept.
+        extents: {"dim": D}, the number of columns.
 
         Raises ValueError for the plug-in form, whose parameters have no prior.
         """

@@ -1,7 +1,9 @@
-"""The hierarchical Dirichlet process by sticks on two levels: what its models share, whatever their parts are.
+"""The hierarchical Dirichlet process by stick-breaking on two levels: the base of its models for any kind of parts.
 
-Source: Teh, Jordan, Beal & Blei (2006); Blei (2004), §5.6. In the form of Wang, Paisley & Blei (2011, Eq. 1–5), whose
-lower sticks point to shared parts through indicators, every complete conditional is an exponential family:
+Source: Teh, Jordan, Beal & Blei (2006); Blei (2004), §5.6. This is the form of Wang, Paisley & Blei (2011, Eq. 1–5).
+Its lower sticks point to shared parts through indicators, so every complete conditional is an exponential family. A
+*part* is a topic or a mixture component. A *member* is a token of a document or a row of a group. A *table* is a stick
+of a unit, with the part that it points to; the word is that of the Chinese restaurant franchise.
 
     1. concentrations    γ ~ Gamma, α ~ Gamma           or given values
     2. upper sticks      V_k ~ Beta(1, γ)               k = 1, 2, …          weights β_k = V_k Π_{l<k} (1 − V_l)
@@ -19,9 +21,9 @@ lower sticks point to shared parts through indicators, every complete conditiona
 | `table` | z_jn | (member, table) | one-hot |
 | lower `sticks` | (log π', log(1 − π')) | (table,) | (0, 1) |
 
-Departure. The last stick of either level keeps its Beta prior, and only q(z > tables) = q(c > size) = 0: sticks,
-pointers and parts beyond have their prior as q and cancel. So the bound is one on the process, not on a truncated
-model (whose last stick is 1, and whose evidence can be higher).
+Departure from the source. The last stick of either level keeps its Beta prior, and only q(z > tables) = q(c > size) =
+0. Sticks, pointers and parts beyond the truncation have their prior as q and cancel. So the bound is one on the
+evidence of the process. A truncated model, whose last stick is 1, can have a higher evidence.
 """
 
 from abc import abstractmethod
@@ -40,18 +42,24 @@ from lvsearch.models.families import Beta, BetaStatistics, Categorical, Gamma, G
 from lvsearch.models.hyperpriors import GammaPrior
 
 TABLES = 12
-"""A document of Cora has some five topics; bounds and held-out scores hardly move beyond ten tables."""
+"""The default truncation of a unit's sticks.
+
+A document of Cora has some five topics, and bounds and held-out scores hardly change beyond ten tables.
+"""
 
 
 class Level(NamedTuple):
-    """What a level of sticks is called: `concentration`, a field and, with a prior, a site; `sticks`, a site."""
+    """The names of one level of sticks.
+
+    `concentration`: the field, and (if it has a prior) the latent variable. `sticks`: the latent variable.
+    """
 
     concentration: str
     sticks: str
 
 
 class Axes(NamedTuple):
-    """What the parts that units share, and the members of a unit, are called as axes."""
+    """The names of two axes: `part` for the shared parts, and `member` for the members of a unit."""
 
     part: str
     member: str
@@ -60,8 +68,9 @@ class Axes(NamedTuple):
 class HierarchicalProcess(Model):
     """Units whose members come from parts that all units share; `size` is the truncation of q's upper sticks.
 
-    `levels`: names of the upper level, of all units, and of the lower one, of each. `axes`: names of two axes.
-    `tables`: the truncation of a unit's sticks: at most so many of its tables have members.
+    `levels`: the names of the upper level, shared by all units, and of the lower level, one for each unit.
+    `axes`: the names of the axes of parts and members.
+    `tables`: the truncation of a unit's sticks. A unit uses at most this many tables.
     """
 
     tables: eqx.AbstractVar[int]
@@ -77,23 +86,29 @@ class HierarchicalProcess(Model):
 
     @abstractmethod
     def part_sites(self) -> dict[str, Site]:
-        """The global sites of the parts."""
+        """Return the global latent variables of the parts."""
 
     @abstractmethod
     def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " part"]:
-        """log p(φ_k) of each part, nats."""
+        """Return log p(φ_k) of each part, in nats, shape (part,)."""
 
     @abstractmethod
     def members(self, unit: Unit) -> Any:
-        """The members of one unit (or of all, end to end) as `log_likelihoods` takes them: arrays, members leading."""
+        """Return the members of one unit as arrays, members on the leading axis, as `log_likelihoods` takes them.
+
+        The members of several units, one after another, have the same form.
+        """
 
     @abstractmethod
     def copies(self, unit: Unit) -> Float[Array, " member"]:
-        """How often each member of one unit occurs; 0 for padding."""
+        """Return how often each member of one unit occurs, shape (member,); 0 for padding."""
 
     @abstractmethod
     def log_likelihoods(self, g: Mapping[str, Statistics], members: Any) -> Float[Array, "member part"]:
-        """log p(x_n | φ_k) of one copy of each member, nats; linear in the statistics of the parts."""
+        """Return log p(x_n | φ_k) of one copy of each member, in nats, shape (member, part).
+
+        The result is linear in the statistics of the parts.
+        """
 
     @abstractmethod
     def draw_parts(self, key: Array, size: tuple[int, ...], extents: Mapping[str, int]) -> dict[str, Statistics]:
@@ -119,18 +134,22 @@ class HierarchicalProcess(Model):
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         return {self.axes.part: first(size[0], capacity[0])}
 
-    def given(self, level: Level) -> Any:
-        """A level's concentration: its value, or its prior."""
+    def concentration_of(self, level: Level) -> Any:
+        """Return the concentration of a level: its value, or its prior."""
         return getattr(self, level.concentration)
 
     def has_prior(self, level: Level) -> bool:
-        return isinstance(self.given(level), GammaPrior)
+        """Return True if the concentration of a level is inferred under a prior."""
+        return isinstance(self.concentration_of(level), GammaPrior)
 
     def log_and_value(self, g: Mapping[str, Statistics], level: Level) -> tuple[Any, Any]:
-        """(log of a level's concentration, the concentration): of its site, or of the given value."""
+        """Return (log c, c) of a level's concentration c.
+
+        They are statistics of the latent variable if c is inferred, or computed from the given value.
+        """
         if self.has_prior(level):
             return g[level.concentration].log_value, -g[level.concentration].negative_value
-        return jnp.log(self.given(level)), jnp.asarray(self.given(level))
+        return jnp.log(self.concentration_of(level)), jnp.asarray(self.concentration_of(level))
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         upper, _ = self.levels
@@ -138,7 +157,7 @@ class HierarchicalProcess(Model):
         sticks = log_gamma + (gamma - 1) * g[upper.sticks].log_complement  # log Beta(V | 1, γ)
         total = jnp.where(on[self.axes.part], sticks + self.log_parts_prior(g), 0.0).sum()
         for level in self.levels:
-            prior = self.given(level)
+            prior = self.concentration_of(level)
             if isinstance(prior, GammaPrior):
                 total = total + _log_gamma_density(g[level.concentration], prior)
         return total
@@ -157,27 +176,30 @@ class HierarchicalProcess(Model):
         )
 
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " part"]:
-        """log β_k = log V_k + Σ_{l<k} log(1 − V_l); 0 for parts that do not exist."""
+        """Return log β_k = log V_k + Σ_{l<k} log(1 − V_l) in nats, shape (part,); 0 for parts that do not exist."""
         exists = on[self.axes.part]
         sticks = jax.tree.map(lambda leaf: jnp.where(exists, leaf, 0.0), g[self.levels[0].sticks])
         return jnp.where(exists, log_stick_weights(sticks), 0.0)
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " part"], float]:
-        """(E[β_k] under the fitted sticks, the mass left for parts beyond the truncation): they sum to 1."""
+        """Return (E[β_k] of each part under the fitted sticks, the mass of all parts beyond the truncation).
+
+        They sum to 1.
+        """
         a, b = (np.asarray(leaf, np.float64) + 1 for leaf in natural[self.levels[0].sticks])
         left = np.cumprod(b / (a + b))
         return a / (a + b) * np.concatenate([[1.0], left[:-1]]), float(left[-1])
 
     def expected_concentration(self, level: Level, natural: Mapping[str, Statistics]) -> float:
-        """E[γ] or E[α]: of its site, or the given value."""
-        value = self.given(level)
+        """Return the posterior mean of a level's concentration, or its given value."""
+        value = self.concentration_of(level)
         if not isinstance(value, GammaPrior):
             return float(value)
         fitted = natural[level.concentration]
         return float((np.float64(fitted.log_value) + 1) / np.float64(fitted.negative_value))
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """0: sticks have an order, so that no relabelling of a fit is equally good."""
+        """Return 0: sticks have an order, so no relabelling of a fit is equally good."""
         return 0.0
 
     def plug_in(self) -> Model:
@@ -190,9 +212,10 @@ class HierarchicalProcess(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
-        """Draw from the joint, as many members as `units` have places for; extents: of the axes of the parts' sites.
+        """Draw from the joint of the truncated model: pointers and tables beyond the truncation are drawn again.
 
-        Pointers and tables that fall beyond the truncation are drawn again: the truncated model.
+        units: as many members are drawn as these units have places for.
+        extents: the lengths of the axes of the parts' latent variables, such as {"word": V}.
         """
         keys = jax.random.split(key, 8)
         upper, lower = self.levels
@@ -200,7 +223,7 @@ class HierarchicalProcess(Model):
         on = self.active(size, size)
         g: dict[str, Statistics] = {}
         for k, level in zip(keys[:2], self.levels, strict=True):
-            prior = self.given(level)
+            prior = self.concentration_of(level)
             if isinstance(prior, GammaPrior):
                 natural = GammaStatistics(jnp.asarray(prior.shape) - 1, jnp.asarray(prior.rate))
                 g[level.concentration] = Gamma().sample(k, natural)
@@ -222,22 +245,27 @@ class HierarchicalProcess(Model):
 
 
 def checked_tables(tables: int, what: str) -> int:
-    """At least 1. ValueError otherwise, saying `what` sits at them."""
+    """Return `tables` as an integer. Raises ValueError unless it is at least 1.
+
+    what: the kind of member, for the error's text.
+    """
     if tables < 1:
         raise ValueError(f"got tables={tables}, expected at least 1: every {what} sits at one")
     return int(tables)
 
 
 def log_stick_weights(sticks: BetaStatistics) -> Float[Array, " stick"]:
-    """log V_t + Σ_{s<t} log(1 − V_s), linear in the sticks' statistics."""
+    """Return log V_t + Σ_{s<t} log(1 − V_s) of each stick, linear in the sticks' statistics."""
     return sticks.log_value + jnp.cumsum(sticks.log_complement) - sticks.log_complement
 
 
 def _log_gamma_density(x: GammaStatistics, prior: GammaPrior) -> Array:
+    """Return the log-density of Gamma(shape, rate) at x, in nats."""
     shape, rate = prior
     return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * x.log_value + rate * x.negative_value
 
 
 def _prior_sticks(key: Array, concentration: Any, shape: tuple[int, ...]) -> BetaStatistics:
+    """Draw sticks V ~ Beta(1, concentration)."""
     natural = BetaStatistics(jnp.zeros(shape), jnp.broadcast_to(jnp.asarray(concentration) - 1, shape))
     return Beta().sample(key, natural)

@@ -25,12 +25,12 @@ generative story:
 | site `proportions_ℓ` | log θ_d of a path that ends at this node | (end_ℓ, level_ℓ) | simplex |
 | site `assignment_ℓ` | z_dn likewise, one for each *distinct* word | (token, end_ℓ, level_ℓ) | one-hot |
 
-Proportions and levels are gated by the path (`Gate`): those of an end exist only where the path ends there, so q is
-q(c) q(θ | c) q(z | c), paths are summed out exactly and every path has level proportions of its own.
+Proportions and levels are gated by the path (`Gate`): those of an end node exist only where the path ends there. So q
+is q(c) q(θ | c) q(z | c), paths are summed out exactly, and every path has level proportions of its own.
 
-Departure. The last stick keeps its prior and q gives no mass to branches beyond the truncation: those sticks and topics
-have their prior as q and cancel. So the bound is one on the infinite tree's evidence, and a wider truncation only a
-better one.
+Departure from the source. The last stick keeps its prior, and q gives no mass to branches beyond the truncation. Those
+sticks and topics have their prior as q and cancel. So the bound is one on the evidence of the infinite tree, and a
+wider truncation only gives a better bound.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,18 +61,21 @@ from lvsearch.models.plain_arguments import whole_number
 from lvsearch.models.units import BagOfWords
 
 MOST_LEVELS = 100
-"""Of a tree: each has parameters of its own, and no document has a path so long."""
+"""The greatest depth of a tree. Each level has hyper-parameters of its own, and no document has a path this long."""
 
 
 class HLDA(Model):
-    """Hierarchical LDA; `size` is how many branches there are at most below a node of each level, root first.
+    """Hierarchical LDA; `size` is the truncation: the largest number of branches below a node of each level, root
+    first.
 
     depth: levels of the tree, root included; at least 2 for mean field (depth 1 is one topic), any for `lv.fit_tree`.
-    branching: γ, the concentration of the nested process. levels: α, one number or one per level. topics: η, likewise.
-    lengths: how many levels paths may have, such as (2, 3); by default every path reaches a leaf.
+    branching: γ, the concentration of the nested process.
+    levels: α, one number or one per level.
+    topics: η, one number or one per level.
+    lengths: the numbers of levels that paths may have, such as (2, 3). By default every path reaches a leaf.
 
     `size` (4, 3) at depth 3 is a tree of 1 + 4 + 12 nodes. It truncates q and is no size of the model, whose tree is
-    infinite: every truncation bounds the same evidence from below. How many branches there are, the sampler says
+    infinite: every truncation bounds the same evidence from below. The number of branches is answered by the sampler
     (`lv.fit_tree`, `lv.occupied`).
     """
 
@@ -107,7 +110,9 @@ class HLDA(Model):
         self.size_names = tuple(f"branches at level {level}" for level in range(1, self.depth))
 
     def describe(self) -> str:
-        """Such as "HLDA: 3 levels; branching 1; levels (10, 10, 10); topics (0.1, 0.1, 0.1)"."""
+        """Describe the model in one line, such as "HLDA: 3 levels; branching 1; levels (10, 10, 10); topics (0.1, 0.1,
+        0.1)".
+        """
 
         def values(array: HyperparameterArray) -> str:
             return f"({', '.join(f'{x:g}' for x in array.tolist())})"
@@ -171,29 +176,31 @@ class HLDA(Model):
             log_path = self._log_weights(g, on, n)
             if len(self.lengths) > 1:
                 log_path = log_path + g["lengths"][position]
-            of_end = log_path + self._log_proportions(log_theta) + words
-            total = total + jnp.where(on[f"end_{n}"], self._ends(n, l["path"], on) * of_end, 0.0).sum()
+            # gated: log p(c_d), log p(θ | c), and the words and levels of an end count where the path ends there
+            log_end = log_path + self._log_proportions(log_theta) + words
+            total = total + jnp.where(on[f"end_{n}"], self._ends(n, l["path"], on) * log_end, 0.0).sum()
         return total
 
     def _ends(self, n: int, path: Float[Array | np.ndarray, " path"], on: Masks) -> Float[Array | np.ndarray, " end"]:
-        """The part of the path's indicator that is about paths of n levels."""
+        """Return the entries of the path's indicator that belong to paths of n levels, shape (end,)."""
         begin = sum(len(on[f"end_{other}"]) for other in self.lengths if other < n)
         return path[begin : begin + len(on[f"end_{n}"])]
 
     def _log_words(
         self, g: Mapping[str, Statistics], unit: BagOfWords, on: Masks, n: int
     ) -> Float[Array, "token end level"]:
-        """log β of each word at each level of the path to each end."""
+        """Return log β of each word at each level of the path to each end node, shape (token, end, level)."""
         shape = tuple(len(on[axis]) for axis in _branches(n))
-        of_level = []
+        levels = []
         for level in range(1, n + 1):
             log_beta = g[f"topic_word_{level}"][..., unit.words]  # (branch_2, …, branch_level, token)
+            # every end below this node has its topic: broadcast over the deeper branches
             spread = log_beta.reshape(*shape[: level - 1], *(1,) * (n - level), -1)
-            of_level.append(jnp.broadcast_to(spread, (*shape, len(unit.words))).reshape(prod(shape), -1).T)
-        return jnp.stack(of_level, axis=-1)
+            levels.append(jnp.broadcast_to(spread, (*shape, len(unit.words))).reshape(prod(shape), -1).T)
+        return jnp.stack(levels, axis=-1)
 
     def _log_weights(self, g: Mapping[str, Statistics], on: Masks, n: int) -> Float[Array, " end"]:
-        """log p(path to each end | its length): Σ_levels log V_i + Σ_{j<i} log(1 − V_j)."""
+        """Return log p(path to each end | its length) = Σ_levels log V_i + Σ_{j<i} log(1 − V_j), in nats."""
         total = jnp.zeros(())
         for level in range(2, n + 1):
             mask = _outer([on[axis] for axis in _branches(level)]).reshape([len(on[a]) for a in _branches(level)])
@@ -202,21 +209,22 @@ class HLDA(Model):
         return total.reshape(-1)
 
     def _log_proportions(self, log_theta: Float[Array, "end level"]) -> Float[Array, " end"]:
+        """Return log Dirichlet(θ | α_1, …, α_ℓ) for each end node, in nats."""
         alpha = jnp.asarray(self.levels[: log_theta.shape[-1]], log_theta.dtype)
         return gammaln(alpha.sum()) - gammaln(alpha).sum() + ((alpha - 1) * log_theta).sum(-1)
 
     # ── the rest of the contract ────────────────────────────────────────────────────────────────────────────────────
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """0: sticks have an order, so that no relabelling of a fit is equally good."""
+        """Return 0: sticks have an order, so no relabelling of a fit is equally good."""
         return 0.0
 
     def ceiling(self, units: BagOfWords) -> float:
-        """Σ_d Σ_w n_dw log(n_dw / N_d): the saturated model.
+        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
+        frequencies.
 
-        Proof: given topics, path and proportions every token of document d has one distribution over words, and
-        Σ_w n_w log p_w over the simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average is at most the
-        maximum.
+        Proof: given topics, path and proportions every token of document d has one distribution over words. Σ_w n_w log
+        p_w over the simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average is at most the maximum.
         """
         counts = np.asarray(units.counts, np.float64)
         return float(_xlogx(counts).sum() - _xlogx(counts.sum(-1)).sum())
@@ -230,7 +238,7 @@ class HLDA(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token; needs one token a column (counts 0 or 1), since copies may differ."""
+        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
         grid = BagOfWords(jnp.arange(g["topic_word_1"].shape[-1]), unit.counts)
         logits = jnp.zeros(())
         for n in self.lengths:
@@ -241,10 +249,13 @@ class HLDA(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}.
+        """Draw from the joint of the truncated tree: paths that leave the truncation are drawn again.
 
-        Paths that leave the truncation are drawn again: the truncated tree. Proportions and levels of ends not taken,
-        which do not exist, are drawn from uniform distributions, as the generic Gibbs sampler draws them.
+        units: one token in each column (counts 0 or 1).
+        extents: {"word": V}, the size of the vocabulary.
+
+        Proportions and levels of end nodes that a path does not reach have no meaning. They are drawn from uniform
+        distributions, as the generic Gibbs sampler draws them.
         """
         keys = iter(jax.random.split(key, 2 * self.depth + 2 * len(self.lengths) + 3))
         n_docs, length = units.words.shape
@@ -265,28 +276,31 @@ class HLDA(Model):
         chosen = jax.random.categorical(next(keys), jnp.concatenate(log_paths), shape=(n_docs,))
         l["path"] = jax.nn.one_hot(chosen, sum(len(x) for x in log_paths))
         for n in self.lengths:
-            taken = jax.vmap(lambda path, n=n: self._ends(n, path, on))(l["path"])[..., None] > 0  # (doc, end, 1)
-            alpha = jnp.where(taken, jnp.asarray(self.levels[:n]), 1.0)
+            reached = jax.vmap(lambda path, n=n: self._ends(n, path, on))(l["path"])[..., None] > 0  # (doc, end, 1)
+            alpha = jnp.where(reached, jnp.asarray(self.levels[:n]), 1.0)
             log_theta = Dirichlet().sample(next(keys), alpha - 1)
-            logits = jnp.where(taken, log_theta, 0.0)[:, None]
-            drawn = jax.random.categorical(next(keys), logits, shape=(n_docs, length, taken.shape[1]))
+            logits = jnp.where(reached, log_theta, 0.0)[:, None]
+            drawn = jax.random.categorical(next(keys), logits, shape=(n_docs, length, reached.shape[1]))
             l[f"assignment_{n}"], l[f"proportions_{n}"] = jax.nn.one_hot(drawn, n), log_theta
         word_keys = jax.random.split(next(keys), n_docs)
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(word_keys, l, units)
 
 
 def log_stick_weights(sticks: BetaStatistics) -> Float[Array, "..."]:
-    """log V_i + Σ_{j<i} log(1 − V_j) along the last axis, linear in the sticks' statistics."""
+    """Return log V_i + Σ_{j<i} log(1 − V_j) along the last axis, linear in the sticks' statistics."""
     return sticks.log_value + jnp.cumsum(sticks.log_complement, -1) - sticks.log_complement
 
 
 def _branches(n: int) -> tuple[str, ...]:
-    """The axes of the nodes at level n: a branch at each level from the second on."""
+    """Return the names of the axes of the nodes at level n: a branch at each level from the second on."""
     return tuple(f"branch_{level}" for level in range(2, n + 1))
 
 
 def _outer(masks: list[Any]) -> Bool[Array, " nodes"]:
-    """Which nodes exist, flattened with the last branch fastest: all of whose branches do."""
+    """Return which nodes exist, flattened with the last branch fastest. A node exists where all its branches do.
+
+    masks: which branches exist, one mask for each level below the root.
+    """
     nodes = masks[0] if masks else jnp.ones(1, bool)
     for mask in masks[1:]:
         nodes = (nodes[:, None] & mask).reshape(-1)
@@ -294,10 +308,15 @@ def _outer(masks: list[Any]) -> Bool[Array, " nodes"]:
 
 
 def _copies(unit: BagOfWords) -> Any:
+    """Return the copies of each distinct word, with an axis added for the end nodes."""
     return unit.counts[:, None]
 
 
 def _per_level(name: str, value: Any, depth: int) -> HyperparameterArray:
+    """Return one positive number per level.
+
+    Raises ValueError for other shapes and for numbers that are not positive.
+    """
     array = concentration_parameter(name, value)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != depth):
         raise ValueError(f"got {name} of shape {array.shape}, expected one number or one for each of {depth} levels")
@@ -307,4 +326,5 @@ def _per_level(name: str, value: Any, depth: int) -> HyperparameterArray:
 
 
 def _xlogx(x: np.ndarray) -> np.ndarray:
+    """Return x log x elementwise, and 0 where x is 0."""
     return x * np.log(np.where(x > 0, x, 1.0))

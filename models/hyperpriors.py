@@ -1,4 +1,4 @@
-"""Positive hyper-parameters that are either given or inferred under a Gamma prior."""
+"""Positive hyper-parameters that are either fixed or inferred under a Gamma prior."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from lvsearch.models.contract import HyperparameterArray, concentration_paramete
 
 
 class GammaPrior(NamedTuple):
-    """Gamma(shape, rate), mean shape/rate: the prior of a positive number that is to be inferred."""
+    """Gamma(shape, rate), with mean shape/rate: the prior of a positive number that is to be inferred."""
 
     shape: Any = 1.0
     rate: Any = 1.0
@@ -18,14 +18,19 @@ UNIT_PRIOR = GammaPrior()
 
 
 def given_or_prior(name: str, value: Any) -> HyperparameterArray | GammaPrior:
-    """A positive number, or a `GammaPrior` of positive numbers, as leaves. Raises ValueError otherwise."""
+    """Return a positive number, or a `GammaPrior` of positive numbers, as arrays.
+
+    name: what the hyper-parameter is called in an error.
+
+    Raises ValueError for any other value.
+    """
     if isinstance(value, GammaPrior):
         return GammaPrior(_positive(f"the shape of {name}", value.shape), _positive(f"the rate of {name}", value.rate))
     return _positive(name, concentration_parameter(name, value))
 
 
 def in_words(value: Any) -> str:
-    """Such as "2", "~ Gamma(1, rate 1)" or "given for 3 columns"."""
+    """Describe a hyper-parameter, such as "2", "~ Gamma(1, rate 1)" or "given for 3 columns"."""
     if isinstance(value, GammaPrior):
         return f"~ Gamma({float(value.shape):g}, rate {float(value.rate):g})"
     array = np.asarray(value)
@@ -33,6 +38,7 @@ def in_words(value: Any) -> str:
 
 
 def _positive(name: str, value: Any) -> HyperparameterArray:
+    """Return one positive number as an array. Raises ValueError for any other value."""
     array = hyperparameter(value)
     if array.ndim or refuted(array > 0):
         raise ValueError(f"{name} must be one positive number, got {value!r}; give a number or a GammaPrior")

@@ -52,14 +52,15 @@ LOG_2PI = float(np.log(2 * np.pi))
 class IBP(Model):
     """The finite linear-Gaussian Indian buffet: a row is the sum of the loadings of the features it has, plus noise.
 
-    concentration, loading_precision, noise_precision: a number fixes it; a `GammaPrior` makes it a site that is
-        inferred. The default priors, Gamma(1, 1), expect data with a standard deviation of about 1: scale X, or give
-        priors in the units of X.
+    concentration, loading_precision, noise_precision: α, λ_A and λ_x. A number fixes one; with a `GammaPrior` it is a
+        latent variable that is inferred. The default priors, Gamma(1, 1), expect data with a standard deviation of
+        about 1: scale X, or give priors in the units of X.
 
-    The features of a row interact, and so do the loadings of different features: both sites are taken slice by slice.
+    The features of a row interact, and so do the loadings of different features. So both are updated one feature at a
+    time.
 
     What `size` means: the number of features that *can* be used. With α/K in the sticks' prior, features that no row
-    has cost almost nothing, and the evidence tends to that of the infinite process as K grows: it rises while K is too
+    has cost almost nothing, and the evidence tends to that of the infinite process as K grows. It rises while K is too
     small and is nearly flat beyond. The prior on sizes decides among the large ones.
 
     `nested` is False: Proposition 1 is about plug-in forms, and there is none here (`plug_in` says why).
@@ -86,6 +87,7 @@ class IBP(Model):
 
     @property
     def _hyperparameters(self) -> dict[str, HyperparameterArray | GammaPrior]:
+        """The hyper-parameters by name."""
         return {
             "concentration": self.concentration,
             "loading_precision": self.loading_precision,
@@ -93,7 +95,10 @@ class IBP(Model):
         }
 
     def describe(self) -> str:
-        """Such as "IBP: concentration 2, spread evenly (α = 2/K); loading precision 1; noise precision 4"."""
+        """Describe the model in one line.
+
+        Such as "IBP: concentration 2, spread evenly (sticks ~ Beta(2/K, 1)); loading precision 1; noise precision 4".
+        """
         alpha = "α" if isinstance(self.concentration, GammaPrior) else in_words(self.concentration)
         return (
             f"IBP: concentration {in_words(self.concentration)}, spread evenly (sticks ~ Beta({alpha}/K, 1)); "
@@ -118,7 +123,10 @@ class IBP(Model):
         return {"feature": first(size[0], capacity[0])}
 
     def _log_and_value(self, name: str, g: Mapping[str, Statistics]) -> tuple[Any, Any]:
-        """(log x, x) of a hyper-parameter: of its site, or of the given value."""
+        """Return (log x, x) of the named hyper-parameter x.
+
+        They are statistics of the latent variable if x is inferred, or computed from the given value.
+        """
         given = self._hyperparameters[name]
         if isinstance(given, GammaPrior):
             return g[name].log_value, -g[name].negative_value
@@ -129,6 +137,7 @@ class IBP(Model):
         log_alpha, alpha = self._log_and_value("concentration", g)
         log_loading, loading = self._log_and_value("loading_precision", g)
         n_features = exists.sum()
+        # log Beta(π_k | α/K, 1) and Σ_d log Normal(A_kd | 0, 1/λ_A)
         sticks = log_alpha - jnp.log(n_features) + (alpha / n_features - 1) * g["sticks"].log_value
         loadings = 0.5 * (log_loading - LOG_2PI) + loading * g["loadings"].negative_half_square  # (feature, dim)
         inferred = [
@@ -152,20 +161,23 @@ class IBP(Model):
         total = parts.sum(0)
         pairs = total**2 - (parts**2).sum(0)  # Σ_{k≠j} z_k z_j A_k A_j: different elements, so their means multiply
         squares = (z[:, None] * -2 * loadings.negative_half_square).sum(0)  # z² = z, and A² is a statistic of its own
-        residual = x**2 - 2 * x * total + pairs + squares
+        residual = x**2 - 2 * x * total + pairs + squares  # E[(x_d − Σ_k z_k A_kd)²]
         log_density = 0.5 * (log_precision - LOG_2PI - precision * residual)
         return log_features + jnp.where(unit.observed, log_density, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical features (those that no row has first)."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical features.
+
+        Features that no row has are the most common such group.
+        """
         leaves = jax.tree.leaves((natural["sticks"], natural["loadings"]))
         return log_relabellings(np.concatenate([np.asarray(x)[: size[0]].reshape(size[0], -1) for x in leaves], axis=1))
 
     def ceiling(self, units: Row) -> float:
-        """½ log(λ_x / 2π) per observed cell where λ_x is given; inf where it is inferred.
+        """Return ½ log(λ_x / 2π) per observed cell, in nats, where λ_x is given; inf where it is inferred.
 
         Proof: no Gaussian density of precision λ_x exceeds √(λ_x / 2π), whatever its mean. Where λ_x is free, data that
-        its features fit exactly have a density without bound.
+        the features fit exactly have a density without bound.
         """
         if isinstance(self.noise_precision, GammaPrior):
             return np.inf
@@ -187,7 +199,11 @@ class IBP(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}."""
+        """Draw parameters, features and rows from the joint.
+
+        units: `units.observed` is kept.
+        extents: {"dim": D}, the number of columns.
+        """
         key_hyper, key_sticks, key_loadings, key_features, key_data = jax.random.split(key, 5)
         n_rows, on = np.shape(units.value)[0], self.active(size, size)
         g: dict[str, Statistics] = {}

@@ -1,4 +1,4 @@
-"""Gaussian mixtures whose means and precisions are independent a priori, the precisions' rate shared and inferred.
+"""Gaussian mixtures whose means and precisions are independent a priori; the rate of the precisions is inferred.
 
 Source: Richardson & Green (1997), §2. In each column, independently, with y = (x − location) / scale:
 
@@ -22,8 +22,9 @@ Source: Richardson & Green (1997), §2. In each column, independently, with y = 
 | site `precision` | (log τ, −τ) | (component, dim) | > 0 |
 | site `component` | z_n | (component,) | one-hot |
 
-Departure. There the location, the scale and so κ = 1/R², h = 10/R² are in the data's unit; here they are numbers in the
-unit `scale`, which makes them 1 and 10 whatever the unit of the data. Densities are of the data themselves.
+Departure from the source. In the paper κ = 1/R² and h = 10/R² depend on the unit of the data, through their range R.
+Here κ and h refer to y, whose unit is `scale`: they are 1 and 10 in any unit of the data. Densities are those of the
+data themselves, not of y.
 """
 
 from collections.abc import Mapping
@@ -49,15 +50,17 @@ from lvsearch.models.units import Row
 class IndependentNormalMixture(Model):
     """A mixture of `size` Gaussians with independent columns and the weakly informative prior of Richardson & Green.
 
-    location, scale: a number, or one per column; they only choose the unit in which the rest is said. The defaults are
-        for data centred at 0 of range 1; `scaled_to(values)` takes both from the data.
-    mean_precision: κ. shape: α of a precision. rate_shape, rate_rate: g and h of the rate of the precisions.
+    location, scale: a number, or one per column; the unit in which the other hyper-parameters are expressed. The
+        defaults are for data centred at 0 with a range of 1; `scaled_to(values)` computes both from the data.
+    mean_precision: κ, the precision of the prior on means.
+    shape: α, the shape of the prior on precisions.
+    rate_shape, rate_rate: g and h, of the prior on the rate of the precisions.
     concentration: of the symmetric Dirichlet on the weights, per component.
 
-    The prior is not conjugate: a mean and a precision have no joint conditional in one family, so both are sites, and
-    no parameter can be integrated out in closed form. Missing cells are left out.
+    The prior is not conjugate: the joint conditional of a mean and a precision is in no family here. So both are latent
+    variables, and no parameter can be integrated out in closed form. Missing cells are left out of the likelihood.
 
-    `nested` is False: there is no plug-in form, the likelihood of free variances having no maximum.
+    `nested` is False: there is no plug-in form, since the likelihood of free variances has no maximum.
     """
 
     location: HyperparameterArray
@@ -92,12 +95,14 @@ class IndependentNormalMixture(Model):
 
     @classmethod
     def scaled_to(cls, values: Any) -> "IndependentNormalMixture":
-        """Richardson & Green's defaults (§2.4): each column's midpoint and range R as location and scale.
+        """Make the model with Richardson & Green's defaults (§2.4): each column's midpoint and range R as location and
+        scale.
 
-        In the data's unit these are ξ the midpoint, κ = 1/R², α = 2, g = 0.2, h = 10/R², δ = 1.
+        values: (rows, columns), NaN where missing.
 
-        values: (rows, columns), NaN where missing. Raises ValueError for a matrix of another shape, and for a column
-        that does not vary.
+        In the data's unit these defaults are ξ the midpoint, κ = 1/R², α = 2, g = 0.2, h = 10/R², δ = 1.
+
+        Raises ValueError for an array of another rank, and for a column that does not vary.
         """
         array = numbers("values", values)
         if array.ndim != 2:
@@ -112,7 +117,10 @@ class IndependentNormalMixture(Model):
         return cls(0.5 * (low + high), high - low)
 
     def describe(self) -> str:
-        """Such as "IndependentNormalMixture: location 3, scale 2, means ~ Normal(0, precision 1), …"."""
+        """Describe the model in one line.
+
+        Such as "IndependentNormalMixture: location 3, scale 2, means ~ Normal(0, precision 1), …".
+        """
         return (
             f"IndependentNormalMixture: location {words(self.location)}, scale {words(self.scale)}, means ~ Normal(0, "
             f"precision {words(self.mean_precision)}), precisions ~ Gamma({words(self.shape)}, rate β), β ~ "
@@ -138,11 +146,14 @@ class IndependentNormalMixture(Model):
         return {"component": first(size[0], capacity[0])}
 
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
-        """y: the row in the unit of the prior, 0 where nothing was observed."""
+        """Return y = (x − location) / scale of a row, shape (dim,); 0 for missing cells."""
         return standardised(unit, self.location, self.scale)
 
     def log_carrier(self, unit: Row) -> Float[Array, ""]:
-        """Σ over the observed cells of −½ log 2π − log scale, nats: what turns densities of y into those of x."""
+        """Return Σ over observed cells of −½ log 2π − log scale, in nats.
+
+        It turns the unnormalised log-density of y into the log-density of x.
+        """
         per_cell = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), np.shape(unit.value))
         return jnp.where(unit.observed, per_cell, 0.0).sum()
 
@@ -170,11 +181,14 @@ class IndependentNormalMixture(Model):
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical components."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical components."""
         return log_relabellings(component_rows(size[0], natural, ("weights", "mean", "precision")))
 
     def ceiling(self, units: Row) -> float:
-        """None: a component on one row, its variance shrinking, has a density without bound."""
+        """Return inf: a component on one row, with a variance that shrinks to 0, has a density without bound.
+
+        For data without observed cells it is 0. The unit is nats.
+        """
         return float("inf") if np.asarray(units.observed).any() else 0.0
 
     def plug_in(self) -> "IndependentNormalMixture":
@@ -192,7 +206,7 @@ class IndependentNormalMixture(Model):
         return Row(self.location + self.scale * (mean + noise), unit.observed)
 
     def draw_globals(self, key: Array, n_components: int, n_dims: int) -> dict[str, Statistics]:
-        """Weights, means, precisions and rates from their prior, in the floating type of the session."""
+        """Draw weights, means, precisions and rates from their prior, in the floating type of the session."""
         keys, zero, each = jax.random.split(key, 4), jnp.zeros(n_dims), jnp.zeros((n_components, n_dims))
         rate = Gamma().sample(keys[0], GammaStatistics(zero + (self.rate_shape - 1), zero + self.rate_rate))
         return {
@@ -205,7 +219,11 @@ class IndependentNormalMixture(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}."""
+        """Draw parameters, components and rows from the joint.
+
+        units: `units.observed` is kept.
+        extents: {"dim": D}, the number of columns.
+        """
         key_globals, key_z, key_data = jax.random.split(key, 3)
         n_rows, on = np.shape(units.value)[0], self.active(size, size)
         g = self.draw_globals(key_globals, size[0], extents["dim"])

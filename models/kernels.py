@@ -1,15 +1,16 @@
-"""What is compiled: in which precision its matrix products are, and with how much effort.
+"""The project's replacement for `jax.jit`: it sets the precision of matrix products and the effort of compilation.
 
-An accelerator rounds the factors of a product of float32 matrices: to 10 bits (TF32) on NVIDIA's GPUs, to 7 (bfloat16)
-on TPUs. A sum of sufficient statistics is then off by more than a coordinate step gains, a Gaussian's log-density by
-tenths of nats where clusters are narrow, and whatever looks at the two acts on noise. So every program that we compile
-says that it wants all bits: `kernel` is our `jax.jit`, and there is no other. On a CPU nothing changes.
+Precision. An accelerator rounds the factors of a product of float32 matrices: to 10 bits (TF32) on NVIDIA's GPUs, to 7
+(bfloat16) on TPUs. A sum of sufficient statistics is then off by more than a coordinate step gains. A Gaussian's
+log-density is off by tenths of nats where clusters are narrow. Code that compares such numbers would act on noise. So
+every program that we compile asks for all bits: `kernel` is our `jax.jit`, and there is no other. On a CPU nothing
+changes.
 
-On little data compiling is nearly all of the time, and nearly all of that is LLVM's optimiser: the ascent of a mixture
-of 60 rows compiles in 0.4 s without and 1.5 s with it, and runs in 0.8 ms both ways, since XLA's own overhead from one
-operation to the next is most of it. At 4,000 rows of 10 columns it runs in 9 ms without and 4 ms with it. So programs
-for which `brief` was said are compiled without where their arguments have few elements, and those for which `once` was
-said whatever their arguments are.
+Effort. On little data compiling takes nearly all of the time, and nearly all of that is LLVM's optimiser. The ascent of
+a mixture of 60 rows compiles in 0.4 s without the optimiser and in 1.5 s with it. It runs in 0.8 ms both ways, since
+most of that is XLA's own overhead between operations. At 4,000 rows of 10 columns it runs in 9 ms without and 4 ms with
+it. So programs marked `brief` are compiled without it where their arguments have few elements, and programs marked
+`once` whatever their arguments are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 FEW_ELEMENTS = 1 << 13
-"""Of the arguments together, up to which a brief program is not optimised."""
+"""The largest total number of elements of the arguments for which a brief program is compiled with little effort."""
 LITTLE_EFFORT: tuple[Mapping[str, Any], ...] = (
     {
         "xla_backend_optimization_level": 0,
@@ -33,7 +34,8 @@ LITTLE_EFFORT: tuple[Mapping[str, Any], ...] = (
     {"xla_backend_optimization_level": 0},
     {},
 )
-"""Options of XLA's compiler for CPUs, the best first; which of them a version knows is tried."""
+"""Sets of options of XLA's CPU compiler for little effort, the best first. The first that this version accepts is used.
+"""
 SOME_EFFORT: tuple[Mapping[str, Any], ...] = (
     {
         "xla_backend_optimization_level": 2,
@@ -42,14 +44,19 @@ SOME_EFFORT: tuple[Mapping[str, Any], ...] = (
     },
     {},
 )
-"""The same for samplers that a fit runs for some dozens of sweeps: a sweep of 60 × 3 cells in blocks compiles in 2.6
-instead of 4.8 s, and runs in 4.4 instead of 2.7 ms."""
+"""The same for samplers that a fit runs for some dozens of sweeps.
 
-_OUTSIDE = get_opaque_trace_state()  # of all programs: nothing is being traced
+A sweep over the blocks of 60 × 3 cells compiles in 2.6 instead of 4.8 s, and runs in 4.4 instead of 2.7 ms.
+"""
+
+_OUTSIDE = get_opaque_trace_state()  # JAX's state outside of all programs, where nothing is being traced
 
 
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
-    """The function; matrix products that it traces, or computes at once, keep all bits of their factors."""
+    """Return the function with matrix products that keep all bits of their factors.
+
+    This holds for products that the function traces and for products that it computes at once.
+    """
 
     @wraps(function)
     def precise(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -67,12 +74,15 @@ def kernel(
     once: bool = False,
     short: bool = False,
 ) -> Any:
-    """`jax.jit` in full precision, as a decorator; the names are those of `jax.jit`.
+    """Return a decorator that compiles like `jax.jit`, in full precision. The argument names are those of `jax.jit`.
 
-    brief: compiled with little effort where its arguments have at most `FEW_ELEMENTS` elements, on a CPU: for programs
-    that go over their arguments some hundred times at most, and not for samplers. The same shapes give the same bits.
-    once: compiled so on any CPU, for programs that go over their arguments once in a fit that does so a hundred times.
-    short: compiled with some effort where arguments are few, for samplers of so few sweeps that a fit has.
+    brief: compile with little effort, on a CPU, where the arguments have at most `FEW_ELEMENTS` elements. Use it for
+        programs that go over their arguments some hundred times at most, not for samplers. The same shapes give the
+        same bits.
+    once: compile with little effort on any CPU and for any arguments. Use it for programs that go over their arguments
+        once in a fit that does so a hundred times.
+    short: compile with some effort where arguments have few elements. Use it for samplers that a fit runs for some
+        dozens of sweeps.
     """
 
     def compiled(function: Callable[..., Any]) -> Any:
@@ -90,7 +100,10 @@ def kernel(
 
 
 class BriefKernel:
-    """As what `jax.jit` returns, and compiled with less effort where there is little data, or `always`."""
+    """A compiled function like that of `jax.jit`, with XLA's low effort level when the inputs are small.
+
+    short: use `SOME_EFFORT` in the place of `LITTLE_EFFORT`. always: use the low level for inputs of any size.
+    """
 
     def __init__(self, function: Callable[..., Any], program: Callable[..., Any], *, short: bool, always: bool) -> None:
         update_wrapper(self, function)
@@ -102,7 +115,7 @@ class BriefKernel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves = jax.tree.leaves((args, kwargs))
         few = self._always or sum(getattr(leaf, "size", 1) for leaf in leaves) <= FEW_ELEMENTS
-        # inside another program there is nothing to compile, and options are an error
+        # inside another program nothing is compiled separately, and JAX rejects compiler options there
         if few and get_opaque_trace_state() == _OUTSIDE and jax.default_backend() == "cpu":
             if self._quick is None:
                 self._quick = self._program(compiler_options=dict(_known_options(short=self._short)))
@@ -110,28 +123,30 @@ class BriefKernel:
         return self._optimised(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """As that of `jax.jit`."""
+        """Trace the optimised program, like the method of `jax.jit`."""
         return self._optimised.trace(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """As that of `jax.jit`."""
+        """Lower the optimised program, like the method of `jax.jit`."""
         return self._optimised.lower(*args, **kwargs)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """As that of `jax.jit`."""
+        """Return the shapes and types of the result, like the method of `jax.jit`."""
         return self._optimised.eval_shape(*args, **kwargs)
 
     def _cache_size(self) -> int:
+        """Return how many programs have been compiled, like the method of `jax.jit`."""
         return self._optimised._cache_size() + (0 if self._quick is None else self._quick._cache_size())
 
 
 @cache
 def _known_options(*, short: bool) -> Mapping[str, Any]:
+    """Return the first set of compiler options that the installed version of XLA accepts."""
     efforts = SOME_EFFORT if short else LITTLE_EFFORT
     for options in efforts[:-1]:
         try:
             jax.jit(lambda x: x, compiler_options=dict(options))(0.0)
-        except jax.errors.JaxRuntimeError:  # an option that this version does not have
+        except jax.errors.JaxRuntimeError:  # this version of XLA does not have the option
             continue
         return options
     return efforts[-1]

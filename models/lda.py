@@ -17,12 +17,12 @@ Source: Blei (2004), §3.2–3.4. The generative story, with the equations that 
 | site `proportions` | log θ_d | (topic,) | simplex |
 | site `assignment` | z_dn, one row for each *distinct* word of the document | (token, topic) | one-hot |
 
-Departure: the copies of one word in a document share their indicator's q. At the optimum of the bound they would be
-equal anyway (Eq. 3.9 depends on n only through w_n), so nothing is lost.
+Departure from the source. The copies of one word in a document share the q of their indicator. At the optimum of the
+bound they would be equal anyway (Eq. 3.9 depends on n only through w_n), so nothing is lost.
 
-A and η stand inside log Γ, so that the log-joint is linear in no statistic of theirs: they are no sites. What needs
-the log-joint as a function needs numbers (`numbers`, `with_numbers`); simulation, the annealed evidence and the fit
-know the priors.
+A and η stand inside log Γ, so the log-joint is not linear in any statistic of them, and they cannot be latent variables
+of the contract (sites). Code that evaluates the log-joint needs numbers (`numbers`, `with_numbers`). Simulation, the
+annealed evidence and the fit handle the priors.
 """
 
 from collections.abc import Mapping
@@ -51,27 +51,28 @@ from lvsearch.models.topic_model import TopicModel
 from lvsearch.models.units import BagOfWords
 
 HYPER = 0xA1FA
-"""What sets the keys of hyper-parameters apart from those that the same key is split into."""
+"""Folded into a random key for hyper-parameters, so that their draws differ from all others made from that key."""
 
 
 class LDA(TopicModel):
     """Latent Dirichlet allocation with `size` topics.
 
-    concentration: total mass of the Dirichlet on a document's proportions, spread evenly over the topics (so that the
-        prior on proportions does not sharpen as topics are added), or a vector with one value per topic. A
-        `GammaPrior` of the total: it is inferred, and integrated out of the evidence.
-    topic_concentration: the symmetric Dirichlet on each topic's words, or a `GammaPrior` of it; None for no prior on
-        topics, which are then parameters (`plug_in`): the log-joint is log p(data, locals | topics).
+    concentration: total mass of the Dirichlet on a document's proportions, spread evenly over the topics, so that the
+        prior on proportions does not sharpen as topics are added. Or a vector with one value per topic. Or a
+        `GammaPrior` of the total, which is then inferred, and integrated out of the evidence.
+    topic_concentration: parameter of the symmetric Dirichlet on each topic's words, or a `GammaPrior` of it. None means
+        no prior on topics, which are then parameters (`plug_in`): the log-joint is log p(data, locals | topics).
+    topics: the family of the topics; leave it to `plug_in`.
 
-    The default η was chosen on one training split of Cora, where of 0.03, 0.05, 0.1 and 0.2 it had, with 0.03, the
-    highest evidence, and the size of highest evidence also predicted held-out documents best. Compare others with
+    The default topic_concentration, 0.05, was chosen on one training split of Cora among 0.03, 0.05, 0.1 and 0.2. It
+    had, with 0.03, the highest evidence, and its best size also predicted held-out documents best. Compare others with
     `tests/benchmarks/cora_sizes.py --topic-concentration 0.1`.
 
-    `nested` (Proposition 1 for the plug-in form, with a free vector α). Given topics β and α at size K, put at size
-    K + 1: β'_{K+1} = β_k, α'_k = α_k − ε, α'_{K+1} = ε for any 0 < ε < α_k. By Dirichlet aggregation
-    (θ'_k + θ'_{K+1}, the others) ~ Dirichlet(α), and p(w | θ', β') depends on θ' only through that sum, so every
-    document keeps its probability *exactly*; ε → 0 is an empty extra topic. It fails where α is fixed or symmetric:
-    the prior then changes with K.
+    `nested` is True: Proposition 1 holds for the plug-in form with a free vector α. Proof: given topics β and α at size
+    K, put at size K + 1 β'_{K+1} = β_k, α'_k = α_k − ε and α'_{K+1} = ε for any 0 < ε < α_k. By Dirichlet aggregation
+    (θ'_k + θ'_{K+1}, the others) ~ Dirichlet(α). p(w | θ', β') depends on θ' only through that sum, so every document
+    keeps its probability *exactly*; ε → 0 is an empty extra topic. The proof fails where α is fixed or symmetric: the
+    prior then changes with K.
     """
 
     concentration: HyperparameterArray | GammaPrior
@@ -86,7 +87,8 @@ class LDA(TopicModel):
 
     def __init__(self, concentration: Any = 5.0, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
-        estimated = isinstance(self.topics, PointSimplex)  # then so is the concentration, however large it gets
+        # an estimated concentration may grow beyond the limit that is set for given ones
+        estimated = isinstance(self.topics, PointSimplex)
         self.concentration = _positive_or_prior("concentration", concentration, estimated)
         if topic_concentration is None and not isinstance(self.topics, PointSimplex):
             raise ValueError(
@@ -103,13 +105,15 @@ class LDA(TopicModel):
 
     @property
     def inferred(self) -> dict[str, GammaPrior]:
-        """Name of each field that has a prior -> that prior."""
+        """The priors of the hyper-parameters that have one, as {name of the field: prior}."""
         both = {"concentration": self.concentration, "topic_concentration": self.topic_concentration}
         return {name: value for name, value in both.items() if isinstance(value, GammaPrior)}
 
     def numbers(self) -> tuple[Any, Any]:
-        """(`concentration`, `topic_concentration`) as arrays, the second None where topics have no prior; where both
-        are given. Raises ValueError where one has a `GammaPrior`."""
+        """Return (`concentration`, `topic_concentration`) as arrays, the second None where topics have no prior.
+
+        Raises ValueError where one of them has a `GammaPrior`.
+        """
         if isinstance(self.concentration, GammaPrior) or isinstance(self.topic_concentration, GammaPrior):
             raise ValueError(
                 f"got an LDA whose {' and '.join(self.inferred)} has a GammaPrior, expected numbers: its log-joint is "
@@ -118,24 +122,34 @@ class LDA(TopicModel):
         return self.concentration, self.topic_concentration
 
     def numbers_by_name(self) -> dict[str, np.ndarray]:
-        """Name of the field -> `numbers`; without topic_concentration where topics have no prior."""
+        """Return the hyper-parameters as {name of the field: number}, without topic_concentration where topics have no
+        prior.
+
+        Raises ValueError where one of them has a `GammaPrior`.
+        """
         concentration, topic_concentration = self.numbers()
         found = {"concentration": concentration}
         return found if topic_concentration is None else {**found, "topic_concentration": topic_concentration}
 
     def with_numbers(self, concentration: Any, topic_concentration: Any) -> "LDA":
-        """The model with these in the place of priors; what is given stays as it is."""
+        """Return the model with these numbers in the place of its priors.
+
+        Hyper-parameters without a prior stay as they are.
+        """
         alpha = concentration if isinstance(self.concentration, GammaPrior) else self.concentration
         eta = topic_concentration if isinstance(self.topic_concentration, GammaPrior) else self.topic_concentration
         return LDA(alpha, eta, self.topics)
 
     def at_prior_means(self) -> "LDA":
-        """The model with the means of its priors in their place; itself where it has none."""
+        """Return the model with the means of its priors in their place, or itself where it has no priors."""
         means = {name: prior.shape / prior.rate for name, prior in self.inferred.items()}
         return self.with_numbers(means.get("concentration"), means.get("topic_concentration")) if means else self
 
     def describe(self) -> str:
-        """Such as "LDA: topic_concentration 0.1; concentration 5 in total, spread evenly (α = 5/K)"."""
+        """Describe the model in one line.
+
+        Such as "LDA: topic_concentration 0.1; concentration 5 in total, spread evenly (α = 5/K)".
+        """
         words = (
             [] if self.topic_concentration is None else [f"topic_concentration {in_words(self.topic_concentration)}"]
         )
@@ -169,13 +183,13 @@ class LDA(TopicModel):
         return {"topic": first(size[0], capacity[0])}
 
     def alpha(self, on: Masks) -> Float[Array, " topic"]:
-        """The Dirichlet parameter of a document's proportions; 0 for topics that do not exist."""
+        """Return the Dirichlet parameter of a document's proportions, shape (topic,); 0 for missing topics."""
         return _spread(self.numbers()[0], on)
 
     def proportions_prior(
         self, size: tuple[int, ...], natural: Mapping[str, Statistics]
     ) -> Float[np.ndarray, " topic"]:
-        """α as (K,) float64: a total is spread evenly."""
+        """Return α as (K,) float64, where a total is spread evenly over the topics."""
         total = self.numbers()[0]
         spread = total / size[0] if np.ndim(total) == 0 else total
         return np.broadcast_to(np.asarray(spread, np.float64), (size[0],)).copy()
@@ -186,7 +200,7 @@ class LDA(TopicModel):
             return jnp.zeros((), log_beta.dtype)
         n_words = log_beta.shape[-1]
         eta = jnp.asarray(topic_concentration, log_beta.dtype)
-        constant = gammaln(n_words * eta) - n_words * gammaln(eta)
+        constant = gammaln(n_words * eta) - n_words * gammaln(eta)  # log-normaliser of Dirichlet(η, …, η)
         per_topic = constant + ((eta - 1) * log_beta).sum(-1)
         return jnp.where(on["topic"], per_topic, 0.0).sum()
 
@@ -203,20 +217,25 @@ class LDA(TopicModel):
         )
 
     def _log_proportions(self, log_theta: Float[Array, " topic"], on: Masks) -> Float[Array, ""]:
+        """Return log Dirichlet(θ | α) of one document, in nats."""
         topic = on["topic"]
         alpha = self.alpha(on).astype(log_theta.dtype)
         safe = jnp.where(topic, alpha, 1.0)  # log Γ(0) would be inf, and inf · 0 is not 0
         return gammaln(alpha.sum()) + jnp.where(topic, (safe - 1) * log_theta - gammaln(safe), 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical topics: these give no new relabelling."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical topics.
+
+        Exchanging identical topics gives no new relabelling.
+        """
         rows = np.asarray(natural["topic_word"])[: size[0]]
         return log_relabellings(rows)
 
     def ceiling(self, units: BagOfWords) -> float:
-        """Σ_d Σ_w n_dw log(n_dw / N_d): the saturated model.
+        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
+        frequencies.
 
-        Proof: for any θ, β every token of document d has the distribution θᵀβ, and Σ_w n_w log p_w over the simplex is
+        Proof: for any θ, β every token of document d has the distribution θᵀβ. Σ_w n_w log p_w over the simplex is
         greatest at p_w = n_w / N (Gibbs' inequality). An average over θ or β is at most the maximum.
         """
         counts = np.asarray(units.counts, np.float64)
@@ -224,7 +243,9 @@ class LDA(TopicModel):
         return float(_xlogx(counts).sum() - _xlogx(lengths).sum())
 
     def plug_in(self) -> "LDA":
-        """Topics as point estimates: the posterior mean of Dirichlet(η) pseudo-counts, the prior on them dropped.
+        """Return the model with point estimates of the topics, which no longer have a prior.
+
+        The estimate is the posterior mean of a topic under η pseudo-counts per word.
 
         Raises ValueError where hyper-parameters have priors.
         """
@@ -241,16 +262,20 @@ class LDA(TopicModel):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token; needs one token a column (counts 0 or 1), since copies may differ."""
+        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
         words = jax.random.categorical(key, l["assignment"] @ g["topic_word"])
         return BagOfWords(words.astype(unit.words.dtype), unit.counts)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}.
+        """Draw parameters, latents and words from the joint.
 
-        Hyper-parameters that have priors are drawn first, and are among the globals: (log x, −x) by their names.
+        units: one token in each column (counts 0 or 1).
+        extents: {"word": V}, the size of the vocabulary.
+
+        Hyper-parameters that have priors are drawn first. They are returned among the globals, as (log x, −x) by name.
+
         Raises ValueError for topics that have no prior.
         """
         key_topics, key_theta, key_z, key_words = jax.random.split(key, 4)
@@ -277,7 +302,10 @@ class LDA(TopicModel):
 
 
 def _spread(concentration: Any, on: Masks) -> Float[Array, " topic"]:
-    """A total shared evenly by the topics that exist, or one value of each; 0 for the others."""
+    """Return one concentration per topic: a total shared evenly by the topics that exist, or the given values.
+
+    Topics that do not exist get 0.
+    """
     topic = on["topic"]
     if concentration.ndim == 0:
         return jnp.where(topic, concentration / topic.sum(), 0.0)
@@ -285,6 +313,10 @@ def _spread(concentration: Any, on: Masks) -> Float[Array, " topic"]:
 
 
 def _positive_or_prior(name: str, value: Any, estimated: bool = False) -> HyperparameterArray | GammaPrior:
+    """Return positive numbers, or a `GammaPrior` of one, as arrays. Raises ValueError for any other value.
+
+    estimated: the numbers are a starting point of an estimate, so that no largest value is enforced.
+    """
     if isinstance(value, GammaPrior):
         return given_or_prior(name, value)
     array = hyperparameter(value) if estimated else concentration_parameter(name, value)
@@ -294,4 +326,5 @@ def _positive_or_prior(name: str, value: Any, estimated: bool = False) -> Hyperp
 
 
 def _xlogx(x: np.ndarray) -> np.ndarray:
+    """Return x log x elementwise, and 0 where x is 0."""
     return x * np.log(np.where(x > 0, x, 1.0))

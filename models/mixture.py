@@ -1,11 +1,13 @@
-"""What all mixtures share: every unit comes from one component, components are of one kind.
+"""The base of all mixtures of rows: every row comes from one component, and all components are of one kind.
 
     log p(z, x | globals) = Σ_k z_k (log π_k + log p(x | θ_k))
     log p(globals) = log p(weights) + Σ_k log p(θ_k | h) + log p(h)
 
-A subclass says how the weights arise; the kind of component is a part (`models.components`), and those of its
-hyper-parameters h that have priors are sites under their own names. Where rows arise in one of several variants, which
-one it is in each component, v_k, exists as far as the row is in that component:
+A subclass defines the distribution of the weights. The kind of component is a field (`models.components`). Those of its
+hyper-parameters h that have priors are latent variables under their own names.
+
+Some kinds have several *variants* of a row, such as the precision scales of a Student's t. Then a row has an indicator
+v_k of its variant for each component k, which exists only as far as the row is in that component:
 
     log p(z, v, x | globals) = Σ_k z_k (log π_k + Σ_v v_kv (log p(v) + log p(x | θ_k, v)))
 """
@@ -36,8 +38,10 @@ from lvsearch.models.units import Row
 class MixtureModel(Model):
     """A mixture of rows.
 
-    `components`: their kind, with its hyper-parameters. `ordered`: components are not exchangeable but have an order,
-    as sticks do, and do best in order of size."""
+    `components`: the kind of the components, with its hyper-parameters.
+    `ordered`: True if components are not exchangeable but have an order, as sticks do. The best order is then by
+        decreasing size.
+    """
 
     components: eqx.AbstractVar[Component]
     ordered: eqx.AbstractClassVar[bool]
@@ -47,45 +51,57 @@ class MixtureModel(Model):
 
     @abstractmethod
     def weight_sites(self) -> dict[str, Site]:
-        """The global sites besides `components`."""
+        """Return the global latent variables besides `components`."""
 
     @abstractmethod
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
-        """log π_k in nats, linear in the statistics of the weight sites."""
+        """Return log π_k in nats, shape (component,), linear in the statistics of the weights' latent variables."""
 
     @abstractmethod
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """log p(weight sites), nats."""
+        """Return the log prior density of the weights' latent variables, in nats."""
 
     @abstractmethod
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
-        """(E[π_k] of the components there are, the expected mass left over for others): they sum to 1.
+        """Return (E[π_k] of each component, the expected mass of all further components). They sum to 1.
 
-        natural: of the globals, existing components only.
+        natural: natural parameters of the globals, of existing components only.
         """
 
     @abstractmethod
     def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
-        """Draw the weight sites from their prior. Raises ValueError where they have none."""
+        """Draw the weights' latent variables from their prior. Raises ValueError where they have none."""
 
     def prior_natural(self, component: Component, n_dims: int, on: Masks) -> Any:
-        """λ: the natural parameters of one component without rows, (…) a leaf. component: the kind, its
-        hyper-parameters given."""
+        """Return λ, the natural parameters of one component that has no rows, without a component axis.
+
+        component: the kind of component, all its hyper-parameters numbers.
+        n_dims: the number of columns.
+        """
         del on
         return component.prior(n_dims)
 
-    def alone(self, component: Component, natural: Any, on: Masks) -> Any:
-        """Natural parameters of each component, (component, …) a leaf, as if its rows were all that there are."""
+    def posterior_from_own_rows(self, component: Component, natural: Any, on: Masks) -> Any:
+        """Return the natural parameters that each component would have if its rows were the only data.
+
+        component: the kind of component, all its hyper-parameters numbers.
+        natural: the natural parameters of `components`, axis component first in every leaf.
+        """
         del component, on
         return natural
 
     def marginals(self, natural: Any) -> Any:
-        """Natural parameters of what is believed of each component by itself, of the family of its kind, from those of
-        the site `components`; existing components only."""
+        """Return the natural parameters of each component's marginal posterior, in the family of its kind.
+
+        natural: the natural parameters of `components`, of existing components only.
+        """
         return natural
 
     def draw_components(self, key: Array, component: Component, n_components: int, n_dims: int) -> Any:
-        """Statistics of their parameters drawn from their prior. ValueError for estimated ones, which have none."""
+        """Draw the statistics of the components' parameters from their prior.
+
+        Raises ValueError for estimated components, which have no prior.
+        """
         return draw_parameters(component, key, n_components, n_dims)
 
     def globals(self) -> dict[str, Site]:
@@ -122,11 +138,14 @@ class MixtureModel(Model):
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
 
     def ceiling(self, units: Row) -> float:
-        """The sum of each row's greatest density under any one component; `inf` where components of free variance have
-        none.
+        """Return the sum of each row's greatest density under any one component, in nats.
 
-        Proof: given parameters, a row's density is an average of its components', at most the greatest; averaging over
-        parameters or assignments keeps it. Raises ValueError for rows without a density.
+        The ceiling is `inf` where components of free variance have no greatest density.
+
+        Proof: given the parameters, a row's density is an average of its components' densities, which is at most the
+        greatest. Averaging over parameters or assignments keeps that.
+
+        Raises ValueError for rows that have no density under the components.
         """
         self.components.check(units)
         return float(self.components.log_ceiling(units).sum())
@@ -144,14 +163,19 @@ class MixtureModel(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw from the joint; `units.observed` is kept. extents: {"dim": D}.
+        """Draw parameters, components and rows from the joint.
 
-        Weights that leave some mass over are drawn again in proportion: the truncated model.
+        units: `units.observed` is kept.
+        extents: {"dim": D}, the number of columns.
+
+        In a process, rows that fall beyond the truncation are drawn again: the truncated model.
         """
         key_weights, key_components, key_z, key_data = jax.random.split(key, 4)
         n_rows, on = np.shape(units.value)[0], self.active(size, size)
         hyper = draw_hyper(self.components, jax.random.fold_in(key_components, 0), extents["dim"])
-        components = self.draw_components(key_components, self.components.at(hyper), size[0], extents["dim"])
+        components = self.draw_components(
+            key_components, self.components.with_expected_numbers(hyper), size[0], extents["dim"]
+        )
         g = {**self.draw_weights(key_weights, size), **hyper, "components": components}
         chosen = jax.random.categorical(key_z, self.log_weights(g, on), shape=(n_rows,))
         l = {"component": jax.nn.one_hot(chosen, size[0])}
@@ -166,6 +190,6 @@ class MixtureModel(Model):
 def component_rows(
     size: int, natural: Mapping[str, Statistics], names: tuple[str, ...]
 ) -> Float[np.ndarray, "k numbers"]:
-    """The natural parameters of the named sites, one component a row."""
+    """Return the natural parameters of the named latent variables, one component in each row."""
     leaves = jax.tree.leaves([natural[name] for name in names])
     return np.concatenate([np.asarray(leaf)[:size].reshape(size, -1) for leaf in leaves], axis=1)

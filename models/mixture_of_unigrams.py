@@ -15,10 +15,10 @@ Source: Nigam et al. (2000); Blei (2004), §3.3.2, smoothed as in §3.4.3. The g
 | site `weights` | log π | (topic,) | simplex |
 | site `topic` | z_d | (topic,) | one-hot |
 
-It is `FiniteMixture` of `MultinomialComponents` (`as_rows`) on documents that are bags of words instead of rows of
-counts, most of which are 0: every cost is that of the words there are, not of the vocabulary. A document's probability
-here is that of its tokens one after another, as for every model of documents; the rows' one counts the multinomial
-coefficient too.
+It is the same model as `FiniteMixture` of `MultinomialComponents` (`as_rows`), on bags of words in the place of rows of
+counts. Most counts of a row are 0; here the cost is that of the words that occur, not of the vocabulary. A document's
+probability is that of its tokens in their order, as for every model of documents. The probability of a row of counts
+has the multinomial coefficient as well.
 """
 
 from collections.abc import Mapping
@@ -49,12 +49,12 @@ class MixtureOfUnigrams(TopicModel):
     """A mixture of unigrams with `size` topics, one for each document.
 
     concentration: of the symmetric Dirichlet on the weights of topics, per topic; None where they are estimated.
-    topic_concentration: the symmetric Dirichlet on each topic's words; None where they are estimated.
-    topics: the family of topics; `plug_in()` puts `PointSimplex` there, which is EM (maximum likelihood, nothing
-        smoothed unless `PointSimplex(smoothing=…)` says so). The default, variational Bayes, is the thesis' smoothed
-        mixture.
+    topic_concentration: of the symmetric Dirichlet on each topic's words; None where they are estimated.
+    topics: the family of topics. The default, `Dirichlet`, gives variational Bayes, the smoothed mixture of the thesis.
+        `plug_in()` sets it to `PointSimplex`, which gives EM (maximum likelihood, without smoothing unless
+        `PointSimplex(smoothing=…)`).
 
-    `nested` (Proposition 1 for the plug-in form): `FiniteMixture`'s proof.
+    `nested` is True: Proposition 1 holds for the plug-in form, by the proof in `FiniteMixture`.
     """
 
     concentration: HyperparameterArray | None
@@ -81,16 +81,18 @@ class MixtureOfUnigrams(TopicModel):
 
     @property
     def estimated(self) -> bool:
-        """Whether topics and weights are points: nothing is integrated out."""
+        """True if topics and weights are point estimates: nothing is integrated out."""
         return isinstance(self.topics, PointSimplex)
 
     def as_rows(self) -> FiniteMixture:
-        """The same mixture over rows of counts."""
+        """Return the same mixture as a model of rows of counts."""
         eta = 1.0 if self.topic_concentration is None else self.topic_concentration
         return FiniteMixture(MultinomialComponents(eta, self.estimated), self.concentration)
 
     def describe(self) -> str:
-        """Such as "MixtureOfUnigrams: topic_concentration 0.05; weights ~ Dirichlet, 1 per topic"."""
+        """Describe the model in one line, such as "MixtureOfUnigrams: topic_concentration 0.05; weights ~ Dirichlet,
+        …".
+        """
         if isinstance(self.topics, PointSimplex):
             return f"MixtureOfUnigrams: topics estimated, with {self.topics.smoothing:g} pseudo-counts per word"
         return (
@@ -112,44 +114,49 @@ class MixtureOfUnigrams(TopicModel):
         exists, log_pi, log_beta = on["topic"], g["weights"], g["topic_word"]
         if self.concentration is None or self.topic_concentration is None:
             return jnp.zeros((), log_beta.dtype)
-        of_weights = log_symmetric_dirichlet(jnp.where(exists, log_pi, 0.0), self.concentration, exists.sum())
-        of_topics = log_symmetric_dirichlet(log_beta, self.topic_concentration, log_beta.shape[-1])
-        return of_weights + jnp.where(exists, of_topics, 0.0).sum()
+        weights_prior = log_symmetric_dirichlet(jnp.where(exists, log_pi, 0.0), self.concentration, exists.sum())
+        topics_prior = log_symmetric_dirichlet(log_beta, self.topic_concentration, log_beta.shape[-1])
+        return weights_prior + jnp.where(exists, topics_prior, 0.0).sum()
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
-        of_topic = g["weights"] + (g["topic_word"][:, unit.words] * unit.counts).sum(-1)
-        return jnp.where(on["topic"], l["topic"] * of_topic, 0.0).sum()
+        per_topic = g["weights"] + (g["topic_word"][:, unit.words] * unit.counts).sum(-1)  # log p(z, w | topic)
+        return jnp.where(on["topic"], l["topic"] * per_topic, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!), m_j the sizes of groups of identical topics."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical topics."""
         rows = {"weights": natural["weights"], "components": natural["topic_word"]}
         return self.as_rows().log_symmetry(size, rows)
 
     def proportions_prior(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> None:
-        """None: a document has one topic."""
+        """Return None: each document has exactly one topic, so there is no prior on proportions."""
         return
 
     def ceiling(self, units: BagOfWords) -> float:
-        """Σ_d Σ_w n_dw log(n_dw / N_d): a topic gives a document's words no more than their own shares do."""
+        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: no topic gives a document's words more than its own frequencies
+        do.
+        """
         return saturated(units)
 
     def plug_in(self) -> "MixtureOfUnigrams":
-        """Weights and topics as maximum-likelihood points."""
+        """Return the model with weights and topics estimated by maximum likelihood."""
         return self if self.estimated else MixtureOfUnigrams(None, None, PointSimplex())
 
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token; needs one token a column (counts 0 or 1), since copies may differ."""
+        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
         words = jax.random.categorical(key, l["topic"] @ g["topic_word"], shape=unit.words.shape)
         return BagOfWords(words.astype(unit.words.dtype), unit.counts)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}.
+        """Draw parameters, topics and words from the joint.
+
+        units: one token in each column (counts 0 or 1).
+        extents: {"word": V}, the size of the vocabulary.
 
         Raises ValueError where topics have no prior.
         """
@@ -166,7 +173,7 @@ class MixtureOfUnigrams(TopicModel):
 
 
 def positive(name: str, value: Any) -> HyperparameterArray | None:
-    """One positive number, or None. Raises ValueError for another."""
+    """Return one positive number as an array, or None for None. Raises ValueError for any other value."""
     if value is None:
         return None
     array = concentration_parameter(name, value)

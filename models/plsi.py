@@ -13,12 +13,12 @@ Source: Hofmann (1999); Blei (2004), §3.3.3. The story of the words of document
 | site `proportions` | log θ_d | (topic,) | simplex, a point |
 | site `assignment` | z_dn, one row for each *distinct* word of the document | (token, topic) | one-hot |
 
-How it fits the contract. β and θ_d have no prior (flat ones, whose density 1 enters nothing), so that the log-joint is
-Σ_n log p(w_dn, z_dn | θ_d, β) and the indicators alone are summed out: what the engines call evidence is the likelihood
-log p(data | θ̂, β̂) at point estimates of *everything*, θ_d of each training document among them. It is comparable with
-plug-in evidence of other models only in that it grows with size; it is no evidence for a size, and `lv.search` asks
-for `evidence="plug-in"`. A new document has no θ_d: see `lvsearch.inference.likelihood.proportions` for the two ways
-out that were published, marginalising over the training documents and folding in.
+How it fits the contract. β and θ_d have no prior, so the log-joint is Σ_n log p(w_dn, z_dn | θ_d, β), and only the
+indicators are summed out. What the engines call evidence is then the likelihood log p(data | θ̂, β̂) at point estimates
+of *everything*, including θ_d of each training document. It grows with size, like the plug-in evidence of other models,
+but it is no evidence for a size: `lv.search` asks for `evidence="plug-in"`. A new document has no θ_d. See
+`lvsearch.inference.likelihood.proportions` for the two published ways out: marginalising over the training documents,
+and folding in.
 """
 
 from collections.abc import Mapping
@@ -42,12 +42,12 @@ class PLSI(TopicModel):
 
     smoothing: pseudo-counts added to every word of each topic in the M-step; 0 is maximum likelihood.
     tempering: b of Hofmann's tempered EM, whose E-step is p(z | d, w) ∝ (θ_dz β_zw)^b; 1 is EM. It changes how
-        parameters are estimated and new documents folded in (`lvsearch.inference.word_mixtures`), not the log-joint:
-        the likelihood reported is always that of the model itself. The generic engine makes plain E-steps.
+        parameters are estimated and how new documents are folded in (`lvsearch.inference.word_mixtures`), not the
+        log-joint: the likelihood reported is always that of the model itself. The generic engine makes plain E-steps.
         `lvsearch.inference.word_mixtures.choose_tempering` chooses b on documents held out of training.
 
-    `nested` (Proposition 1). Given β and θ at size K, put at size K + 1 β'_{K+1} = β_k, θ'_{d,K+1} = ε θ_dk and
-    θ'_dk = (1 − ε) θ_dk: every word keeps its probability exactly.
+    `nested` is True (Proposition 1). Proof: given β and θ at size K, put at size K + 1 β'_{K+1} = β_k, θ'_{d,K+1} = ε
+    θ_dk and θ'_dk = (1 − ε) θ_dk. Every word keeps its probability exactly.
     """
 
     smoothing: float = eqx.field(static=True)
@@ -67,7 +67,9 @@ class PLSI(TopicModel):
         self.smoothing, self.tempering = float(smoothing), float(tempering)
 
     def describe(self) -> str:
-        """Such as "PLSI: everything estimated; 0 pseudo-counts per word; tempering 0.8"."""
+        """Describe the model in one line, such as "PLSI: everything estimated; 0 pseudo-counts per word; tempering
+        0.8".
+        """
         return f"PLSI: everything estimated; {self.smoothing:g} pseudo-counts per word; tempering {self.tempering:g}"
 
     def globals(self) -> dict[str, Site]:
@@ -86,7 +88,7 @@ class PLSI(TopicModel):
         return {"topic": first(size[0], capacity[0])}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """0: there is none."""
+        """Return 0, in nats: the parameters have no prior."""
         return jnp.zeros((), g["topic_word"].dtype)
 
     def log_unit(
@@ -96,24 +98,24 @@ class PLSI(TopicModel):
         return (weighted * (l["proportions"] + g["topic_word"][:, unit.words].T)).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!), m_j the sizes of groups of identical topics."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical topics."""
         return log_relabellings(np.asarray(natural["topic_word"])[: size[0]])
 
     def proportions_prior(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> None:
-        """None: that proportions have no distribution is what sets pLSI apart from LDA."""
+        """Return None: unlike in LDA, proportions have no distribution."""
         return
 
     def ceiling(self, units: BagOfWords) -> float:
-        """Σ_d Σ_w n_dw log(n_dw / N_d): a mixture of topics gives its words no more than their own shares do."""
+        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: no mixture of topics gives a document's words more."""
         return saturated(units)
 
     def plug_in(self) -> "PLSI":
-        """Itself: it has no other form."""
+        """Return the model itself: all its parameters are estimated already."""
         return self
 
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token; needs one token a column (counts 0 or 1), since copies may differ."""
+        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
         words = jax.random.categorical(key, l["assignment"] @ g["topic_word"])
         return BagOfWords(words.astype(unit.words.dtype), unit.counts)

@@ -1,4 +1,4 @@
-"""Poisson factorisation: every cell of a matrix of counts is the sum of what a few factors give it.
+"""Poisson factorisation: every cell of a matrix of counts is a sum of counts from a few factors.
 
 Source: Canny (2004); Cemgil (2009), §2; Gopalan, Hofman & Blei (2015), §2. The generative story:
 
@@ -6,14 +6,15 @@ Source: Canny (2004); Cemgil (2009), §2; Gopalan, Hofman & Blei (2015), §2. Th
     2. intensities  θ_nk ~ Gamma(a/K, rate a)                      n = 1…N
     3. count        x_nv ~ Poisson(Σ_k θ_nk β_kv)                  where observed
 
-    3. again, with the factor of each single one of the x_nv: their number is Poisson, and each is
+Step 3 is the same as a Poisson number of single counts, each of which comes from one factor:
+
                     z ~ Categorical(θ_nk β_kv / Σ_j θ_nj β_jv)
 
-Where cells vary beyond a Poisson's about their means (`noise_shape`), each has a factor of its own, with the mean 1:
+With `noise_shape`, cells vary more than a Poisson distribution allows. Each cell then has a multiplier of mean 1:
 
     3'. noise       ε_nv ~ Gamma(r, rate r),      x_nv ~ Poisson(ε_nv Σ_k θ_nk β_kv),      z as before
 
-so that x_nv is negative binomial with the mean m = Σ_k θ_nk β_kv and the variance m + m²/r.
+So x_nv is negative binomial with mean m = Σ_k θ_nk β_kv and variance m + m²/r.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -26,19 +27,20 @@ so that x_nv is negative binomial with the mean m = Σ_k θ_nk β_kv and the var
 | site `noise` | (log ε_nv, −ε_nv) | (dim,) | > 0; with a `noise_shape` |
 | site `allocation` | z of the counts of each cell | (dim, factor) | one-hot, as many copies as the count |
 
-What does not move as K grows, so that sizes compete over structure alone: the mean of a cell, E[x_nv] = μ_v; and the
-whole of a row's intensities, Σ_k θ_nk ~ Gamma(a, rate a), of which the factors have shares ~ Dirichlet(a/K, …), as the
-topics of LDA have of a document. Factors of one given mean intensity would have every larger size expect larger counts,
-and pay for being wrong about these; intensities of one given shape would have it expect flatter rows.
+Two prior expectations do not change as K grows, so that sizes compete over structure alone. The mean of a cell is
+E[x_nv] = μ_v. The sum of a row's intensities is Σ_k θ_nk ~ Gamma(a, rate a), and the factors' shares of it are
+~ Dirichlet(a/K, …), like the topics of a document in LDA. If each factor had a fixed mean intensity, every larger size
+would expect larger counts, and pay for being wrong about them. If intensities had a fixed shape, larger sizes would
+expect flatter rows.
 
-    0. r ~ Gamma where it has a prior. It stands inside log Γ, so that the log-joint is linear in no statistic of it: it
-       is no site. What needs the log-joint as a function needs a number (`with_noise_shape`); simulation, the annealed
-       evidence and the fit know the prior.
+The number r may have a Gamma prior. It stands inside log Γ, so the log-joint is not linear in any statistic of r, and r
+cannot be a latent variable of the contract (a site). Code that evaluates the log-joint needs a number
+(`with_noise_shape`). Simulation, the annealed evidence and the fit handle the prior.
 
-Beside LDA. Write β_k = B_k φ_k with its sum B_k. Then φ_k ~ Dirichlet(c, …, c) if μ is one number, and a row has
-Poisson(θ_nk B_k) counts of factor k, each in a column drawn from φ_k. If all B_k were the same number, the rows given
-their totals would be LDA's documents. They are not: factors differ in how much a row gets of them, by some √(1/Vc) of
-the mean; and totals are data here, zero rows among them.
+Comparison with LDA. Write β_k = B_k φ_k with its sum B_k. Then φ_k ~ Dirichlet(c, …, c) if μ is one number, and a row
+has Poisson(θ_nk B_k) counts of factor k, each in a column drawn from φ_k. If all B_k were the same number, the rows
+given their totals would be LDA's documents. Here the B_k differ, by some √(1/Vc) of their mean, and the totals of the
+rows are data too, including rows of zeros.
 """
 
 from collections.abc import Mapping
@@ -69,21 +71,23 @@ from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
 
 NOISE = 0x5012E
-"""What sets the keys of the noise, and of its shape, apart from those that the same key is split into."""
+"""Folded into a random key for the noise and its shape, so that their draws differ from all others of that key."""
 
 
 class PoissonFactorization(Model):
-    """Rows of counts, each a sum of `size` factors, a factor having a mean count in every column.
+    """Rows of counts, each a sum of `size` factors; a factor has a mean count in every column.
 
-    concentration: of a row's intensities in all, spread evenly over the factors; small: few factors in a row, and
-        totals that differ much between rows.
-    factor_concentration: of a factor over the columns; below 1 most of a factor is in few columns.
-    mean_count: what a cell is expected to hold, one number or one per column. `scaled_to(counts)` reads it off.
-    noise_shape: how far cells vary beyond a Poisson's, whose variance is their mean m: by m² over this number. None:
-        not at all. A model without noise asks for more factors than there are wherever counts are large and anything
-        else moves them. A `GammaPrior` of it: it is inferred, and integrated out of the evidence.
+    concentration: a, of the sum of a row's intensities, spread evenly over the factors. A small value means few factors
+        in a row, and totals that differ much between rows.
+    factor_concentration: c, of a factor over the columns. Below 1, most of a factor is in few columns.
+    mean_count: μ, the expected count of a cell, one number or one per column. `scaled_to(counts)` computes it from
+        data.
+    noise_shape: r. The variance of a cell of mean m is m + m²/r. None, the default, means no noise: a variance of m.
+        Without noise the model asks for more factors than there are wherever counts are large and vary for other
+        reasons. With a `GammaPrior`, r is inferred, and integrated out of the evidence.
 
-    Cells are whole numbers ≥ 0; missing cells are left out, and a row of zeros counts: `lv.Points`, rows × columns.
+    Cells are whole numbers ≥ 0. Missing cells are left out of the likelihood; rows of zeros are data. Give `lv.Points`,
+    rows × columns.
 
     `nested` is False: Proposition 1 is about plug-in forms, and there is none here (`plug_in` says why).
     """
@@ -122,12 +126,15 @@ class PoissonFactorization(Model):
         by_column: bool = False,
         noise_shape: Any = None,
     ) -> "PoissonFactorization":
-        """`mean_count` as the mean of the observed cells: of all, or of each column with one more cell of the mean.
+        """Make the model with `mean_count` computed from the observed cells.
 
-        counts: (rows, columns), NaN where missing, as `points.values` has it. by_column: for columns that differ much
-        in all rows alike, as genes or films do; factors then say what differs from that.
+        counts: (rows, columns), NaN where missing, as in `points.values`.
+        concentration, factor_concentration, noise_shape: as in the class.
+        by_column: if False, the mean of all observed cells. If True, the mean of each column, with one more cell of the
+            overall mean. Use True for columns that differ much in all rows alike, such as genes or films: factors then
+            describe deviations from that.
 
-        Raises ValueError for what is no matrix, and for counts that are all 0 or missing.
+        Raises ValueError for an array that is no matrix, and for counts that are all 0 or missing.
         """
         values = numbers("counts", counts)
         observed = ~np.isnan(values)
@@ -142,8 +149,11 @@ class PoissonFactorization(Model):
         return cls(concentration, factor_concentration, mean, noise_shape)
 
     def describe(self) -> str:
-        """Such as "PoissonFactorization: intensities ~ Gamma(1/K, rate 1); factors ~ Gamma(0.3, mean 2.5)", with noise
-        also "; cells vary by m²/20 beyond their means m"."""
+        """Describe the model in one line.
+
+        Such as "PoissonFactorization: intensities ~ Gamma(1/K, rate 1); factors ~ Gamma(0.3, mean 2.5)". With noise it
+        ends "; cells vary by m²/20 beyond their means m".
+        """
         a, c = float(self.concentration), float(self.factor_concentration)
         mean = f"mean {float(self.mean_count):g}" if self.mean_count.ndim == 0 else "a mean for each column"
         noise = ""
@@ -155,17 +165,17 @@ class PoissonFactorization(Model):
 
     @property
     def inferred(self) -> dict[str, GammaPrior]:
-        """Name of each field that has a prior -> that prior."""
+        """The priors of the hyper-parameters that have one, as {name of the field: prior}."""
         return {"noise_shape": self.noise_shape} if isinstance(self.noise_shape, GammaPrior) else {}
 
     def with_noise_shape(self, noise_shape: Any) -> "PoissonFactorization":
-        """The model with this number in the place of the prior; itself where it has none."""
+        """Return the model with this number in the place of the prior of r, or itself where r has no prior."""
         if not self.inferred:
             return self
         return PoissonFactorization(self.concentration, self.factor_concentration, self.mean_count, noise_shape)
 
     def given_noise_shape(self) -> HyperparameterArray | None:
-        """r as (), or None without noise. Raises ValueError where it has a prior."""
+        """Return r, shape (), or None for a model without noise. Raises ValueError where r has a prior."""
         if isinstance(self.noise_shape, GammaPrior):
             raise ValueError(
                 "got a PoissonFactorization whose noise_shape has a GammaPrior, expected a number: its log-joint is no "
@@ -174,7 +184,7 @@ class PoissonFactorization(Model):
         return self.noise_shape
 
     def check(self, units: Row) -> None:
-        """ValueError for observed cells that are no counts."""
+        """Raise ValueError for observed cells that are not whole numbers ≥ 0."""
         values = np.asarray(units.value)[np.asarray(units.observed)]
         wrong = values[(values < 0) | (values != np.floor(values))]
         if wrong.size:
@@ -200,39 +210,42 @@ class PoissonFactorization(Model):
         return {"factor": first(size[0], capacity[0])}
 
     def factor_rate(self) -> Any:
-        """c/μ, () or (dim,)."""
+        """Return c/μ, the rate of the Gamma prior on factors, shape () or (dim,)."""
         return self.factor_concentration / self.mean_count
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        of_cells = _log_gamma_density(g["factors"], self.factor_concentration, self.factor_rate())
-        return jnp.where(on["factor"][:, None], of_cells, 0.0).sum()
+        per_cell = _log_gamma_density(g["factors"], self.factor_concentration, self.factor_rate())
+        return jnp.where(on["factor"][:, None], per_cell, 0.0).sum()
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
         exists, factors, intensities = on["factor"], g["factors"], l["intensities"]
-        of_row = _log_gamma_density(intensities, self.concentration / exists.sum(), self.concentration)
+        per_factor = _log_gamma_density(intensities, self.concentration / exists.sum(), self.concentration)
         x, both = _counts(unit), jnp.asarray(unit.observed)[:, None] & exists
         counted = x[:, None] * l["allocation"] * (intensities.log_value + factors.log_value.T)
         expected = intensities.negative_value * factors.negative_value.T  # −θ times −β
-        of_noise = jnp.zeros_like(x)
+        noise = jnp.zeros_like(x)
         if self.noise_shape is not None:
             expected = -l["noise"].negative_value[:, None] * expected
             r = self.given_noise_shape()
-            of_noise = x * l["noise"].log_value + _log_gamma_density(l["noise"], r, r)
+            noise = x * l["noise"].log_value + _log_gamma_density(l["noise"], r, r)
+        # Σ_k [x_k log(θ_k β_kv) − θ_k β_kv] − log x!, where x_k are the counts of factor k
         cells = jnp.where(both, counted - expected, 0.0).sum(1) - jnp.where(unit.observed, gammaln(x + 1), 0.0)
-        return jnp.where(exists, of_row, 0.0).sum() + (cells + of_noise).sum()
+        return jnp.where(exists, per_factor, 0.0).sum() + (cells + noise).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical factors."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical factors."""
         leaves = [np.asarray(leaf)[: size[0]] for leaf in jax.tree.leaves(natural["factors"])]
         return log_relabellings(np.concatenate(leaves, axis=1))
 
     def ceiling(self, units: Row) -> float:
-        """Σ over observed cells of x log x − x − log x!.
+        """Return Σ over observed cells of x log x − x − log x!, in nats: each cell with its own Poisson mean.
 
-        Proof: given its mean a cell's probability is a Poisson's, largest where the mean is the count; averaging keeps
-        it. Raises ValueError for cells that are no counts.
+        Proof: given its mean a cell's probability is a Poisson's, which is largest where the mean is the count. An
+        average is at most the maximum.
+
+        Raises ValueError for cells that are not whole numbers ≥ 0.
         """
         self.check(units)
         x = np.where(np.asarray(units.observed), np.asarray(units.value, np.float64), 0.0)
@@ -247,7 +260,7 @@ class PoissonFactorization(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Row:
-        """Draw the counts of one row, given all but what they are allocated to, which is not asked."""
+        """Draw the counts of one row given factors, intensities and noise. The allocation to factors is not used."""
         mean = jnp.where(on["factor"], l["intensities"].negative_value, 0.0) @ g["factors"].negative_value
         if self.noise_shape is not None:
             mean = -l["noise"].negative_value * mean
@@ -256,25 +269,29 @@ class PoissonFactorization(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw from the joint; `units.observed` is kept. extents: {"dim": V}.
+        """Draw parameters, intensities and counts from the joint.
 
-        A `noise_shape` that has a prior is drawn too, and is among the globals: (log r, −r)."""
+        units: `units.observed` is kept.
+        extents: {"dim": V}, the number of columns.
+
+        A `noise_shape` that has a prior is drawn too. It is returned among the globals, as (log r, −r).
+        """
         key_factors, key_intensities, key_data, key_allocation = jax.random.split(key, 4)
         n_rows, n_dims, on = np.shape(units.value)[0], extents["dim"], self.active(size, size)
         shape, rate = jnp.asarray(self.factor_concentration), jnp.asarray(self.factor_rate())
-        g: dict[str, Statistics] = {"factors": _drawn(key_factors, shape, rate, (*size, n_dims))}
+        g: dict[str, Statistics] = {"factors": _draw_gamma(key_factors, shape, rate, (*size, n_dims))}
         a = jnp.asarray(self.concentration)
-        intensities = _drawn(key_intensities, a / size[0], a, (n_rows, *size))
+        intensities = _draw_gamma(key_intensities, a / size[0], a, (n_rows, *size))
         l: dict[str, Statistics] = {"intensities": intensities}
         if self.noise_shape is not None:
             r: Any = self.noise_shape
             if isinstance(r, GammaPrior):
-                g["noise_shape"] = _drawn(
+                g["noise_shape"] = _draw_gamma(
                     jax.random.fold_in(key, NOISE + 1), jnp.asarray(r.shape), jnp.asarray(r.rate), ()
                 )
                 r = -g["noise_shape"].negative_value
             r = jnp.asarray(r)
-            l["noise"] = _drawn(jax.random.fold_in(key, NOISE), r, r, (n_rows, n_dims))
+            l["noise"] = _draw_gamma(jax.random.fold_in(key, NOISE), r, r, (n_rows, n_dims))
         keys = jax.random.split(key_data, n_rows)
         drawn = jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
         shares = intensities.log_value[:, None, :] + g["factors"].log_value.T
@@ -284,16 +301,17 @@ class PoissonFactorization(Model):
 
 
 def _counts(unit: Row) -> Float[Array, " dim"]:
-    """The counts of a row, 0 where nothing was observed: copies of `allocation`."""
+    """Return the counts of a row, 0 for missing cells; they are the copies of `allocation`."""
     return jnp.where(unit.observed, unit.value, 0.0)
 
 
 def _log_gamma_density(statistics: GammaStatistics, shape: Any, rate: Any) -> Array:
-    """log Gamma(shape, rate) of each element, nats."""
+    """Return the log-density of Gamma(shape, rate) at each element, in nats."""
     kernel = (shape - 1) * statistics.log_value + rate * statistics.negative_value
     return kernel + shape * jnp.log(rate) - gammaln(shape)
 
 
-def _drawn(key: Array, shape: Any, rate: Any, elements: tuple[int, ...]) -> GammaStatistics:
+def _draw_gamma(key: Array, shape: Any, rate: Any, elements: tuple[int, ...]) -> GammaStatistics:
+    """Draw `elements` independent values of Gamma(shape, rate)."""
     natural = GammaStatistics(jnp.broadcast_to(shape - 1, elements), jnp.broadcast_to(rate, elements))
     return Gamma().sample(key, natural)

@@ -1,7 +1,7 @@
-"""Classes of one's own that may be stored by name and read back: models, kinds of components, families, priors.
+"""The registry of a user's own classes (models, kinds of components, families, priors) that searches can be saved with.
 
-Folders hold no code. A class outside lvsearch is found again only where its author has registered it in the process
-that reads the folder; nothing is ever imported because a file names it.
+Saved folders hold no code. A class outside lvsearch is found again only if the process that reads the folder has
+registered it. Nothing is ever imported because a file names it.
 """
 
 import inspect
@@ -15,14 +15,14 @@ _REGISTERED: dict[str, type] = {}
 
 
 def register(cls: C) -> C:
-    """Let searches over models of this class, or with it as a part, be saved and loaded. Also a decorator.
+    """Let searches that use this class be saved and loaded. It works as a decorator too, and returns the class.
 
-    cls: an `eqx.Module` (a model, a kind of component, a family) or a NamedTuple of hyper-parameters, whose constructor
-    takes its fields by name and converts what it is given: fields are stored as numbers and lists of numbers. Stored
-    and found by its name alone, so that a newer version of the class reads what an older one wrote.
+    cls: an `eqx.Module` (a model, a kind of component, a family) or a NamedTuple of hyper-parameters. Its constructor
+        takes its fields by name and converts their values, since fields are stored as numbers and lists of numbers. A
+        class is stored and found by its name alone, so that a newer version of it reads what an older one wrote.
 
-    Returns the class. Raises ValueError for another kind of class, for a constructor that does not take the fields, and
-    for a name that another class has.
+    Raises ValueError for another kind of class, for a constructor that does not take the fields, and for a name that
+    another class already has.
     """
     kind: Any = cls
     if not isinstance(kind, type) or not (issubclass(kind, eqx.Module) or hasattr(kind, "_fields")):
@@ -41,10 +41,10 @@ def register(cls: C) -> C:
             f"got {cls.__module__}.{cls.__qualname__}, but {other.__module__}.{other.__qualname__} is registered as "
             f"{cls.__name__!r}: expected a name of its own, since folders hold the name alone"
         )
-    _REGISTERED[cls.__name__] = cls  # a class that is defined again, as in a notebook, takes the place of the old one
+    _REGISTERED[cls.__name__] = cls  # replaces a class that is defined again, as in a notebook
     return cls
 
 
 def registered(name: str) -> type | None:
-    """The class registered under this name; None where none is."""
+    """Return the class registered under this name, or None."""
     return _REGISTERED.get(name)

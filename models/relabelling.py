@@ -1,22 +1,26 @@
-"""How many distinct relabellings a fit of exchangeable components has."""
+"""The number of distinct relabellings of a fit of exchangeable components."""
 
 import numpy as np
 
 
 def log_relabellings(rows: np.ndarray) -> float:
-    """log(K! / Π m_j!) in nats for K components, one a row (K, numbers), m_j the sizes of groups of equal rows.
+    """Return log(K! / Π m_j!) in nats for K components, where m_j are the sizes of the groups of equal components.
 
-    Equal means within 1e-3, relative or absolute: equal components give no new relabelling.
+    rows: one component in each row, shape (K, numbers).
+
+    Components are equal if their numbers agree within 1e-3, relative or absolute. Exchanging equal components gives no
+    new relabelling.
     """
     return float(_log_factorial(len(rows)) - sum(_log_factorial(m) for m in _group_sizes(rows)))
 
 
 def _log_factorial(n: int) -> float:
+    """Return log n! in nats."""
     return float(np.log(np.arange(1, n + 1)).sum())
 
 
 def _group_sizes(rows: np.ndarray) -> list[int]:
-    """Sizes of the groups of rows that equal the first of their group."""
+    """Return the sizes of the groups of rows that equal the first row of their group."""
     left, sizes = rows, []
     while len(left):
         same = np.isclose(left, left[0], rtol=1e-3, atol=1e-3).all(-1)

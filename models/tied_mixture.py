@@ -20,7 +20,8 @@ Given the labels everything else is integrated out in closed form: with n_k and 
 
     log p(y | z) = A(λ + S) − A(λ) − ½ND log 2π,
 
-A(λ + S) with ν + N in the place of ν and spread · I + Σ_n y_n y_nᵀ − Σ_k s_k s_kᵀ / (κ + n_k) in that of spread · I.
+where A(λ + S) has ν + N in the place of ν, and spread · I + Σ_n y_n y_nᵀ − Σ_k s_k s_kᵀ / (κ + n_k) in the place of
+spread · I.
 """
 
 from collections.abc import Mapping
@@ -48,11 +49,11 @@ AXES = ("component", "dim", "dim")
 class TiedMixture(MixtureModel):
     """A mixture of `size` Gaussians with means of their own and one covariance.
 
-    components: what is believed of the means and of the covariance, as of those of a single one of these:
-        `FullCovarianceComponents.weak(values)`, or `scaled_to(values)`. With one component it is a `FiniteMixture`.
-    concentration, dynamic: of the weights, as in `FiniteMixture`.
+    components: the prior on the means and on the covariance: `FullCovarianceComponents.weak(values)`, or
+        `scaled_to(values)`. With size 1 the model is a `FiniteMixture` of these.
+    concentration, dynamic: the prior on the weights, as in `FiniteMixture`.
 
-    Rows must be whole. `nested` is False: there is no plug-in form.
+    No cell of a row may be missing. `nested` is False: there is no plug-in form.
     """
 
     components: Component
@@ -68,19 +69,22 @@ class TiedMixture(MixtureModel):
         if not isinstance(components, FullCovarianceComponents):
             raise ValueError(
                 f"got components={components!r}, expected FullCovarianceComponents, such as "
-                "FullCovarianceComponents.weak(values): what is believed of the covariance that all components share"
+                "FullCovarianceComponents.weak(values): the prior on the covariance that all components share"
             )
         independent = FiniteMixture(components, concentration, dynamic)
-        assert independent.concentration is not None  # as these components have priors
+        assert independent.concentration is not None  # these components have priors
         self.components, self.concentration, self.dynamic = components, independent.concentration, independent.dynamic
 
     @property
     def independent(self) -> FiniteMixture:
-        """The same, each component with a covariance of its own."""
+        """The finite mixture with the same priors, in which each component has a covariance of its own."""
         return FiniteMixture(self.components, self.concentration, self.dynamic)
 
     def describe(self) -> str:
-        """Such as "TiedMixture: one covariance for all; Gaussians with full covariance (…); weights ~ Dirichlet, …"."""
+        """Describe the model in one line.
+
+        Such as "TiedMixture: one covariance for all; Gaussians with full covariance (…); weights ~ Dirichlet, …".
+        """
         return self.independent.describe().replace("FiniteMixture:", "TiedMixture: one covariance for all;", 1)
 
     # ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -95,7 +99,7 @@ class TiedMixture(MixtureModel):
         return self.independent.log_weights_prior(g, on)
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
-        """The mean of the Dirichlet; nothing is left over."""
+        """Return the mean of the Dirichlet, and 0.0: no mass is left for further components."""
         return self.independent.expected_weights(natural)
 
     def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
@@ -109,16 +113,17 @@ class TiedMixture(MixtureModel):
     def prior_natural(self, component: Component, n_dims: int, on: Masks) -> NormalWishartStatistics:
         return tied_share(component.prior(n_dims), on["component"].sum().astype(jnp.result_type(float)))
 
-    def alone(self, component: Component, natural: Any, on: Masks) -> NormalWishartStatistics:
+    def posterior_from_own_rows(self, component: Component, natural: Any, on: Masks) -> NormalWishartStatistics:
         n_dims = natural.precision_mean.shape[-1]
-        share, whole = self.prior_natural(component, n_dims, on), component.prior(n_dims)
-        more = jax.tree.map(jnp.subtract, whole, share)
+        # `natural` holds, for each component, 1/K of the prior; add the rest of it
+        share, prior = self.prior_natural(component, n_dims, on), component.prior(n_dims)
+        rest = jax.tree.map(jnp.subtract, prior, share)
         exists = on["component"]
 
-        def with_more(leaf: Array, extra: Array) -> Array:
+        def with_rest(leaf: Array, extra: Array) -> Array:
             return jnp.where(exists.reshape(-1, *[1] * (leaf.ndim - 1)), leaf + extra.astype(leaf.dtype), leaf)
 
-        return jax.tree.map(with_more, natural, more)
+        return jax.tree.map(with_rest, natural, rest)
 
     def marginals(self, natural: Any) -> NormalWishartStatistics:
         return tied_marginals(natural)
@@ -127,28 +132,35 @@ class TiedMixture(MixtureModel):
         self, key: Array, component: Component, n_components: int, n_dims: int
     ) -> NormalWishartStatistics:
         exists = jnp.ones(n_components, bool)
-        natural = self._in_each(self.prior_natural(component, n_dims, {"component": exists}), n_components)
+        natural = self._repeated(self.prior_natural(component, n_dims, {"component": exists}), n_components)
         return TiedNormalWishart().sample(key, natural)
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """A(λ) is linear in the logarithms of the hyper-parameters, as for one component."""
+        """Return log p(globals) in nats.
+
+        The log-normaliser A(λ) of the prior is linear in the logarithms of the hyper-parameters, as for one component.
+        So its expectation is A at their geometric means, exp(E[log h]).
+        """
         statistics, component = g["components"], self.components
         n_components, n_dims = statistics.precision_mean.shape
         mask = Site(TiedNormalWishart(), AXES).event_mask(on)
 
-        def natural(given: Component) -> NormalWishartStatistics:
+        def natural(component: Component) -> NormalWishartStatistics:
             one = jax.tree.map(
-                lambda leaf: leaf.astype(statistics.precision_mean.dtype), self.prior_natural(given, n_dims, on)
+                lambda leaf: leaf.astype(statistics.precision_mean.dtype), self.prior_natural(component, n_dims, on)
             )
-            return self._in_each(one, n_components)
+            return self._repeated(one, n_components)
 
-        geometric = component.given({name: jnp.exp(g[name].log_value) for name in component.inferred})
-        products = inner(TiedNormalWishart(), natural(component.at(g)), statistics, mask)
-        of_components = products - TiedNormalWishart().log_normaliser(natural(geometric), mask)
-        return self.log_weights_prior(g, on) + log_hyper_prior(component, g) + of_components
+        geometric = component.with_numbers({name: jnp.exp(g[name].log_value) for name in component.inferred})
+        products = inner(TiedNormalWishart(), natural(component.with_expected_numbers(g)), statistics, mask)
+        log_components = products - TiedNormalWishart().log_normaliser(natural(geometric), mask)
+        return self.log_weights_prior(g, on) + log_hyper_prior(component, g) + log_components
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """log(K! / Π m_j!) in nats, m_j the sizes of groups of identical components (those without rows, above all)."""
+        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical components.
+
+        Components without rows are the most common such group.
+        """
         return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
 
     def plug_in(self) -> "TiedMixture":
@@ -157,5 +169,6 @@ class TiedMixture(MixtureModel):
             'the covariance shrinks. Use evidence="marginal" or "bound"'
         )
 
-    def _in_each(self, one: NormalWishartStatistics, n_components: int) -> NormalWishartStatistics:
+    def _repeated(self, one: NormalWishartStatistics, n_components: int) -> NormalWishartStatistics:
+        """Return the natural parameters of one component, repeated on a leading axis of components."""
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n_components, *jnp.shape(leaf))), one)

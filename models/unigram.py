@@ -32,8 +32,9 @@ from lvsearch.models.units import BagOfWords
 class Unigram(TopicModel):
     """One distribution over words for all documents; its only size is 1.
 
-    topic_concentration: the symmetric Dirichlet on it; None where it is estimated.
-    topics: its family; `plug_in()` puts `PointSimplex` there: the shares of the words in the training data.
+    topic_concentration: of the symmetric Dirichlet on the topic; None where the topic is estimated.
+    topics: the family of the topic. `plug_in()` sets it to `PointSimplex`: the shares of the words in the training
+        data.
     """
 
     topic_concentration: HyperparameterArray | None
@@ -56,7 +57,7 @@ class Unigram(TopicModel):
         self.topic_concentration = positive("topic_concentration", topic_concentration)
 
     def describe(self) -> str:
-        """Such as "Unigram: topic_concentration 0.05"."""
+        """Describe the model in one line, such as "Unigram: topic_concentration 0.05"."""
         if isinstance(self.topics, PointSimplex):
             return f"Unigram: the topic estimated, with {self.topics.smoothing:g} pseudo-counts per word"
         return f"Unigram: topic_concentration {float(np.asarray(self.topic_concentration)):g}"
@@ -80,38 +81,43 @@ class Unigram(TopicModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
-        of_topic = (g["topic_word"][:, unit.words] * unit.counts).sum(-1)
-        return jnp.where(on["topic"], l["topic"] * of_topic, 0.0).sum()
+        per_topic = (g["topic_word"][:, unit.words] * unit.counts).sum(-1)
+        return jnp.where(on["topic"], l["topic"] * per_topic, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """0: one topic has one name."""
+        """Return 0, in nats: a single topic has no relabelling."""
         return 0.0
 
     def proportions_prior(
         self, size: tuple[int, ...], natural: Mapping[str, Statistics]
     ) -> Float[np.ndarray, " topic"]:
-        """1: with one topic every Dirichlet on a document's proportions is the same."""
+        """Return [1]: with one topic every Dirichlet on a document's proportions is the same."""
         return np.ones(1)
 
     def ceiling(self, units: BagOfWords) -> float:
-        """Σ_d Σ_w n_dw log(n_dw / N_d): one distribution gives a document's words no more than their own shares do."""
+        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: no distribution gives a document's words more than its own
+        frequencies.
+        """
         return saturated(units)
 
     def plug_in(self) -> "Unigram":
-        """The topic as the maximum-likelihood point."""
+        """Return the model with the topic estimated by maximum likelihood."""
         return self if self.topic_concentration is None else Unigram(None, PointSimplex())
 
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token; needs one token a column (counts 0 or 1), since copies may differ."""
+        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
         words = jax.random.categorical(key, l["topic"] @ g["topic_word"], shape=unit.words.shape)
         return BagOfWords(words.astype(unit.words.dtype), unit.counts)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw from the joint, one token a column of `units` (counts 0 or 1); extents: {"word": V}.
+        """Draw the topic and the words from the joint.
+
+        units: one token in each column (counts 0 or 1).
+        extents: {"word": V}, the size of the vocabulary.
 
         Raises ValueError where topics have no prior.
         """

@@ -1,7 +1,7 @@
-"""What ONE unit of data is: the types on which models, engines and what a person passes agree.
+"""The types of ONE unit of data, which models, engines and a person's data objects share.
 
-A model names its own (`Model.unit_type`); units of one type stand stacked on a leading axis in a batch. Adding a kind
-of data is adding a type here, its batches in `lvsearch.inference`, and what a person passes in `lvsearch`.
+A model names its type (`Model.unit_type`). In a batch, units of one type are stacked on a leading axis. To add a kind
+of data, add a type here, its batches in `lvsearch.inference`, and a data object for people in `lvsearch`.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 
 class BagOfWords(NamedTuple):
-    """One document: `words` (token,) are vocabulary ids, `counts` (token,) how often each occurs (0 = padding)."""
+    """One document: `words` (token,) are vocabulary ids, `counts` (token,) is how often each occurs (0 = padding)."""
 
     words: Int[Array, "*docs token"] | np.ndarray
     counts: Float[Array, "*docs token"] | np.ndarray
@@ -23,7 +23,7 @@ class AnnotatedImage(NamedTuple):
     | field | meaning |
     |---|---|
     | `regions` | (region, dim) real features of each region, or (region,) the vocabulary id of each region's token |
-    | `present` | (region,) which regions there are; the others are padding and may hold anything |
+    | `present` | (region,) True for regions that exist; the others are padding and may hold anything |
     | `words` | (caption,) vocabulary ids of the caption's words |
     | `counts` | (caption,) how often each occurs (0 = padding) |
     """
@@ -39,9 +39,9 @@ class GroupOfRows(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `value` | (row, dim); of a cell that was not observed it means nothing |
-    | `observed` | (row, dim) which cells were; none of a row that is not there |
-    | `present` | (row,) which rows there are; the others are padding |
+    | `value` | (row, dim); the value of a missing cell has no meaning |
+    | `observed` | (row, dim) True for observed cells; False in rows that are padding |
+    | `present` | (row,) True for rows that exist; the others are padding |
     """
 
     value: Float[Array, "*groups row dim"] | np.ndarray
@@ -50,10 +50,9 @@ class GroupOfRows(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of a real matrix: `value` (dim,), and which cells were `observed` (dim,).
+    """One row of a real matrix: `value` (dim,), and `observed` (dim,), True for observed cells.
 
-    The value of a cell that was not observed means nothing: a model masks it with `observed`, and a padded row
-    observes none.
+    The value of a missing cell has no meaning: a model masks it with `observed`. A padded row has no observed cell.
     """
 
     value: Float[Array, "*rows dim"] | np.ndarray

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import lvsearch
 
 RETURNED = (
+    "lvsearch.comparison",
     "lvsearch.data",
     "lvsearch.fitted",
     "lvsearch.reading",

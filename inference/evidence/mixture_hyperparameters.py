@@ -176,7 +176,7 @@ class HyperMixture(eqx.Module):
 
         def one(values: dict[str, Array]) -> Any:
             columns = {name: each if self.component.hyper_axes[name] else each[0] for name, each in values.items()}
-            return self.mixture.prior_natural(self.component.given(columns), self.n_dims)
+            return self.mixture.prior_natural(self.component.with_numbers(columns), self.n_dims)
 
         return jax.vmap(one, in_axes=-1)({name: jnp.exp(each) for name, each in log_hyper.items()})
 

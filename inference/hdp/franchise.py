@@ -240,7 +240,7 @@ def sweep(
     state = seat_members(state, unit_of, emission, uniforms, adding=adding)
     tables = draw_tables(state, unit_of, jax.random.uniform(keys[1], (n_members,), dtype))
     total, used = tables.sum(), (tables > 0).sum()
-    upper, lower = (model.given(level) for level in model.levels)
+    upper, lower = (model.concentration_of(level) for level in model.levels)
     gamma = draw_concentration(keys[3], upper, state.gamma, used, total[None])
     beta, left = draw_weights(keys[2], tables, gamma)
     alpha = draw_concentration(keys[4], lower, state.alpha, total, state.in_unit.sum(1))

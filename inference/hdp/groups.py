@@ -223,7 +223,7 @@ class _Run(RowsRun[GroupsEstimator]):
             ),
         }
         for level, value in zip(model.levels, (weights.gamma, weights.alpha), strict=True):
-            given = model.given(level)
+            given = model.concentration_of(level)
             if isinstance(given, GammaPrior):
                 mean: tuple[Any, Any] = np.asarray(given.shape - 1), np.asarray(given.shape / value)
                 found[level.concentration] = GammaStatistics(*mean)

@@ -122,7 +122,7 @@ class FranchiseSampler(eqx.Module):
         The weights of K parts in use, in no order, and what is left have the density γ^K β_u^(γ − 1) / Π β_k. It is
         given in the coordinates log β_u and β_k / (1 − β_u), in which it stays bounded as γ becomes small.
         """
-        priors = [self.model.given(level) for level in self.model.levels]
+        priors = [self.model.concentration_of(level) for level in self.model.levels]
 
         def one(state: FranchiseStates) -> Array:
             seats = self.expand_state(state)
@@ -246,7 +246,7 @@ def states_of_partitions(model: HierarchicalProcess, labels: Int[np.ndarray, "pa
 def _prior_means(model: HierarchicalProcess) -> tuple[float, float]:
     """Return the prior means of (γ, α)."""
     upper, lower = model.levels
-    return prior_mean(model.given(upper)), prior_mean(model.given(lower))
+    return prior_mean(model.concentration_of(upper)), prior_mean(model.concentration_of(lower))
 
 
 # ── where they end ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -312,7 +312,7 @@ def run_one_chain(
     history = [trace["occupied"][0]]
     for level in model.levels:
         varies = model.has_prior(level)
-        given = np.full(trace.draws, prior_mean(model.given(level)))
+        given = np.full(trace.draws, prior_mean(model.concentration_of(level)))
         history.append(trace[level.concentration][0] if varies else given)
     return OneChain(seating(trace.state, members), tuple(history), trace)
 

@@ -51,7 +51,7 @@ class CorpusWeights(NamedTuple):
 
 def starting_weights(model: HierarchicalProcess, n_topics: int) -> CorpusWeights:
     """Return even weights, with the concentrations at their prior means."""
-    gamma, alpha = (prior_mean(model.given(level)) for level in model.levels)
+    gamma, alpha = (prior_mean(model.concentration_of(level)) for level in model.levels)
     return CorpusWeights(np.full(n_topics, 1 / n_topics), np.zeros(n_topics), gamma, alpha)
 
 
@@ -83,7 +83,7 @@ def refit_weights(
     order = np.argsort(-tables, kind="stable")
     beyond = tables.sum() - np.cumsum(tables[order])
     hits, gamma = 1 + tables[order], weights.gamma
-    upper, lower = (model.given(level) for level in model.levels)
+    upper, lower = (model.concentration_of(level) for level in model.levels)
     for _ in range(ITERATIONS if isinstance(upper, GammaPrior) else 0):
         shape, rate = upper
         passes = gamma + np.maximum(beyond, 0)

@@ -201,7 +201,7 @@ class RowsRun(ABC, Generic[Owner]):
 
     def ideas(self, standing: Standing) -> Iterator[Idea[np.ndarray]]:
         """What to propose."""
-        components = self.owner.components.at(standing.trace.beliefs.mean)
+        components = self.owner.components.with_expected_numbers(standing.trace.beliefs.mean)
         cuts = find_cuts(components, self.in_tiles(standing.shares), self.tiles, layout=self.owner.prepared.layout)
         coordinates = self.coordinates(len(standing.shares))
         most = self.owner.settings.proposals
@@ -210,7 +210,7 @@ class RowsRun(ABC, Generic[Owner]):
     def together(self, trace: AscentTrace) -> Float[np.ndarray, "component component"]:
         """How much better one component explains the rows of two, nats."""
         n, natural, n_dims = self.size[0], trace.beliefs.natural["components"], self.owner.prepared.layout.n_dims
-        component = self.owner.components.at(trace.beliefs.mean)
+        component = self.owner.components.with_expected_numbers(trace.beliefs.mean)
         return np.asarray(_gains(component, natural, n_dims=n_dims), np.float64)[:n, :n]
 
 

@@ -132,7 +132,7 @@ def with_sums(model: MixtureModel, beliefs: Beliefs, sums: Any, on: Masks, round
     sites = model.components.hyper_sites
 
     def one_round(_: Any, b: Beliefs) -> Beliefs:
-        natural = natural_of(model, model.components.at(b.mean), sums, on)
+        natural = natural_of(model, model.components.with_expected_numbers(b.mean), sums, on)
         mean = expected_statistics(model.globals()["components"], natural, on)
         b = Beliefs({**b.natural, "components": natural}, {**b.mean, "components": mean})
         for name, site in sites.items():
@@ -231,8 +231,8 @@ def survey(
     log_total, shares = jax.lax.scan(one, jnp.zeros((), tiles.weight.dtype), tiles)
     counts = jnp.einsum("trk,tr->k", shares, tiles.weight)
     entropies = {name: site_entropy(site, beliefs.natural[name], None, on) for name, site in model.globals().items()}
-    component = model.components.at(beliefs.mean)
-    alone = model.alone(component, beliefs.natural["components"], on)
+    component = model.components.with_expected_numbers(beliefs.mean)
+    alone = model.posterior_from_own_rows(component, beliefs.natural["components"], on)
     together = gains_together(component, alone, layout.n_dims)
     return MixtureSurvey(log_total, model.log_prior(beliefs.mean, on), entropies, counts, shares, together)
 

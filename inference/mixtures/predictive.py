@@ -37,7 +37,7 @@ def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarra
     units, _ = rows_of(data)
     model.components.check(units)
     (weights, left), own = model.expected_weights(estimate.natural), estimate.natural["components"]
-    component = model.components.given({name: site_value(estimate, name) for name in model.components.inferred})
+    component = model.components.with_numbers({name: site_value(estimate, name) for name in model.components.inferred})
     with jax.enable_x64(True):
         natural = model.marginals(jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), own))
     return weighted_predictive(component, natural, weights, left, units)

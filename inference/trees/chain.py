@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import Array, Float
-from lvsearch.inference.trees.allocated_tree import AllocatedTree
 
 from lvsearch.inference.generators import generator
 from lvsearch.inference.sampling import Trace, run
+from lvsearch.inference.trees.allocated_tree import AllocatedTree
 from lvsearch.inference.trees.corpus import TreeCorpus, sweep_documents
 from lvsearch.inference.trees.density import Allocation, check_allocation, log_joint
 from lvsearch.inference.trees.hyper import GEMLevels, TreeHyper

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse
 from jaxtyping import Array
-from lvsearch.inference.trees.allocated_tree import AllocatedTree, Options
 
 from lvsearch.inference.generators import generator
+from lvsearch.inference.trees.allocated_tree import AllocatedTree, Options
 from lvsearch.inference.trees.corpus import canonical
 from lvsearch.inference.trees.density import Allocation
 from lvsearch.inference.trees.hyper import TreeHyper

@@ -14,8 +14,8 @@ from itertools import permutations, product
 
 import numpy as np
 import scipy.sparse
-from lvsearch.inference.trees.allocated_tree import AllocatedTree
 
+from lvsearch.inference.trees.allocated_tree import AllocatedTree
 from lvsearch.inference.trees.density import Allocation
 
 LEAST_GAIN = 1e-7

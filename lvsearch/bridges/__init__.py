@@ -1,1 +1,1 @@
-"""What comes from other people's code and what goes to it: functions of the size, NumPyro models, both ways."""
+"""Bridges to other people's code: functions of the size, and NumPyro models in both directions."""

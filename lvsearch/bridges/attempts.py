@@ -1,4 +1,4 @@
-"""Calls of other people's code that may fail: what goes wrong is told of its size, and the search goes on."""
+"""Calls of other people's code that may fail. A failure is reported for its size, and the search goes on."""
 
 import math
 import signal
@@ -12,19 +12,20 @@ from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.sizes import Size
 
 LONGEST = 200
-"""Letters of somebody else's error that are told."""
+"""The largest number of characters of another person's error message that is shown."""
 
 
 class TooSlow(Exception):
-    """A call took longer than it may."""
+    """Raised when a call took longer than its limit."""
 
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Raise `TooSlow` in what runs inside once it took so long; None for no limit.
+    """Raise `TooSlow` inside of the context once `seconds` have passed; None means no limit.
 
-    By the alarm of the system, heard between two steps of Python: one call into compiled code ends first. In threads
-    other than the main one, and on systems without it, nothing interrupts; who calls looks at the clock afterwards.
+    The system's alarm does it, which Python hears between two steps. So a call into compiled code ends first. In
+    threads other than the main one, and on systems without an alarm, nothing interrupts: the caller should check the
+    time afterwards.
     """
     if seconds is None or not hasattr(signal, "setitimer") or not _in_main_thread():
         yield
@@ -42,18 +43,23 @@ def time_limit(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def failed(size: Size, ceiling: float, start: str, seconds: float, why: str) -> Fit:
-    """A fit of which nothing is known but why; it is reported, not ranked."""
-    told = f"size {'×'.join(map(str, size))} {why}; it is reported, not ranked"
-    return Fit(size, Evidence(-math.inf, ceiling), 0.0, None, FitInfo(start, seconds, 0, told))
+def failed_fit(size: Size, ceiling: float, start: str, seconds: float, why: str) -> Fit:
+    """Return a fit that says only why it failed. It is reported, not ranked.
+
+    start: what the fit started from. seconds: how long it took. why: a phrase that follows "size 3", such as "took
+        longer than 5 seconds".
+    """
+    message = f"size {'×'.join(map(str, size))} {why}; it is reported, not ranked"
+    return Fit(size, Evidence(-math.inf, ceiling), 0.0, None, FitInfo(start, seconds, 0, message))
 
 
-def told(error: Exception) -> str:
-    """An error in one line."""
+def error_in_words(error: Exception) -> str:
+    """Describe an error in one line, such as "raised ValueError: got 3"."""
     words = " ".join(str(error).split())
     short = words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
     return f"raised {type(error).__name__}{f': {short}' if short else ''}"
 
 
 def _in_main_thread() -> bool:
+    """Return True in the main thread, the only one that can receive signals."""
     return threading.current_thread() is threading.main_thread()

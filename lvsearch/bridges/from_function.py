@@ -1,4 +1,4 @@
-"""Plain functions of the size under the search: exact, noisy, failing or slow."""
+"""Plain functions of the size, as a search evaluates them: exact, noisy, failing or slow."""
 
 import inspect
 import math
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lvsearch.bridges.attempts import TooSlow, failed, time_limit, told
+from lvsearch.bridges.attempts import TooSlow, error_in_words, failed_fit, time_limit
 from lvsearch.models.plain_arguments import real_number, shown, whole_number, yes_or_no
 from lvsearch.sizing.bracket import Repeats
 from lvsearch.sizing.evidence import Evidence
@@ -17,16 +17,20 @@ from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.sizes import Size
 
 NOISY_CALLS = 6
-"""Of a size, at first, where two differ: Student's 97.5 % point is then a third wider than the normal one."""
+"""The number of calls of a size in its first trial, if two calls differ. With six, Student's 97.5 % point is a third
+wider than the normal one."""
 GROWTH = 3
-"""Every further trial of a size has this many times the calls."""
+"""Each further trial of a size has this many times the calls of the one before."""
 SEED = "seed"
-"""The parameter by which a function says that it is noisy."""
+"""The name of the parameter that marks a function as noisy."""
 
 
 @dataclass(frozen=True)
 class FunctionEvaluator:
-    """A plain function of the size; see `from_function`. `seed` numbers the calls of a noisy one."""
+    """A plain function of the size, with the settings of `from_function`.
+
+    `seed` decides the seeds of a noisy function's calls.
+    """
 
     function: Callable[..., Any]
     size_names: tuple[str, ...]
@@ -40,43 +44,46 @@ class FunctionEvaluator:
 
     @property
     def anneals(self) -> bool:
-        """Whether another trial sharpens what is known of a size: of a noisy one."""
+        """True if another trial makes the evidence of a size more precise: the function is noisy."""
         return (self.calls > 1 or self.seeded) and not self.nested
 
     @property
     def repeatable(self) -> bool:
+        """True if a size may be evaluated again."""
         return self.anneals
 
     @property
     def seeded(self) -> bool:
-        """Whether the function says that it is noisy, by a parameter `seed`."""
+        """True if the function has a parameter `seed`, by which it says that it is noisy."""
         return SEED in _parameters(self.function)
 
     def with_seed(self, seed: int) -> "FunctionEvaluator":
-        """The same, its noise drawn from other numbers."""
+        """Return the same evaluator with another seed for the function's noise."""
         return replace(self, seed=seed)
 
     def describe(self) -> str:
-        """For people, in one line."""
+        """Describe the evaluator in one line."""
         return "a noisy function of the size" if self.seeded else "a function of the size"
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """Call the function, again where it is noisy; it knows nothing of starts.
+        """Call the function, several times if it is noisy, and return its evidence. `start` is not used.
 
-        Raises ValueError for what is no evidence at all, and for two values of a function that is said to be nested.
+        trial: the number of the trial; later trials make more calls.
+
+        Raises ValueError for a value that is no evidence, and for two different values of a function with nested=True.
         """
         del start
         began = time.perf_counter()
         values: list[float] = []
         noisy, first = trial > 0 or self.seeded, max(self.calls, NOISY_CALLS)
-        made = first * (GROWTH**trial - 1) // (GROWTH - 1)  # by the trials before
+        made = first * (GROWTH**trial - 1) // (GROWTH - 1)  # the calls of all earlier trials, a geometric series
         wanted = first * GROWTH**trial if noisy else self.calls
         while len(values) < wanted:
-            value, why = self._called(size, made + len(values))
+            value, why = self._call(size, made + len(values))
             if why is None and not isinstance(value, Evidence) and math.isnan(value):
                 why = "is not a number" if wanted == 1 or not values else f"is not a number in call {len(values) + 1}"
             if why is not None:
-                return failed(size, self.ceiling, "function", time.perf_counter() - began, why)
+                return failed_fit(size, self.ceiling, "function", time.perf_counter() - began, why)
             if isinstance(value, Evidence):
                 return Fit(size, value, 0.0, None, FitInfo("function", time.perf_counter() - began))
             values.append(value)
@@ -91,12 +98,17 @@ class FunctionEvaluator:
                 "the same at every call: bounds are proved of exact values. Leave nested=True away where it is noisy"
             )
         if not all(map(math.isfinite, values)):
-            why = f"came out as {min(values)} and as {max(values)}, whose mean says nothing"
-            return failed(size, self.ceiling, "function", info.seconds, why)
+            why = f"came out as {min(values)} and as {max(values)}, which have no mean"
+            return failed_fit(size, self.ceiling, "function", info.seconds, why)
         return Fit(size, Evidence(-math.inf, self.ceiling), 0.0, None, info, (Repeats(tuple(values)),))
 
-    def _called(self, size: Size, number: int) -> tuple[Any, str | None]:
-        """(nats or an Evidence, None), or (None, why there is none). ValueError for what is neither."""
+    def _call(self, size: Size, number: int) -> tuple[Any, str | None]:
+        """Return (nats or an Evidence, None), or (None, why the call failed).
+
+        number: the number of this call, for its seed.
+
+        Raises ValueError for a value that is neither.
+        """
         began = time.perf_counter()
         try:
             with time_limit(self.seconds_per_call):
@@ -106,8 +118,8 @@ class FunctionEvaluator:
                     value = self.function(size)
         except TooSlow:
             return None, f"took longer than {self.seconds_per_call:g} seconds"
-        except Exception as error:  # a stranger's code, whatever it is: the other sizes may do
-            return None, told(error)
+        except Exception as error:  # another person's code may raise anything; other sizes may still work
+            return None, error_in_words(error)
         if self.seconds_per_call is not None and time.perf_counter() - began > self.seconds_per_call:
             return None, f"took longer than {self.seconds_per_call:g} seconds"
         if isinstance(value, Evidence):
@@ -130,24 +142,26 @@ def from_function(
     calls: int = 2,
     seconds_per_call: float | None = None,
 ) -> FunctionEvaluator:
-    """Search over any function of the size.
+    """Return an evaluator for `lv.search` from any function of the size.
 
-    function: takes a tuple of sizes, also for a single size variable, and returns log p(data | size) in nats, or an
-    `Evidence(lower, upper, standard_error)`, which is believed. ceiling: a proved upper end of what it can return (0
-    for discrete data). nested: it never falls when a size grows.
+    function: takes a tuple of sizes, also for a single size variable. It returns log p(data | size) in nats, or an
+        `Evidence(lower, upper, standard_error)`, which is used as it is.
+    ceiling: a proved upper limit of what it can return (0 for discrete data).
+    nested: True if the value never falls when a size grows.
+    calls: the number of calls of every size at first; 1 means that the function is exact.
+    seconds_per_call: the time limit of a call; None for no limit.
 
-    Noise. calls: of every size at first. Two that agree are taken as exact; where two differ the size is called at
-    least six times, and what the search weighs is the mean, with Student's standard error; sizes whose errors decide
-    the answer are called three and nine times as often (`starts` in `lv.search`). calls=1 takes the function as exact,
-    unasked. A function with a second parameter `seed` says that it is noisy: it gets another whole number at every
-    call, made of the seed of the search, and is called six times or more. The mean must be what you mean: of a search
-    with random starts it is what one start finds, not the best of many.
+    Noise. Two calls that agree are taken as exact. If they differ, the size is called at least six times, and the
+    search uses the mean with Student's standard error. Sizes whose errors decide the answer are called three and nine
+    times as often (`starts` in `lv.search`). A function with a second parameter `seed` says that it is noisy. It gets
+    another whole number at every call, made from the seed of the search, and is called six times or more. The mean must
+    be the quantity of interest: for a search with random starts it is the result of one start, not the best of many.
 
-    Failures. A size at which the function raises, returns NaN, or takes longer than seconds_per_call, is reported and
-    not ranked, and the search goes on; Ctrl-C stops it. Only between two steps of Python can a call be interrupted,
-    and only in the main thread: elsewhere it ends first.
+    Failures. A size at which the function raises, returns NaN, or takes longer than seconds_per_call is reported and
+    not ranked, and the search goes on. Ctrl-C stops it. A call can only be interrupted between two steps of Python, and
+    only in the main thread; elsewhere it ends first.
 
-    Raises ValueError for what is no function of a size, calls below 1, and a limit that is not positive.
+    Raises ValueError for what is not callable, calls below 1, and a limit that is not positive.
     """
     if not callable(function):
         raise ValueError(f"got {function!r}, expected a function of the size: a tuple of whole numbers -> nats")
@@ -159,7 +173,7 @@ def from_function(
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:
-    """Names of its parameters; none where Python does not know, as of some compiled functions."""
+    """Return the names of the function's parameters; none where Python cannot tell, as for some compiled functions."""
     try:
         return frozenset(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -167,5 +181,5 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def _call_seed(seed: int, size: Size, number: int) -> int:
-    """Another whole number below 2³² for every call, the same whenever that call is made."""
+    """Return a whole number below 2³² that differs from call to call, and is the same whenever a call is repeated."""
     return int(np.random.SeedSequence((seed, number, *size)).generate_state(1)[0])

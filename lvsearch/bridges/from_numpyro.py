@@ -1,4 +1,4 @@
-"""NumPyro models of one's own under the search: the evidence of each size annealed from the model's prior and back."""
+"""A user's NumPyro models as a search evaluates them: each size's evidence is annealed from the prior and back."""
 
 import inspect
 import math
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from lvsearch.bridges.attempts import failed, told
+from lvsearch.bridges.attempts import error_in_words, failed_fit
 from lvsearch.bridges.numpyro_program import chain_of
 from lvsearch.inference.annealing.density import DensityChain
 from lvsearch.inference.annealing.tuning import tuned
@@ -26,32 +26,35 @@ from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.sizes import Size
 
 FEWEST_IN_PILOT = 16
-"""Particles, where data are so large that the annealings have fewer."""
+"""The smallest number of particles of a pilot run, also where data are so large that annealings have fewer."""
 CAPACITY = "capacity"
-"""The parameter by which a model says that it masks."""
+"""The name of the parameter that marks a model as one that masks entries beyond the size."""
 MASK_DRAWS, MASK_CAPACITIES, MASK_LEVEL = 256, (2, 4), 1e-6
-"""Of a model that masks, log p(data | latents) at so many draws of the prior, size 1 in these capacities, may not
-differ more than by chance: the test of Kolmogorov and Smirnov, which a right model fails once in a million times."""
+"""The check of a model that masks: log p(data | latents) at `MASK_DRAWS` draws of the prior, at size 1, must have the
+same distribution in both capacities. By the Kolmogorov–Smirnov test at this level, a correct model fails once in a
+million times."""
 CHECK, PILOT = 0xC4EC, 0xF10D
-"""What sets the keys of the check and of the pilot apart from those of the annealings."""
+"""Folded into the random keys of the check and of the pilot, so that they differ from those of the annealings."""
 
 
 @dataclass(frozen=True)
 class NumpyroModel:
-    """A NumPyro model of unknown size, for `lv.search` with its data; from `from_numpyro`."""
+    """A NumPyro model of unknown size, made by `from_numpyro`. `lv.search` takes it with its data."""
 
     function: Callable[..., Any]
     size_names: tuple[str, ...]
 
     @property
     def masks(self) -> bool:
-        """Whether one compiled program serves many sizes."""
+        """True if one compiled program serves many sizes."""
         return CAPACITY in _parameters(self.function)
 
     def evaluator(self, data: Any, seed: int) -> "NumpyroEvaluator":
-        """The model with its data, looked at once, at size 1. Raises what the model raises there, and ValueError as
-        `from_numpyro` says."""
-        evaluator = _remade(self, data, seed)
+        """Return the model with its data, after one run at size 1 as a check.
+
+        Raises what the model raises there, and ValueError as `from_numpyro` says.
+        """
+        evaluator = _make_evaluator(self, data, seed)
         first = (1,) * len(self.size_names)
         if self.masks:
             evaluator.check_masks(first)
@@ -62,10 +65,10 @@ class NumpyroModel:
 
 @dataclass(frozen=True, eq=False)
 class NumpyroEvaluator:
-    """A NumPyro model with its data: the first trial of a size anneals briefly, every further one for longer.
+    """A NumPyro model with its data. The first trial of a size anneals briefly, every further trial for longer.
 
-    Programs and pilots are kept, so that further trials of a size compile nothing; keys are folded from seed, size and
-    trial, so that what is found does not depend on the order.
+    Programs and pilot runs are kept, so that further trials of a size compile nothing. Random keys depend only on seed,
+    size and trial, so results do not depend on the order of evaluation.
     """
 
     model: NumpyroModel
@@ -85,38 +88,47 @@ class NumpyroEvaluator:
         return self.model.size_names
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For other processes, without programs. Arrays as NumPy's: JAX's would come out in single precision."""
-        return _remade, (self.model, jax.tree.map(_as_numpy, self.data), self.seed)
+        """Return what is needed to make the evaluator in another process, without compiled programs.
+
+        Arrays are sent as NumPy arrays: JAX arrays would arrive in single precision.
+        """
+        return _make_evaluator, (self.model, jax.tree.map(_as_numpy, self.data), self.seed)
 
     def __copy__(self) -> "NumpyroEvaluator":
-        """Itself: what it keeps serves everybody."""
+        """Return the evaluator itself: threads can share its programs."""
         return self
 
     def describe(self) -> str:
-        """For people, in one line."""
+        """Describe the evaluator in one line."""
         name = getattr(self.model.function, "__name__", type(self.model.function).__name__)
         return f"the NumPyro model {name}, annealed from its prior{', sizes masked' if self.model.masks else ''}"
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """Anneal one size; what the model raises is the failure of that size."""
-        del start  # paths begin with the prior
+        """Anneal one size and return its evidence. An error of the model is the failure of that size."""
+        del start  # annealing starts from the prior
         began = time.perf_counter()
         try:
-            fit = self._annealed(size, trial)
-        except Exception as error:  # a stranger's code, whatever it is: the other sizes may do
-            return failed(size, self.ceiling, "prior", time.perf_counter() - began, told(error))
+            fit = self._anneal(size, trial)
+        except Exception as error:  # another person's code may raise anything; other sizes may still work
+            return failed_fit(size, self.ceiling, "prior", time.perf_counter() - began, error_in_words(error))
         return fit
 
     def chain(self, size: Size) -> DensityChain:
-        """The path of a size before its pilot; one program for all sizes of a capacity where the model masks."""
+        """Return the annealing path of a size, with step lengths not tuned yet.
+
+        If the model masks, all sizes of a capacity share one program.
+        """
         capacity = capacity_of(size) if self.model.masks else size
         with jax.enable_x64(True):
             if capacity not in self._chains:
-                self._chains[capacity] = self.traced(size, capacity)
+                self._chains[capacity] = self.trace_model(size, capacity)
             return eqx.tree_at(lambda c: c.size, self._chains[capacity], jnp.asarray(size))
 
-    def traced(self, size: Size, capacity: Size) -> DensityChain:
-        """The model as one program, with places for `capacity`."""
+    def trace_model(self, size: Size, capacity: Size) -> DensityChain:
+        """Return the model as one traced program, with places for `capacity`.
+
+        Raises ValueError for a model that has a capacity but uses its size as a Python number.
+        """
         names, function = self.model.size_names, self.model.function
         if self.model.masks:
 
@@ -141,17 +153,19 @@ class NumpyroEvaluator:
             ) from error
 
     def check_masks(self, size: Size) -> None:
-        """ValueError where what the data are worth depends on how many places there are that hold nothing."""
+        """Raise ValueError if log p(data | latents) depends on the number of places beyond the size."""
         from scipy.stats import ks_2samp
 
         key = jax.random.fold_in(jax.random.key(self.seed), CHECK)
         with jax.enable_x64(True):
-            worth = [
-                _prior_worth(self.traced(size, (places,) * len(size)), jax.random.fold_in(key, places))
+            values = [
+                _log_likelihoods_under_prior(
+                    self.trace_model(size, (places,) * len(size)), jax.random.fold_in(key, places)
+                )
                 for places in MASK_CAPACITIES
             ]
-        if ks_2samp(worth[0], worth[1]).pvalue < MASK_LEVEL:  # pyright: ignore[reportAttributeAccessIssue]
-            medians = " and ".join(f"{np.median(each):,.1f}" for each in worth)
+        if ks_2samp(values[0], values[1]).pvalue < MASK_LEVEL:  # pyright: ignore[reportAttributeAccessIssue]
+            medians = " and ".join(f"{np.median(each):,.1f}" for each in values)
             few, many = MASK_CAPACITIES
             raise ValueError(
                 f"got log p(data | latents) of {medians} nats (medians over draws of the prior) at size {size[0]} "
@@ -159,7 +173,8 @@ class NumpyroEvaluator:
                 f"but may not touch the data. Mask them, as in jnp.where(jnp.arange({CAPACITY}) < size, logits, -1e9)"
             )
 
-    def _annealed(self, size: Size, trial: int) -> Fit:
+    def _anneal(self, size: Size, trial: int) -> Fit:
+        """Return the fit of one size: tune its path by a pilot run at the first trial, then anneal."""
         began = time.perf_counter()
         key = jax.random.key(self.seed)
         for number in size:
@@ -172,7 +187,7 @@ class NumpyroEvaluator:
         chain, profile = self._tuned[size]
         if not np.isfinite(profile.mean[-1]):
             why = f"has log p(data | latents) = {profile.mean[-1]:.3g} on average over draws of the prior"
-            return failed(size, self.ceiling, "prior", time.perf_counter() - began, why)
+            return failed_fit(size, self.ceiling, "prior", time.perf_counter() - began, why)
         work = effort(chain, trial)
         found = anneal(chain, jax.random.fold_in(key, trial), work, profile)
         brackets = brackets_of(found, work)
@@ -182,25 +197,28 @@ class NumpyroEvaluator:
 
 
 def from_numpyro(function: Callable[..., Any], *, size_names: tuple[str, ...] = ("size",)) -> NumpyroModel:
-    """Search over the sizes of any NumPyro model: `lv.search(lv.from_numpyro(f), data)`.
+    """Make a model for `lv.search` from any NumPyro model: `lv.search(lv.from_numpyro(f), data)`.
 
-    function: `f(size, data)`, a model of NumPyro. size: a whole number (a tuple of them where `size_names` has several
-    names), data: as given to `lv.search`, floating arrays in it as float64. The evidence p(data | size) is annealed
-    from the model's own prior to its posterior and back, by Hamiltonian Monte Carlo on all continuous latents; discrete
-    ones are summed out exactly, marked or not (`pip install "lvsearch[enumerate]"`, and numpyro.plate or .to_event
-    around every batch). It comes with a standard error and stochastic ends, in nats, and nothing has to be relabelled.
+    function: `f(size, data)`, a NumPyro model. Its size is a whole number, or a tuple if `size_names` has several
+        names. Its data are those given to `lv.search`, with floating arrays as float64.
 
-    Every size is compiled by itself, seconds each. With a third parameter, `f(size, data, capacity)`, many sizes share
-    a program: size is then traced, and capacity a number ≥ size by which arrays are shaped. Entries beyond the size may
-    keep their prior, which integrates to 1, but may not touch the data: `jnp.where(jnp.arange(capacity) < size,
-    logits, -1e9)`. Whether they do is checked on draws of the prior.
+    The evidence p(data | size) is annealed from the model's own prior to its posterior and back, by Hamiltonian Monte
+    Carlo on all continuous latents. Discrete latents are summed out exactly, marked or not. This needs `pip install
+    "lvsearch[enumerate]"`, and numpyro.plate or .to_event around every batch. The evidence comes with a standard error
+    and stochastic bounds, in nats. Components need no relabelling.
 
-    Sizes at which the model raises, or has no number, are reported and not ranked. For draws at the size found, run
+    By default every size is compiled by itself, which takes seconds each. With a third parameter, `f(size, data,
+    capacity)`, many sizes share a program. The size is then traced, and capacity is a number ≥ size that gives arrays
+    their shapes. Entries beyond the size may keep their prior, which integrates to 1. They must not affect the data:
+    `jnp.where(jnp.arange(capacity) < size, logits, -1e9)`. This is checked on draws of the prior.
+
+    Sizes at which the model raises, or has no number, are reported and not ranked. For draws at the best size, run
     NumPyro's own NUTS on `f` there.
 
-    Raises ValueError for what is no function of a size and data; `lv.search` raises what the model raises at size 1,
-    ValueError for models whose evidence means nothing or is out of reach (improper or masked priors, numpyro.param,
-    discrete latents without finite support, subsampled plates), and ImportError where funsor is missing.
+    Raises ValueError for anything but a function of size and data. `lv.search` raises what the model raises at size 1.
+    It raises ValueError for models whose evidence has no meaning or cannot be computed: improper or masked priors,
+    numpyro.param, discrete latents without finite support, subsampled plates. It raises ImportError if funsor is needed
+    and missing.
     """
     if not callable(function):
         raise ValueError(f"got {function!r}, expected a NumPyro model, a function f(size, data)")
@@ -215,25 +233,28 @@ def from_numpyro(function: Callable[..., Any], *, size_names: tuple[str, ...] = 
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the names of the function's parameters."""
     return frozenset(inspect.signature(function).parameters)
 
 
 def _one_or_all(numbers: tuple[Any, ...]) -> Any:
-    """What people call the size: a number, or a tuple where there are several variables."""
+    """Return the size as people write it: a number, or a tuple if there are several size variables."""
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def _remade(model: NumpyroModel, data: Any, seed: int) -> NumpyroEvaluator:
+def _make_evaluator(model: NumpyroModel, data: Any, seed: int) -> NumpyroEvaluator:
+    """Return the evaluator of a model, with floating arrays in its data as float64."""
     with jax.enable_x64(True):
         return NumpyroEvaluator(model, jax.tree.map(_as_float64, data), seed)
 
 
 def _as_numpy(leaf: Any) -> Any:
+    """Return a JAX array as a NumPy array, and anything else unchanged."""
     return np.asarray(leaf) if isinstance(leaf, Array) else leaf
 
 
 def _as_float64(leaf: Any) -> Any:
-    """Arrays of NumPy and JAX as JAX's, floats in float64; everything else as it is."""
+    """Return arrays of NumPy and JAX as JAX arrays, floats in float64; anything else unchanged."""
     if not isinstance(leaf, np.ndarray | Array):
         return leaf
     array = np.asarray(leaf)
@@ -242,6 +263,6 @@ def _as_float64(leaf: Any) -> Any:
     return jnp.asarray(array, jnp.float64 if array.dtype.kind == "f" else None)
 
 
-def _prior_worth(chain: DensityChain, key: Array) -> np.ndarray:
-    """log p(data | latents) at draws of the prior (draw,), nats."""
+def _log_likelihoods_under_prior(chain: DensityChain, key: Array) -> np.ndarray:
+    """Return log p(data | latents) at draws of the prior, (draw,), in nats."""
     return np.asarray(kernel()(lambda c, k: c.log_ratio(c.init(k, MASK_DRAWS)))(chain, key))

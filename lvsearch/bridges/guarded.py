@@ -1,17 +1,17 @@
-"""Evaluators of other people under the search."""
+"""Other people's evaluators under a search: an error is the failure of one size."""
 
 import math
 import time
 from dataclasses import dataclass
 
-from lvsearch.bridges.attempts import failed, told
+from lvsearch.bridges.attempts import error_in_words, failed_fit
 from lvsearch.sizing.fit import Evaluator, Fit, SelfDescribed
 from lvsearch.sizing.sizes import Size
 
 
 @dataclass(frozen=True)
 class GuardedEvaluator:
-    """An evaluator of somebody's own (`inner`), whose errors and NaN are failures of their sizes."""
+    """Another person's evaluator (`inner`), whose errors and NaN become failures of their sizes."""
 
     inner: Evaluator
     size_names: tuple[str, ...]
@@ -24,7 +24,7 @@ class GuardedEvaluator:
 
     @classmethod
     def around(cls, inner: Evaluator) -> "GuardedEvaluator":
-        """The same evaluator, guarded."""
+        """Return the evaluator with this guard."""
         return cls(
             inner,
             inner.size_names,
@@ -37,7 +37,7 @@ class GuardedEvaluator:
         )
 
     def describe(self) -> str:
-        """For people, in one line."""
+        """Describe the evaluator in one line."""
         return (
             self.inner.describe()
             if isinstance(self.inner, SelfDescribed)
@@ -45,12 +45,12 @@ class GuardedEvaluator:
         )
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """As `inner` does."""
+        """Return the fit of `inner`, or a failed fit where it raises or returns NaN."""
         began = time.perf_counter()
         try:
             fit = self.inner.evaluate(size, start, trial)
-        except Exception as error:  # a stranger's code, whatever it is: the other sizes may do
-            return failed(size, self.ceiling, "evaluator", time.perf_counter() - began, told(error))
+        except Exception as error:  # another person's code may raise anything; other sizes may still work
+            return failed_fit(size, self.ceiling, "evaluator", time.perf_counter() - began, error_in_words(error))
         if math.isnan(fit.estimate):
-            return failed(size, self.ceiling, "evaluator", time.perf_counter() - began, "is not a number")
+            return failed_fit(size, self.ceiling, "evaluator", time.perf_counter() - began, "is not a number")
         return fit

@@ -1,9 +1,10 @@
-"""A NumPyro model read as what annealing asks for: draws of its prior, that prior's density, and that of the data.
+"""A NumPyro model in the form that annealing needs: draws of its prior, the prior's density, and the data's density.
 
     p(data) = ∫ p(u) p(data | u) du
 
-u are the unconstrained coordinates of all continuous latent sites, discrete ones summed out (`numpyro.contrib.funsor`).
-p(u) is the model with everything observed left out, its factors too; p(data | u) is the ratio of the two.
+u are the unconstrained coordinates of all continuous latents; discrete latents are summed out
+(`numpyro.contrib.funsor`). p(u) is the density of the model without everything observed, its factors included. p(data |
+u) is the ratio of the two.
 """
 
 from collections.abc import Callable
@@ -19,15 +20,16 @@ from lvsearch.inference.annealing.density import DensityChain, traced
 from lvsearch.inference.annealing.tuning import untuned
 
 FARTHEST = 700.0
-"""Where a draw's coordinate is kept that a bijection sends farther: the logarithm of the largest float64."""
+"""The largest coordinate of a draw; coordinates beyond it are moved here. It is about log of the largest float64."""
 EXAMPLE = 0x5175
-"""The seed of the run by which a model's sites are known."""
+"""The seed of the run that shows which sites a model has."""
 
 
 class Sites(NamedTuple):
-    """What one run of a model showed: its continuous latents, discrete latents and observed sites by name.
+    """The sites that one run of a model had, by name: continuous latents, discrete latents, observed sites.
 
-    `work`: numbers that its sites hold, those summed out as often as they have values.
+    `plates`: the number of nested plates.
+    `work`: how many numbers its sites have; sites that are summed out count once for each of their values.
     """
 
     continuous: tuple[str, ...]
@@ -38,17 +40,20 @@ class Sites(NamedTuple):
 
 
 def chain_of(model: Callable[[Any], Any], size: Any) -> DensityChain:
-    """The path from the prior of `model(size)` to its posterior, its step lengths not tuned yet.
+    """Return the annealing path from the prior of `model(size)` to its posterior, with step lengths not tuned yet.
 
-    model: a NumPyro model of the size alone, an array of one whole number per size variable, which may be traced.
-    Call it inside `jax.enable_x64`, in one thread. Raises ValueError for models whose evidence means nothing, or cannot
-    be computed so; see `sites_of`.
+    model: a NumPyro model of the size alone.
+    size: an array of one whole number per size variable, which may be traced.
+
+    Call it inside `jax.enable_x64`, in one thread.
+
+    Raises ValueError for models whose evidence has no meaning or cannot be computed; see `sites_of`.
     """
     import numpyro
     from numpyro.infer.util import potential_energy
 
     sites = sites_of(model, size)
-    summed = _summed_out(model, sites) if sites.discrete else model
+    summed = _enumerate_discrete(model, sites) if sites.discrete else model
 
     def coordinates(key: Any, size: Any) -> dict[str, Any]:
         run = numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(size)
@@ -66,7 +71,7 @@ def chain_of(model: Callable[[Any], Any], size: Any) -> DensityChain:
     def log_joint(program: Callable, u: Any, size: Any) -> Any:
         return jnp.asarray(-potential_energy(program, (size,), {}, unraveled(u), enum=bool(sites.discrete)), float)
 
-    without_data = _without(summed, sites.observed)
+    without_data = _hide_observed(summed, sites.observed)
 
     def log_densities(u: Any, size: Any) -> Any:
         log_prior = log_joint(without_data, u, size)
@@ -77,19 +82,22 @@ def chain_of(model: Callable[[Any], Any], size: Any) -> DensityChain:
 
 
 def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
-    """The sites of one run. Raises ValueError, saying what to do, for what evidence cannot be computed of: improper
-    priors, `numpyro.param`, discrete latents without finite support, plates that draw a subsample, priors that are
-    scaled or masked, and no continuous latent at all; ImportError where discrete ones need funsor."""
+    """Return the sites of one run of the model.
+
+    Raises ValueError, saying what to do, for models whose evidence cannot be computed. These have improper priors,
+    `numpyro.param`, discrete latents without finite support, plates that draw a subsample, priors that are scaled or
+    masked, or no continuous latent. Raises ImportError if discrete latents need funsor and it is missing.
+    """
     import numpyro
     from numpyro.distributions import MaskedDistribution
 
-    run = numpyro.handlers.trace(numpyro.handlers.seed(_without_improper(model), EXAMPLE)).get_trace(size)
+    run = numpyro.handlers.trace(numpyro.handlers.seed(_refuse_improper(model), EXAMPLE)).get_trace(size)
     continuous, discrete, observed, frames, loose, work = [], [], [], [0], [], 0
     for name, site in run.items():
         if site["type"] in ("param", "mutable"):
-            raise _refused(name, "is a parameter without a prior", "numpyro.sample with a prior: it is integrated out")
+            raise _refusal(name, "is a parameter without a prior", "numpyro.sample with a prior: it is integrated out")
         if site["type"] == "plate" and site["args"][0] != (site["args"][1] or site["args"][0]):
-            raise _refused(name, "draws a subsample of its plate", "all of the data: the evidence is of all of them")
+            raise _refusal(name, "draws a subsample of its plate", "all of the data: the evidence is of all of them")
         if site["type"] != "sample":
             continue
         dims = [-frame.dim for frame in site["cond_indep_stack"] if frame.dim is not None]
@@ -102,7 +110,7 @@ def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
             continue
         if site["fn"].support.is_discrete:
             if not site["fn"].has_enumerate_support:
-                raise _refused(
+                raise _refusal(
                     name,
                     f"is discrete without an end ({type(site['fn']).__name__})",
                     "a distribution with finitely many values, which are summed out, or a continuous one",
@@ -111,7 +119,7 @@ def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
             work += int(np.size(site["value"])) * (len(site["fn"].enumerate_support(expand=False)) - 1)
             continue
         if site["scale"] is not None or isinstance(site["fn"], MaskedDistribution):
-            raise _refused(
+            raise _refusal(
                 name,
                 "is a latent whose prior is scaled or masked, and so no longer a distribution",
                 "scale and mask around what is observed only; latents that affect no data change nothing as they are",
@@ -124,7 +132,7 @@ def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
             "got a model that observes nothing, expected numpyro.sample(…, obs=…) or numpyro.factor: does it get data?"
         )
     if discrete and loose:
-        raise _refused(
+        raise _refusal(
             loose[0],
             "has several elements in no plate, beside latents that are summed out",
             ".to_event(1) on its distribution, or the site inside a numpyro.plate",
@@ -137,19 +145,20 @@ def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
     return Sites(tuple(sorted(continuous)), tuple(discrete), frozenset(observed), max(frames), work)
 
 
-def _refused(name: str, what: str, instead: str) -> ValueError:
+def _refusal(name: str, what: str, instead: str) -> ValueError:
+    """Return the error for a site that is not supported."""
     return ValueError(f"site {name!r} {what}: expected {instead}")
 
 
-def _summed_out(model: Callable, sites: Sites) -> Callable:
-    """The model with its discrete latents enumerated, to the left of all plates."""
+def _enumerate_discrete(model: Callable, sites: Sites) -> Callable:
+    """Return the model with its discrete latents enumerated, on axes to the left of all plates."""
     from numpyro.contrib.funsor import config_enumerate, enum
 
     return enum(config_enumerate(model), -sites.plates - 1)
 
 
-def _without(model: Callable, observed: frozenset[str]) -> Callable:
-    """The model with the density of what it observes left out."""
+def _hide_observed(model: Callable, observed: frozenset[str]) -> Callable:
+    """Return the model without the density of its observed sites."""
     from numpyro.primitives import Messenger
 
     class Unseen(Messenger):
@@ -160,14 +169,14 @@ def _without(model: Callable, observed: frozenset[str]) -> Callable:
     return Unseen(model)
 
 
-def _without_improper(model: Callable) -> Callable:
-    """The model, which refuses latents that have no distribution to draw from."""
+def _refuse_improper(model: Callable) -> Callable:
+    """Return the model, changed so that it raises ValueError for latents with an improper prior."""
     from numpyro.primitives import Messenger
 
     class Proper(Messenger):
         def process_message(self, msg: Any) -> None:
-            if msg["type"] == "sample" and not msg["is_observed"] and _improper(msg["fn"]):
-                raise _refused(
+            if msg["type"] == "sample" and not msg["is_observed"] and _is_improper(msg["fn"]):
+                raise _refusal(
                     msg["name"],
                     "has an improper prior, under which the evidence means nothing",
                     "a prior that integrates to 1",
@@ -176,8 +185,8 @@ def _without_improper(model: Callable) -> Callable:
     return Proper(model)
 
 
-def _improper(distribution: Any) -> bool:
-    """Whether it is NumPyro's ImproperUniform, however wrapped."""
+def _is_improper(distribution: Any) -> bool:
+    """Return True for NumPyro's ImproperUniform, also inside of other distributions."""
     from numpyro.distributions import ImproperUniform
 
     while distribution is not None:

@@ -15,7 +15,7 @@ class Genotypes(Corpus):
 
     Build one with `from_structure`, `from_ped` or `from_raw`, or of counts with `from_matrix`. A genotype that is
     missing has no copies. `document_labels` are the populations that the file names, never used in fitting. For
-    `lv.models.Admixture.of_vocabulary(genotypes.vocabulary)`; without admixture, `points()`.
+    `lv.models.Admixture.from_vocabulary(genotypes.vocabulary)`; without admixture, `points()`.
     """
 
     nouns: ClassVar[Nouns] = Nouns("genotypes", "individual", "individuals", "allele copy", "allele copies")

@@ -168,7 +168,7 @@ class Points(Data):
     def from_categories(cls, frame: Any, *, numbers: Sequence[str] = (), missing: str | None = None) -> "Points":
         """A data frame of answers, one column a question: every category becomes a column of 0 and 1, "name=category".
 
-        For `lv.models.CategoricalComponents.of_columns(points.columns)`: latent classes. Categories are those of a
+        For `lv.models.CategoricalComponents.from_columns(points.columns)`: latent classes. Categories are those of a
         pandas Categorical, in its order, else the values that occur, sorted: new data need a Categorical where they do
         not hold every one. numbers: columns that stay as they are, for `lv.models.MixedComponents`. The index, unless
         the default one, names the rows. missing: "nan" where an empty cell is not known. Raises ValueError for what is

@@ -1,1 +1,1 @@
-"""What was fitted or drawn at one size, for people: tables, captions, clusters, occupied components."""
+"""Fits and draws of one size, for people: tables, captions, clusters, occupied components."""

@@ -1,7 +1,7 @@
-"""Captions, region labels and retrieval from a model of images and captions, as people read them.
+"""Captions, labels of regions, and retrieval from a model of images and captions, for people.
 
 Every function takes a fitted model (`lv.fit(...)`, `result.best`) and images: a `PairedCorpus`, or a pair (regions,
-captions). The images' own captions are looked at only where they are what is to be predicted.
+captions). The captions of these images are used only by functions that score or show them.
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,13 @@ from lvsearch.inference.annotation import (
 )
 
 IMPOSSIBLE = 1e-25
-"""A probability that estimated words (with a floor of 1e-30) give only to what no training caption made possible."""
+"""The probability below which a word counts as impossible. Estimated word probabilities have a floor of 1e-30, so only
+words that no training caption made possible are below."""
 TIED = 1e-9
-"""Nats, relative to 1 + |score|: float64 sums round by a millionth of this, and differently as the images beside one
-and its place among them differ. What is so close is a tie."""
+"""The largest difference of two scores that counts as a tie, in nats, relative to 1 + |score|.
+
+Rounding errors of float64 sums are a millionth of this, and depend on the other images and on their order.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class CaptionScores:
     |---|---|
     | `per_image` | Σ_m log p(w_m | r), nats; 0 where the caption is missing |
     | `n_words` | caption words of all images |
-    | `impossible` | how many of them the model gives no probability (below 1e-25); they enter with what they got |
+    | `impossible` | how many of these words have a probability below 1e-25; they count with the probability they have |
     | `unseen` | caption words that no training caption has, sorted |
     """
 
@@ -46,11 +49,11 @@ class CaptionScores:
 
     @property
     def perplexity(self) -> float:
-        """exp(−Σ log p / words) (§4.2.2); NaN without words."""
+        """The perplexity per caption word, exp(−Σ log p / words) (§4.2.2); NaN without words."""
         return float(np.exp(-self.per_image.sum() / self.n_words)) if self.n_words else float("nan")
 
     def describe(self) -> str:
-        """One line, the words without probability named."""
+        """Describe the scores in one line, and name the words that have no probability or were never seen."""
         text = f"caption perplexity {self.perplexity:,.1f} over {self.n_words:,} words"
         if self.impossible:
             text += f"; {self.impossible:,} of them have no probability under the estimated words"
@@ -61,8 +64,15 @@ class CaptionScores:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Images ranked for a query: `ranking` holds image numbers, best first, `scores` Σ log p(word | image), nats, and
-    `relevant` which of them have all the query's words in their captions, in that order."""
+    """Images ranked for a query.
+
+    | field | meaning |
+    |---|---|
+    | `query` | the words of the query |
+    | `ranking` | the numbers of the images, best first |
+    | `scores` | Σ log p(word | image), nats, in the order of the ranking |
+    | `relevant` | True for images whose captions have all words of the query, in the order of the ranking |
+    """
 
     query: tuple[str, ...]
     ranking: np.ndarray
@@ -71,7 +81,9 @@ class Retrieval:
 
     @property
     def precision_recall(self) -> pd.DataFrame:
-        """Precision and recall after each relevant image: columns recall, precision. Empty where none is relevant."""
+        """Precision and recall after each relevant image, in columns recall and precision; empty if none is
+        relevant.
+        """
         found = np.cumsum(self.relevant)
         where = np.flatnonzero(self.relevant)
         recall = found[where] / max(int(self.relevant.sum()), 1)
@@ -79,15 +91,15 @@ class Retrieval:
 
     @property
     def mean_precision(self) -> float:
-        """The average of the precisions at every relevant image; NaN where none is relevant."""
+        """The average of the precisions at every relevant image; NaN if none is relevant."""
         curve = self.precision_recall
         return float(np.mean(curve["precision"].to_numpy())) if len(curve) else float("nan")
 
 
 def caption_distribution(model: "FittedImages", data: Any) -> pd.DataFrame:
-    """p(word | image), a row per image, a column per word, rows summing to 1; captions are not looked at.
+    """Return p(word | image) as a table: a row per image, a column per word, rows summing to 1. Captions are not used.
 
-    Raises ValueError for a model without captions, and for other regions than the training data's.
+    Raises ValueError for a model without captions, and for regions of another form than the training data's.
     """
     images = _images(model, data)
     return pd.DataFrame(
@@ -98,7 +110,10 @@ def caption_distribution(model: "FittedImages", data: Any) -> pd.DataFrame:
 
 
 def annotate(model: "FittedImages", data: Any, n_words: int = 5) -> pd.DataFrame:
-    """The most probable words of each image, beside its caption: columns predicted, caption. Errors as above."""
+    """Return the most probable words of each image beside its caption, in columns predicted and caption.
+
+    Raises ValueError as `caption_distribution`.
+    """
     images = _images(model, data)
     probabilities = caption_distribution(model, images)
     return pd.DataFrame(
@@ -111,8 +126,11 @@ def annotate(model: "FittedImages", data: Any, n_words: int = 5) -> pd.DataFrame
 
 
 def label_regions(model: "FittedImages", data: Any, n_words: int = 2) -> pd.DataFrame:
-    """The most probable words of each region, p(word | image, region): a row per region; columns image, region, words,
-    probability (of the first word). ValueError for GM-mixture, whose regions have no words of their own; else as above.
+    """Return the most probable words of each region, p(word | image, region), in a row per region.
+
+    The columns are image, region, words, and probability (of the first word).
+
+    Raises ValueError for GM-mixture, whose regions have no words of their own, and as `caption_distribution`.
     """
     images = _images(model, data)
     rows = []
@@ -123,7 +141,10 @@ def label_regions(model: "FittedImages", data: Any, n_words: int = 2) -> pd.Data
 
 
 def caption_scores(model: "FittedImages", data: Any) -> CaptionScores:
-    """log p(caption | image), which words have no probability, which were never seen. Errors as above."""
+    """Return log p(caption | image), which words have no probability, and which were never seen in training.
+
+    Raises ValueError as `caption_distribution`.
+    """
     images = _images(model, data)
     counts = images.captions.counts
     log_p = np.log(caption_distributions(model.estimate, images.dataset()))
@@ -140,10 +161,11 @@ def caption_scores(model: "FittedImages", data: Any) -> CaptionScores:
 
 
 def retrieve(model: "FittedImages", data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
-    """Images ranked by p(query | image) = Π p(word | image) (§4.2.4). Ties, as `ranked` says, keep the images' order.
+    """Return the images ranked by p(query | image) = Π p(word | image) (§4.2.4). Ties keep the order of the images.
 
-    query: words of the vocabulary; a single string is cut at spaces. Raises ValueError for an unknown or no word, and
-    as above.
+    query: words of the vocabulary; a single string is split at spaces.
+
+    Raises ValueError for a query without words or with unknown words, and as `caption_distribution`.
     """
     images = _images(model, data)
     words = tuple(query.split()) if isinstance(query, str) else tuple(query)
@@ -158,52 +180,63 @@ def retrieve(model: "FittedImages", data: Any, query: str | tuple[str, ...] | li
 
 
 def ranked(scores: Float[np.ndarray, " images"]) -> Int[np.ndarray, " images"]:
-    """Places by falling score. A score within TIED of the next higher one is tied with it; ties are by place, so that
-    the ranking does not depend on how sums were rounded."""
+    """Return the places of the images by falling score.
+
+    A score within `TIED` of the next higher one is tied with it. Ties are in the order of the images, so that the
+    ranking does not depend on how sums were rounded.
+    """
     order = np.argsort(-scores, kind="stable")
     falling = scores[order]
-    with np.errstate(invalid="ignore"):  # −∞ less −∞
+    with np.errstate(invalid="ignore"):  # −∞ − (−∞) is NaN
         apart = falling[:-1] - falling[1:] > TIED * (1 + np.abs(falling[:-1]))
     group = np.cumsum(np.concatenate([[False], apart]))[: len(order)]
     return order[np.lexsort((order, group))]
 
 
 def absent_factor_words(model: "FittedImages", data: Any) -> AbsentFactors:
-    """How many caption words are assigned to factors absent from their image's regions (§4.2.2). Errors as above."""
+    """Return how many caption words are assigned to factors that no region of their image has (§4.2.2).
+
+    Raises ValueError as `caption_distribution`.
+    """
     return absent_factors(model.estimate, _images(model, data).dataset())
 
 
 def _images(model: "FittedImages", data: Any) -> PairedCorpus:
+    """Return the data as a `PairedCorpus` like the training data."""
     training = model.training
     assert isinstance(training, PairedCorpus)  # what a model of images with captions is trained on
     return training.like_this(data)
 
 
 def _top(probabilities: np.ndarray, images: PairedCorpus, n_words: int) -> list[list[str]]:
+    """Return the `n_words` most probable words of each row."""
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :n_words]
     return [[images.vocabulary[word] for word in row] for row in order]
 
 
 @dataclass(frozen=True)
 class FittedImages(FittedModel):
-    """A model of images with captions at one size: the functions above as methods."""
+    """A model of images with captions at one size. Its methods are the functions of this module."""
 
     def caption_distribution(self, data: Any) -> pd.DataFrame:
-        """p(word | image): a row per image, a column per word."""
+        """Return p(word | image) as a table: a row per image, a column per word."""
         return caption_distribution(self, data)
 
     def caption_scores(self, data: Any) -> CaptionScores:
-        """log p(caption | image) of each image, and the perplexity of all."""
+        """Return log p(caption | image) of each image, and the perplexity of all captions."""
         return caption_scores(self, data)
 
     def annotate(self, data: Any, n_words: int = 5) -> pd.DataFrame:
-        """The most probable words of each image beside its caption."""
+        """Return the most probable words of each image beside its caption."""
         return annotate(self, data, n_words)
 
     def label_regions(self, data: Any, n_words: int = 2) -> pd.DataFrame:
-        """The most probable words of each region. ValueError for models whose regions have none of their own."""
+        """Return the most probable words of each region.
+
+        Raises ValueError for models whose regions have no words of their own.
+        """
         return label_regions(self, data, n_words)
 
     def retrieve(self, data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
-        """Images ranked by the probability of a query's words."""
+        """Return the images ranked by the probability of a query's words."""
         return retrieve(self, data, query)

@@ -1,4 +1,4 @@
-"""A fitted pLSI, whose documents have no distribution: what that makes of scoring new ones."""
+"""A fitted pLSI. Its documents have no distribution, which changes how new documents are scored."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.likelihood import document_likelihood
 
 SLACK = 1e-9
+"""By how much the ends of an interval are widened for rounding, relative to 1 + |score|."""
 
 
 @dataclass(frozen=True)
@@ -18,16 +19,17 @@ class FittedAspects(FittedTopics):
     """pLSI at one size. `transform` folds documents in; scores are of documents drawn like the training documents."""
 
     def score_units(self, data: Any) -> Float[np.ndarray, " units"]:
-        """log p(document) marginalised over the training documents' proportions (Blei 2004, §3.6.1), nats, exactly.
+        """Return log p(document), marginalised over the training documents' proportions, exactly, in nats.
 
-        Not the likelihood at proportions folded in, which were fitted to the words that it would score.
+        Source: Blei (2004), §3.6.1. It is not the likelihood at folded-in proportions, which were fitted to the same
+        words.
         """
         counts = counts_of(self.training.like_this(data).dataset())
         topics = self.table(self.model.topic_site).to_numpy(np.float64)
         return document_likelihood(topics, self.proportions_prior, counts, method="exact").log_likelihood
 
     def interval_units(self, data: Any) -> tuple[Float[np.ndarray, " units"], Float[np.ndarray, " units"]]:
-        """`score_units` at both ends, rounded outwards."""
+        """Return (lower, upper) ends of `score_units`, in nats: the exact value, rounded outwards."""
         value = self.score_units(data)
         slack = SLACK * (1 + np.abs(value))
         return value - slack, value + slack

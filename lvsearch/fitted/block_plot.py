@@ -1,4 +1,4 @@
-"""A matrix in the order of its row and column clusters, as a picture."""
+"""The picture of a matrix in the order of its row and column clusters."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NAMED_ROWS, NAMED_COLUMNS = 60, 100
-"""Rows and columns up to which each has its name."""
+"""The largest numbers of rows and of columns that are labelled with their names."""
 
 
 def draw_blocks(
@@ -25,13 +25,17 @@ def draw_blocks(
     means: pd.DataFrame,
     axes: "Axes",
 ) -> Caption:
-    """Clusters by falling mean of their cells, and within a cluster rows and columns by theirs; the caption is not
-    written."""
+    """Draw the matrix in the order of its clusters, and return the caption, which is not written.
+
+    Clusters are ordered by the falling mean of their cells. So are rows and columns within a cluster.
+
+    means: the mean of a cell of each block, row clusters × column clusters.
+    """
     from matplotlib.colors import LinearSegmentedColormap
 
     palette, values = palette_of(axes), np.asarray(points.values)
-    order_rows, row_edges = _ordered(values, rows, points.observed)
-    order_columns, column_edges = _ordered(values.T, columns, points.observed.T)
+    order_rows, row_edges = _order_by_cluster(values, rows, points.observed)
+    order_columns, column_edges = _order_by_cluster(values.T, columns, points.observed.T)
     shades = LinearSegmentedColormap.from_list("cells", [palette.background, palette.band, palette.main]).with_extremes(
         bad=palette.grid
     )
@@ -60,10 +64,10 @@ def draw_blocks(
     )
 
 
-def _ordered(
+def _order_by_cluster(
     values: np.ndarray, labels: Int[np.ndarray, " each"], observed: np.ndarray
 ) -> tuple[Int[np.ndarray, " each"], list[int]]:
-    """The order, and where in it the next cluster begins."""
+    """Return (the order of the rows, the places in it where the next cluster begins)."""
     cells = np.where(observed, values, 0.0).sum(1) / np.maximum(observed.sum(1), 1)
     clusters = sorted(set(labels.tolist()), key=lambda k: -float(cells[labels == k].mean()))
     parts = [np.flatnonzero(labels == k) for k in clusters]

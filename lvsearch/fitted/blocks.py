@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FittedBlocks(FittedModel):
-    """Row clusters × column clusters at one size. Rows and columns are named as the data name them."""
+    """Row clusters × column clusters at one size. Rows and columns have the names that they have in the data."""
 
     @property
     def model(self) -> LatentBlockModel:
@@ -31,18 +31,18 @@ class FittedBlocks(FittedModel):
         return model
 
     def row_memberships(self, data: Any = None) -> pd.DataFrame:
-        """q(cluster) of each row, rows summing to 1. data: by default the training data."""
+        """Return q(cluster) of each row as a table; rows sum to 1. data: by default the training data."""
         points = self._points(data)
         shares = np.asarray(self._describe(points).representation, np.float64)
         names = pd.RangeIndex(points.n_units) if points.row_names is None else pd.Index(points.row_names)
         return pd.DataFrame(shares, index=names, columns=pd.RangeIndex(shares.shape[1], name=ROW))
 
     def row_labels(self, data: Any = None) -> pd.Series:
-        """The most probable cluster of each row."""
+        """Return the most probable cluster of each row. data: by default the training data."""
         return self.row_memberships(data).idxmax(axis=1).rename(ROW)
 
     def column_memberships(self) -> pd.DataFrame:
-        """q(cluster) of each column, rows summing to 1: a row per column of the data."""
+        """Return q(cluster) of each column of the data as a table with a row per column; rows sum to 1."""
         logits = np.asarray(self.estimate.natural[COLUMN], np.float64)
         shares = np.exp(logits - logits.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
@@ -50,11 +50,13 @@ class FittedBlocks(FittedModel):
         return pd.DataFrame(shares, index=index, columns=pd.RangeIndex(shares.shape[1], name=COLUMN))
 
     def column_labels(self) -> pd.Series:
-        """The most probable cluster of each column."""
+        """Return the most probable cluster of each column."""
         return self.column_memberships().idxmax(axis=1).rename(COLUMN)
 
     def block_means(self) -> pd.DataFrame:
-        """The mean of a cell of each block, parameters at their posterior means: row clusters × column clusters."""
+        """Return the mean of a cell of each block, row clusters × column clusters, with parameters at their
+        posterior means.
+        """
         component = self.model.component
         with jax.enable_x64(True):
             statistics = component.family.point(jax.tree.map(jnp.asarray, self.estimate.natural["blocks"]))
@@ -63,20 +65,26 @@ class FittedBlocks(FittedModel):
         return pd.DataFrame(means, index=rows, columns=columns)
 
     def plot_blocks(self, ax: "Axes | None" = None) -> "Axes":
-        """The training matrix with its rows and columns in the order of their clusters, the borders of blocks drawn;
-        rows and columns are named where there is room. Returns the axes."""
+        """Draw the training matrix with rows and columns in the order of their clusters, and return the axes.
+
+        Lines mark the borders of blocks. Rows and columns are named where there is room.
+        """
         axes = dressed(ax, height=6.4)
         write_caption(axes, self.draw_blocks(axes))
         return axes
 
     def draw_blocks(self, axes: "Axes") -> Caption:
-        """`plot_blocks` on axes as they are; the caption is returned, not written."""
+        """Draw the picture of `plot_blocks` on existing axes, and return its caption, which is not written."""
         points = self._points(None)
         return draw_blocks(
             points, self.row_labels().to_numpy(), self.column_labels().to_numpy(), self.block_means(), axes
         )
 
     def _points(self, data: Any) -> Points:
+        """Return the data as `Points` like the training data.
+
+        Raises ValueError for data whose columns have no names.
+        """
         points = self.training if data is None else self.training.like_this(data)
         if not isinstance(points, Points):
             raise ValueError(f"got rows as {type(points).__name__}, expected Points, whose columns have names")

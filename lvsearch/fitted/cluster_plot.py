@@ -1,4 +1,4 @@
-"""The picture of a mixture: rows in two columns, coloured by component, or in every two of several columns."""
+"""Pictures of a mixture: rows in two columns, coloured by component, or in all pairs of several columns."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INSIDE = 0.9
-"""Share of a Gaussian inside its ellipse."""
+"""The share of a Gaussian's rows inside its ellipse."""
 MOST_COLUMNS = 5
-"""Of a picture of pairs, where nobody says which."""
+"""The number of columns in a picture of pairs, if no columns are named."""
 
 
 def plot_clusters(
@@ -29,8 +29,15 @@ def plot_clusters(
     columns: tuple[Any, Any] | None,
     ax: "Axes | None",
 ) -> "Axes":
-    """See `FittedMixture.plot_clusters`. covariances: None where components are not Gaussian."""
-    chosen = _chosen(points, points.columns[:2] if columns is None else columns, 2)
+    """Draw the picture of `FittedMixture.plot_clusters`, and return the axes.
+
+    shares: q(component) of each row. means: the mean of each component.
+    covariances: the covariance of each component; None for components that are not Gaussian.
+    columns: the names of two columns; None for the first two. ax: the axes to draw on; None for a new figure.
+
+    Raises ValueError unless `columns` are two columns of the data.
+    """
+    chosen = _checked_columns(points, points.columns[:2] if columns is None else columns, 2)
     axes = dressed(ax, 6.4, 5.2)
     write_caption(axes, draw_clusters(points, shares, means, covariances, (chosen[0], chosen[1]), axes))
     return axes
@@ -44,7 +51,7 @@ def draw_clusters(
     columns: tuple[Any, Any],
     axes: "Axes",
 ) -> Caption:
-    """What `plot_clusters` draws, and its caption, which is not written."""
+    """Draw the picture of `plot_clusters` on existing axes, and return its caption, which is not written."""
     x, y = (points.columns.index(name) for name in columns)
     _scatter(points, shares, x, y, axes)
     palette, of_row = palette_of(axes), shares.argmax(axis=1)
@@ -66,10 +73,13 @@ def draw_clusters(
 
 
 def plot_pairs(points: Points, shares: Float[np.ndarray, "row component"], columns: Sequence[Any] | None) -> "Figure":
-    """See `FittedMixture.plot_pairs`."""
+    """Draw the picture of `FittedMixture.plot_pairs`, and return the figure.
+
+    Raises ValueError for fewer than two columns, and for unknown names.
+    """
     import matplotlib.pyplot as plt
 
-    chosen = _chosen(points, points.columns[:MOST_COLUMNS] if columns is None else columns, None)
+    chosen = _checked_columns(points, points.columns[:MOST_COLUMNS] if columns is None else columns, None)
     n = len(chosen)
     figure, grid = plt.subplots(n, n, figsize=(2.0 * n, 2.0 * n), squeeze=False, dpi=150, layout="constrained")
     for row, below in enumerate(chosen):
@@ -88,7 +98,11 @@ def plot_pairs(points: Points, shares: Float[np.ndarray, "row component"], colum
     return figure
 
 
-def _chosen(points: Points, columns: Sequence[Any], wanted: int | None) -> tuple[Any, ...]:
+def _checked_columns(points: Points, columns: Sequence[Any], wanted: int | None) -> tuple[Any, ...]:
+    """Return the names of the columns to draw. Raises ValueError for unknown names, or another number than `wanted`.
+
+    wanted: how many columns there must be; None for two or more.
+    """
     chosen, known = tuple(columns), points.columns
     right = len(chosen) >= 2 if wanted is None else len(chosen) == wanted
     if not right or any(name not in known for name in chosen):
@@ -99,6 +113,7 @@ def _chosen(points: Points, columns: Sequence[Any], wanted: int | None) -> tuple
 
 
 def _scatter(points: Points, shares: Float[np.ndarray, "row component"], x: int, y: int, axes: "Axes") -> None:
+    """Draw the rows in two columns, coloured by their most probable component; uncertain rows are pale."""
     palette, of_row = palette_of(axes), shares.argmax(axis=1)
     both = points.observed[:, x] & points.observed[:, y]
     for component in np.unique(of_row[both]).tolist():
@@ -116,6 +131,7 @@ def _scatter(points: Points, shares: Float[np.ndarray, "row component"], x: int,
 
 
 def _histogram(points: Points, shares: Float[np.ndarray, "row component"], x: int, axes: "Axes") -> None:
+    """Draw a stacked histogram of one column, coloured by component."""
     palette, of_row = palette_of(axes), shares.argmax(axis=1)
     known = points.observed[:, x]
     parts = np.unique(of_row[known]).tolist()
@@ -125,6 +141,7 @@ def _histogram(points: Points, shares: Float[np.ndarray, "row component"], x: in
 
 
 def _ellipse(axes: "Axes", centre: tuple[float, float], covariance: np.ndarray, colour: str) -> None:
+    """Draw the ellipse that holds the share `INSIDE` of a Gaussian."""
     from matplotlib.patches import Ellipse
 
     lengths, directions = np.linalg.eigh(covariance)

@@ -1,4 +1,4 @@
-"""A fitted mixture of rows: its clusters, for people. All in the units of the data."""
+"""A fitted mixture of rows and its clusters, for people. All numbers are in the units of the data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.comparison.similarity import row_affinity
 from lvsearch.data.points import Points
 from lvsearch.fitted.cluster_plot import draw_clusters, plot_clusters, plot_pairs
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.naming import column_names_of
-from lvsearch.fitted.similarity import row_affinity
 from lvsearch.inference.mixtures import predictive_log_density
 from lvsearch.models.components import Component
 from lvsearch.models.mixture import MixtureModel
@@ -30,7 +30,7 @@ LABEL = "component"
 
 @dataclass(frozen=True)
 class FittedMixture(FittedModel):
-    """A mixture at one size. Rows are named as the data name them, else by number."""
+    """A mixture at one size. Rows have the names that they have in the data, or numbers."""
 
     @property
     def model(self) -> MixtureModel:
@@ -40,41 +40,48 @@ class FittedMixture(FittedModel):
         return model
 
     def weights(self) -> pd.Series:
-        """The expected share of each component, E[π_k]; what is left of 1 belongs to components not in the fit."""
+        """Return the expected share of each component, E[π_k].
+
+        In a process they sum to less than 1; the rest belongs to components that are not in the fit.
+        """
         weights, _ = self.model.expected_weights(self.estimate.natural)
         return pd.Series(weights, index=pd.RangeIndex(len(weights), name=LABEL), name="weight")
 
     def means(self) -> pd.DataFrame:
-        """The mean of each component's rows, parameters at their posterior means: a row per component."""
+        """Return the mean of each component's rows, a row per component, with parameters at their posterior means."""
         with jax.enable_x64(True):
             means = _means(self.model.components, self._statistics())
         return pd.DataFrame(np.asarray(means), index=pd.RangeIndex(len(means), name=LABEL), columns=self._columns)
 
     def covariances(self) -> dict[int, pd.DataFrame]:
-        """The covariance of each component's rows, parameters at their posterior means: component -> (column, column).
+        """Return {component: covariance of its rows (column, column)}, with parameters at their posterior means.
 
-        Of a multinomial it is of one count of a row, not of all of them.
+        For multinomial components it is the covariance of a row with a single count.
         """
         _, covariances = self._moments()
         frames = (pd.DataFrame(each, index=self._columns, columns=self._columns) for each in covariances)
         return dict(enumerate(frames))
 
     def memberships(self, data: Any = None) -> pd.DataFrame:
-        """q(component) of each row, rows summing to 1. data: by default the training data."""
+        """Return q(component) of each row as a table; rows sum to 1. data: by default the training data."""
         rows = self._points(data)
         shares = np.asarray(self._describe(rows).representation, np.float64)
         return pd.DataFrame(shares, index=_names(rows), columns=pd.RangeIndex(shares.shape[1], name=LABEL))
 
     def labels(self, data: Any = None) -> pd.Series:
-        """The most probable component of each row."""
+        """Return the most probable component of each row. data: by default the training data."""
         return self.memberships(data).idxmax(axis=1).rename(LABEL)
 
     def predict(self, data: Any = None) -> np.ndarray:
-        """As `labels`, a plain array (rows,), as scikit-learn's mixtures have it."""
+        """Return `labels` as a plain array (rows,), as scikit-learn's mixtures do."""
         return self.labels(data).to_numpy()
 
     def uncertain(self, n: int = 10, data: Any = None) -> pd.DataFrame:
-        """The `n` rows whose component is least certain: component, its probability, the second one and its.
+        """Return the `n` rows whose component is least certain.
+
+        data: by default the training data.
+
+        The columns are component, probability, second (the second most probable component), and second_probability.
 
         Raises ValueError for a mixture of one component.
         """
@@ -90,17 +97,21 @@ class FittedMixture(FittedModel):
         return pd.DataFrame(columns, index=shares.index[least])
 
     def log_density(self, data: Any = None) -> pd.Series:
-        """log p(row | the training data) at this size, nats, parameters integrated out under the fit.
+        """Return log p(row | the training data) at this size, in nats, with parameters integrated out under the fit.
 
-        ValueError for plug-in fits, whose density is `score_units`.
+        data: by default the training data.
+
+        Raises ValueError for plug-in fits, whose density is `score_units`.
         """
         rows = self._points(data)
         return pd.Series(predictive_log_density(self.estimate, rows.dataset()), index=_names(rows), name="log_density")
 
     def sample(self, n: int, seed: int = 0) -> pd.DataFrame:
-        """`n` new rows, parameters at their posterior means, and the `component` of each.
+        """Return `n` new rows, with parameters at their posterior means, and the `component` of each.
 
-        Rows of counts get the totals of training rows drawn at random. ValueError for n below 1.
+        Rows of counts get the totals of training rows drawn at random.
+
+        Raises ValueError for n below 1.
         """
         if n < 1:
             raise ValueError(f"got n={n}, expected at least 1")
@@ -119,7 +130,9 @@ class FittedMixture(FittedModel):
         return frame
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "component other"] | None:
-        """∫ √(p q) of the densities of a row, for each component of this fit and each of another's (`row_affinity`)."""
+        """Return ∫ √(p q) of the densities of a row, for each component of this fit and each of another
+        (`row_affinity`).
+        """
         assert isinstance(other, FittedMixture)
         like = Row(self._points(None).filled, self._points(None).observed)
         with jax.enable_x64(True):
@@ -127,35 +140,43 @@ class FittedMixture(FittedModel):
         return row_affinity(self.model.components, *statistics, like, jax.random.key(0))
 
     def component_names(self) -> tuple[str, ...]:
-        """The columns in which each component's mean stands out most, and the mean there."""
+        """Return a name for each component: the columns in which its mean stands out most, and the mean there."""
         try:
             return column_names_of(self.means(), self._points(None), relative=True)
-        except ValueError:  # a kind of one's own need not say the mean of its rows
+        except ValueError:  # a user's kind of component need not define `moments`
             return super().component_names()
 
     def plot_clusters(self, columns: tuple[Any, Any] | None = None, ax: "Axes | None" = None) -> "Axes":
-        """The training rows in two columns, coloured by component, uncertain ones pale; ellipses hold 90 % of a
-        component where it is Gaussian.
+        """Draw the training rows in two columns, coloured by component, and return the axes.
 
-        columns: two names; by default the first two. ValueError for fewer than two columns and for unknown names.
+        Rows of uncertain component are pale. Ellipses hold 90 % of a component where it is Gaussian.
+
+        columns: two names; by default the first two columns. ax: the axes to draw on; None for a new figure.
+
+        Raises ValueError for data of fewer than two columns and for unknown names.
         """
-        return plot_clusters(*self._drawn(), columns, ax)
+        return plot_clusters(*self._plot_data(), columns, ax)
 
     def draw_clusters(self, axes: "Axes") -> Caption:
-        """`plot_clusters` of the first two columns on axes as they are; the caption is returned, not written."""
-        points, shares, means, covariances = self._drawn()
+        """Draw `plot_clusters` of the first two columns on existing axes, and return its caption, which is not
+        written.
+        """
+        points, shares, means, covariances = self._plot_data()
         return draw_clusters(points, shares, means, covariances, (points.columns[0], points.columns[1]), axes)
 
     def plot_pairs(self, columns: Sequence[Any] | None = None) -> "Figure":
-        """The training rows in every two of several columns, coloured by component, with a histogram of each.
+        """Draw the training rows in all pairs of several columns, with a histogram of each, and return the figure.
 
-        columns: names, by default the first five. Returns the figure. ValueError as for `plot_clusters`.
+        columns: names; by default the first five columns.
+
+        Raises ValueError for fewer than two columns and for unknown names.
         """
         return plot_pairs(self._points(None), self.memberships().to_numpy(), columns)
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _drawn(self) -> tuple[Points, np.ndarray, np.ndarray, np.ndarray | None]:
+    def _plot_data(self) -> tuple[Points, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return (rows, shares, means, covariances): what pictures show. Covariances are None if not elliptical."""
         means, covariances = self._moments()
         return (
             self._points(None),
@@ -166,20 +187,29 @@ class FittedMixture(FittedModel):
 
     @property
     def _columns(self) -> list[str]:
+        """The names of the columns of the training data."""
         return list(self._points(None).columns)
 
     def _points(self, data: Any) -> Points:
+        """Return the data as `Points` like the training data.
+
+        Raises ValueError for data whose columns have no names.
+        """
         points = self.training if data is None else self.training.like_this(data)
         if not isinstance(points, Points):
             raise ValueError(f"got rows as {type(points).__name__}, expected Points, whose columns have names")
         return points
 
     def _statistics(self) -> Any:
-        """Of the components' parameters at their posterior means, float64; for use inside `jax.enable_x64(True)`."""
+        """Return the statistics of the components' parameters at their posterior means, in float64.
+
+        Call it inside `jax.enable_x64(True)`.
+        """
         natural = jax.tree.map(jnp.asarray, self.estimate.natural["components"])
         return self.model.components.family.point(self.model.marginals(natural))
 
     def _moments(self) -> tuple[Float[np.ndarray, "component dim"], Float[np.ndarray, "component dim dim"]]:
+        """Return (means, covariances) of the components, in the units of the data."""
         with jax.enable_x64(True):
             means, covariances = jax.vmap(self.model.components.moments)(self._statistics())
         return np.asarray(means), np.asarray(covariances)
@@ -192,4 +222,5 @@ def _means(component: Component, statistics: Any) -> Float[jax.Array, "component
 
 
 def _names(points: Points) -> pd.Index:
+    """Return the names of the rows, or their numbers."""
     return pd.RangeIndex(points.n_units) if points.row_names is None else pd.Index(points.row_names)

@@ -1,4 +1,4 @@
-"""A fitted model of features that rows have or have not: their loadings, for people."""
+"""A fitted model of binary features of rows, and their loadings, for people."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,29 +22,32 @@ if TYPE_CHECKING:
 
 LABEL = "feature"
 DIVERGING = "PuOr_r"
-"""Told apart without colour vision, and around 0 as light as paper."""
+"""A colour map that people without colour vision can read; values near 0 are as light as paper."""
 ON_LIGHT, ON_DARK = "#010101", "#fefefe"
-"""Of numbers on those colours, which are the same on dark pages: none of a palette's."""
+"""The colours of numbers on light and on dark cells. The cells are the same on dark pages, so no palette is used."""
 MOST_NUMBERS = 120
-"""Cells of a table of loadings up to which every one shows its number."""
+"""The largest number of cells of a picture of loadings in which every cell shows its number."""
 
 
 @dataclass(frozen=True)
 class FittedFeatures(FittedModel):
-    """Features at one size. Rows are the sum of the loadings of the features that they have, and noise."""
+    """Features at one size. A row is the sum of the loadings of the features that it has, plus noise."""
 
     def loadings(self) -> pd.DataFrame:
-        """What each feature adds to a row that has it: a row per feature, a column per column, in the data's units."""
+        """Return what each feature adds to each column of a row that has it: a row per feature, in the data's units."""
         return self.table("loadings")
 
     def shares(self) -> pd.Series:
-        """The expected share of the training rows that have each feature."""
+        """Return the expected share of the training rows that have each feature."""
         has = np.asarray(self.transform(self.training), np.float64)
         return pd.Series(has.mean(axis=0), index=pd.RangeIndex(has.shape[1], name=LABEL), name="share")
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "feature other"]:
-        """∫ √(p q) of the densities of a row that has one feature alone, for each feature of this fit and of another's:
-        exp(−λ_x |A_k − A_j|² / 8), with this fit's noise precision λ_x."""
+        """Return ∫ √(p q) of the densities of a row that has one feature only, for each feature of this fit and of
+        another.
+
+        It is exp(−λ_x |A_k − A_j|² / 8), with this fit's noise precision λ_x.
+        """
         assert isinstance(other, FittedFeatures)
         mine, theirs = (fit.loadings().to_numpy(np.float64) for fit in (self, other))
         assert isinstance(self.model, IBP)
@@ -53,15 +56,18 @@ class FittedFeatures(FittedModel):
         return np.exp(-np.asarray(precision, np.float64) / 8 * ((mine[:, None] - theirs) ** 2).sum(axis=-1))
 
     def component_names(self) -> tuple[str, ...]:
-        """The columns to which each feature adds most, in the spread of each, and what it adds there."""
+        """Return a name for each feature: the columns to which it adds most, relative to their spread, and what
+        it adds there.
+        """
         assert isinstance(self.training, Points)
         return column_names_of(self.loadings(), self.training, relative=False)
 
     def plot_loadings(self, shape: tuple[int, int] | None = None, ax: "Axes | None" = None) -> "Axes":
-        """The loadings as a picture: a row per feature, those that most rows have first.
+        """Draw the loadings, a row per feature, the most common features first, and return the axes.
 
-        shape: (height, width) where columns are the pixels of an image: every feature is an image then.
-        Returns the axes. ValueError for a shape of another number of columns.
+        shape: (height, width) if the columns are the pixels of an image: every feature is then drawn as an image.
+
+        Raises ValueError for a shape with another number of columns.
         """
         axes = dressed(ax)
         write_caption(axes, draw_loadings(self.loadings(), self.shares(), axes, shape))
@@ -71,7 +77,11 @@ class FittedFeatures(FittedModel):
 def draw_loadings(
     loadings: pd.DataFrame, shares: pd.Series, axes: "Axes", shape: tuple[int, int] | None = None
 ) -> Caption:
-    """What `FittedFeatures.plot_loadings` draws, and its caption, which is not written."""
+    """Draw the picture of `FittedFeatures.plot_loadings` on existing axes, and return its caption, which is not
+    written.
+
+    Raises ValueError for a shape with another number of columns.
+    """
     order = shares.sort_values(ascending=False, kind="stable").index
     values = loadings.loc[order].to_numpy(np.float64)
     if shape is not None and shape[0] * shape[1] != values.shape[1]:
@@ -99,13 +109,14 @@ def draw_loadings(
 
 
 def _numbers(axes: "Axes", values: np.ndarray, limit: float) -> None:
+    """Write the number of each cell."""
     for (row, column), value in np.ndenumerate(values):
         colour = ON_DARK if abs(value) > 0.6 * limit else ON_LIGHT
         axes.text(column, row, f"{value:.2g}".replace("-", "−"), ha="center", va="center", fontsize=8, color=colour)
 
 
 def _mosaic(values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Images beside each other, as many rows as columns of them, a blank line between."""
+    """Return images beside each other in a grid as near to square as possible, with a blank line between them."""
     n_columns = int(np.ceil(np.sqrt(len(values))))
     n_rows = -(-len(values) // n_columns)
     tall, wide = shape[0] + 1, shape[1] + 1

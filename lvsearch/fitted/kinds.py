@@ -1,4 +1,7 @@
-"""What a fitted model can do, by the type of its model. A type with abilities of its own adds an entry here."""
+"""The class of a fit for each type of model.
+
+A type of model whose fits have methods of their own is registered here.
+"""
 
 from functools import singledispatch
 from pathlib import Path
@@ -30,7 +33,7 @@ from lvsearch.sizing.fit import Fit
 
 @singledispatch
 def fitted_type(model: Model) -> type[FittedModel]:
-    """The class of its fits."""
+    """Return the class of the fits of a model."""
     return FittedModel
 
 
@@ -80,17 +83,17 @@ def _(model: PoissonFactorization) -> type[FittedModel]:
 
 
 def fitted(fit: Fit, training: Data) -> FittedModel:
-    """What a search calls a fit, as people use it. ValueError for a fit that failed."""
+    """Return a fit of a search in the form that people use. Raises ValueError for a fit that failed."""
     if fit.info.failure is not None or fit.state is None:
         raise ValueError(fit.info.failure or f"the fit of size {fit.size} carries no model; bring your own fits")
     return fitted_type(fit.state.model)(fit.size, fit.evidence, fit.state, training)
 
 
 def load_fit(folder: str | Path) -> FittedModel:
-    """The fit that `fit.save` wrote, to transform and score with; nothing is fitted.
+    """Return the fit that `fit.save` wrote, to transform and score with. Nothing is fitted.
 
-    Raises FileNotFoundError where there is no such folder, `CorruptFolderError` (a ValueError) for one that holds no
-    fit, is damaged, or has a model that is not registered here (`lv.models.register`).
+    Raises FileNotFoundError if there is no such folder. Raises `CorruptFolderError` (a ValueError) if it holds no fit,
+    is damaged, or has a model that is not registered here (`lv.models.register`).
     """
     parts = load_parts(Path(folder))
     return fitted_type(parts.estimate.model)(*parts)

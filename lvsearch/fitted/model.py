@@ -1,5 +1,7 @@
-"""A model fitted at one size, as people use it: transform, score, tables. What one type of model can do beside, its
-subclasses say (`kinds`)."""
+"""A model fitted at one size, as people use it: transform, score, tables.
+
+Subclasses add what fits of one type of model can do (`lvsearch.fitted.kinds`).
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +13,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.comparison.similarity import ComponentMembers
 from lvsearch.data.base import Data
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
-from lvsearch.fitted.similarity import ComponentMembers
 from lvsearch.fitted.stored_fits import FitParts, save_parts
 from lvsearch.functional import FittedFunctions
 from lvsearch.inference.engine.describing import Described, bound_units, describe_units
@@ -27,13 +29,15 @@ from lvsearch.sizing.sizes import Size
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A model at one size. `evidence` is the interval that the fit carries; scores: nats, higher is better.
+    """A model at one size. `evidence` is the interval of its log evidence; scores are in nats, higher is better.
 
-    Units are what the model's data are made of: documents, rows. New data is of the training data's kind and on its
-    axes (the same words, the same columns), or what makes such data, such as a matrix; ValueError otherwise.
+    A *unit* is one piece of the model's data: a document, a row. New data are of the same kind as the training data,
+    with the same words or columns; or of a form from which such data can be made, such as a matrix. Other data raise
+    ValueError.
 
-    Where a search recorded a witness in place of this size's own fit, `estimate.size` is the witness's: its extra
-    components are empty, and tables and `transform` leave them out.
+    A search may record the fit of a smaller size (a *witness*) in the place of a worse fit of this size.
+    `estimate.size` is then that of the witness. Its additional components are empty, and tables and `transform` leave
+    them out.
     """
 
     size: Size
@@ -42,8 +46,11 @@ class FittedModel:
     training: Data
 
     def __getattr__(self, name: str) -> Any:
-        """What only fits of other models can do, such as `topics`: AttributeError, saying what this one can."""
-        if name.startswith("_") or name in ("estimate", "training", "size", "evidence"):  # while it is being made
+        """Raise AttributeError for what only fits of other models have, such as `topics`, and name what this fit
+        has.
+        """
+        # the fields themselves are missing while the object is being made
+        if name.startswith("_") or name in ("estimate", "training", "size", "evidence"):
             raise AttributeError(name)
         able = ", ".join(each for each in dir(type(self)) if not each.startswith("_"))
         raise AttributeError(f"a fit of {type(self.estimate.model).__name__} has no {name!r}; it has {able}")
@@ -54,22 +61,27 @@ class FittedModel:
         return self.estimate.model
 
     def save(self, folder: str | Path) -> None:
-        """Write the fit and its data to a new folder (`lv.load_fit`), atomically, without pickle.
+        """Write the fit and its data to a new folder (read by `lv.load_fit`), atomically, without pickle.
 
-        Raises FileExistsError where something is there, ValueError for a model of one's own that is not registered."""
+        Raises FileExistsError if something is there, ValueError for a user's model that is not registered.
+        """
         save_parts(FitParts(self.size, self.evidence, self.estimate, self.training), Path(folder))
 
     def transform(self, data: Any) -> Any:
-        """The expected value of what describes each unit, (units, …): topic proportions (docs, K), rows summing to 1.
+        """Return the expected description of each unit, (units, …), such as topic proportions (docs, K) with rows
+        summing to 1.
 
-        Where units differ in how many elements describe them, such as the states of a sequence, one array for each."""
+        Where the descriptions of units differ in length, such as the states of a sequence, the result is a list of
+        arrays.
+        """
         return self._describe(data).representation
 
     def members(self) -> ComponentMembers:
-        """What of the training data is in each component: shares of observations, such as rows, (observations, K).
+        """Return the shares of the training data's observations in each component, (observations, K).
 
-        From `transform`: one observation is an element that it describes, as a row, or a row of a sequence. ValueError
-        for models whose units are not described by shares of components.
+        They come from `transform`: an observation is a row, or a row of a sequence.
+
+        Raises ValueError for models whose units are not described by shares of components.
         """
         described = self.transform(self.training)
         shares = np.concatenate(described) if isinstance(described, list) else np.asarray(described)
@@ -82,43 +94,53 @@ class FittedModel:
         return ComponentMembers(shares, np.ones(len(shares)), self.training.nouns.unit)
 
     def affinity(self, other: "FittedModel") -> Float[np.ndarray, "component other"] | None:
-        """∫ √(p q) of the distributions of one observation, for each component of this fit and each of another's over
-        the same axes: 1 for the same, 0 where no observation can be of both. None where components alone draw none."""
+        """Return ∫ √(p q) of the distributions of one observation, for each component of this fit and each of another.
+
+        It is 1 for equal distributions, and 0 where no observation is possible under both. Both fits have the same
+        axes. The result is None for models whose components do not emit observations by themselves.
+        """
         del other
         return None
 
     def component_names(self) -> tuple[str, ...]:
-        """What people may call each component, in a few words; they need not be distinct."""
+        """Return a short name for each component, for people. Names need not be distinct."""
         return tuple(f"component {number}" for number in range(self.estimate.size[0]))
 
     def score_units(self, data: Any) -> Float[np.ndarray, " units"]:
-        """A lower bound on log p(unit | parameters at their posterior means), nats, one number per unit."""
+        """Return a lower bound on log p(unit | parameters at their posterior means) of each unit, in nats."""
         return self._describe(data).log_lower
 
     def interval_units(self, data: Any) -> tuple[Float[np.ndarray, " units"], Float[np.ndarray, " units"]]:
-        """Certified ends of log p(unit | parameters at their posterior means), nats, (lower, upper) per unit."""
+        """Return (lower, upper), certified bounds on log p(unit | parameters at their posterior means) of each
+        unit, in nats.
+        """
         return bound_units(self.model, self.estimate, self.training.like_this(data).dataset())
 
     def score(self, data: Any) -> float:
-        """The sum of `score_units`, nats: score(A and B) = score(A) + score(B)."""
+        """Return the sum of `score_units`, in nats: score(A and B) = score(A) + score(B)."""
         return float(self.score_units(data).sum())
 
     def functional(self) -> FittedFunctions:
-        """This fit as arrays and pure functions `transform`, `log_likelihood` and `score` of a batch of new units, for
-        `jit`, `vmap`, `grad` and `shard_map`: `lv.functional.batch_of(fit.model, data)` makes batches."""
+        """Return this fit as arrays with pure functions `transform`, `log_likelihood` and `score` of a batch of new
+        units.
+
+        They work under `jit`, `vmap`, `grad` and `shard_map`. `lv.functional.batch_of(fit.model, data)` makes batches.
+        """
         natural = jax.tree.map(jnp.asarray, self.estimate.natural)
         return FittedFunctions(self.model, natural, self.estimate.size)
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Every global site that `table` can show: site name -> table."""
+        """Return every global latent variable that `table` can show, as {name: table}."""
         values = {name: site_value(self.estimate, name) for name in self.model.globals()}
         return {name: self.table(name) for name, value in values.items() if _is_table(value)}
 
     def table(self, name: str) -> pd.DataFrame:
-        """A global site at its posterior mean, rows = elements (topics): `table("topic_word")`.
+        """Return a global latent variable at its posterior mean as a table: rows are elements, such as topics.
 
-        A site with one axis is a table of one column, a single number one of one cell. Raises ValueError for a name the
-        model does not have, and for sites that are not a table.
+        name: such as "topic_word". A variable with one axis is a table of one column, a single number a table of one
+            cell.
+
+        Raises ValueError for a name the model does not have, and for variables with more than two axes.
         """
         sites = self.model.globals()
         if name not in sites:
@@ -137,20 +159,25 @@ class FittedModel:
     def occupied(
         self, *, chains: int = 4, draws: int = 1000, seed: int = 0, progress: bool = True
     ) -> OccupiedPosterior:
-        """The posterior over how many parts of the process the training data occupy: `lv.occupied` of this model.
+        """Return the posterior over how many parts of the process the training data occupy: `lv.occupied` of this
+        model.
 
-        From chains of a sampler, not from this fit, whose own distribution (`occupied_under_fit`) is another. Raises
-        ValueError for models that are no process, and as `lv.occupied` does.
+        It comes from chains of a sampler, not from this fit, whose own distribution is another (`occupied_under_fit`).
+
+        Raises ValueError for models that are no process, and as `lv.occupied` does.
         """
         return occupied(self.model, self.training, chains=chains, draws=draws, seed=seed, progress=progress)
 
     def occupied_under_fit(self, data: Any = None, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
-        """How many components some unit is in under q, as a table like `posterior()`: of q, not of the posterior.
+        """Return how many components have some unit under q, as a table like `posterior()`. This is not the posterior.
 
-        q knows one mode and takes components as independent of each other: it is too narrow, and its most probable
-        number may have little probability. `occupied` answers for a process, `lv.search` for a model with a size.
-        data: the units; by default the training data. From `draws` draws of all units' components; the standard errors
-        are those of these draws alone. Raises ValueError for models whose units are not in one component each.
+        data: the units; by default the training data.
+        draws: the number of draws of all units' components. The standard errors are those of these draws alone.
+
+        q knows one mode and takes components as independent of each other. So it is too narrow, and its most probable
+        number may have little probability. Use `occupied` for a process, and `lv.search` for a model with a size.
+
+        Raises ValueError for models whose units are not in one component each.
         """
         from lvsearch.inference.mixtures import log_block_count_prior, occupied_under
         from lvsearch.inference.occupied import occupied_counts
@@ -171,13 +198,15 @@ class FittedModel:
         return occupied_table(counts, log_block_count_prior(len(shares), model.concentration) if process else None)
 
     def _describe(self, data: Any) -> Described:
+        """Return what the fit says of each unit: its expected description, and a lower bound on its log-likelihood."""
         return describe_units(self.model, self.estimate, self.training.like_this(data).dataset())
 
     def _index(self, axis: str, length: int) -> pd.Index:
-        """The names of an axis' entries where the data name them, else numbers."""
+        """Return the names of an axis' entries where the data have names, else numbers."""
         names = self.training.entries.get(axis)
         return pd.RangeIndex(length, name=axis) if names is None else pd.Index(names, name=axis)
 
 
 def _is_table(values: Any) -> bool:
+    """Return True for an array of at most two axes."""
     return isinstance(values, np.ndarray) and values.ndim <= 2

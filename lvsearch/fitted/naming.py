@@ -1,4 +1,4 @@
-"""Names of components that are made of columns, as topics have names made of words."""
+"""Names of components made of columns, as topics have names made of words."""
 
 import numpy as np
 import pandas as pd
@@ -6,14 +6,17 @@ import pandas as pd
 from lvsearch.data.points import Points
 
 NAMED_BY = 2
-"""Columns in a name."""
+"""The number of columns in a name."""
 
 
 def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tuple[str, ...]:
-    """A name for each row of `values` (components, columns): the columns that stand out most and its values in them.
+    """Return a name for each component, such as "petal width 0.25, petal length 1.5".
 
-    relative: stand out from the mean of the data, as means do; else from 0, as loadings. Such as "petal width 0.25,
-    petal length 1.5".
+    A name has the columns in which the component stands out most, and its values there.
+
+    values: a row per component, a column per column of the data.
+    rows: the data, for the mean and spread of each column.
+    relative: measure from the mean of the data, as for means of clusters; else from 0, as for loadings.
     """
     with np.errstate(invalid="ignore"):
         known = np.maximum(rows.observed.sum(axis=0), 1)

@@ -1,9 +1,8 @@
-"""`lv.occupied`: how many parts of a process the data occupy, from chains of its sampler; and such answers in one table
-or picture with those of a size search.
+"""`lv.occupied`: how many parts of a process the data occupy, from chains of its sampler.
 
-A Dirichlet-process mixture has no size; what corresponds to "how many components" is how many some row is in. A finite
-mixture of size K has K components, occupied or not: footnote 1 of Chiang & Poole. Their tables can be read together, as
-long as one says which is which.
+Such answers can be put in one table or picture with those of a size search. A Dirichlet-process mixture has no size.
+Its counterpart of "how many components" is the number of components that some row is in. A finite mixture of size K has
+K components, occupied or not (footnote 1 of Chiang & Poole). The two can be compared as long as each is named.
 """
 
 from collections.abc import Mapping
@@ -32,25 +31,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Z_95 = 1.6448536269514722
-"""The 5 % and 95 % points of a Gaussian, in standard deviations."""
+"""The 95 % point of a Gaussian, in standard deviations from the mean; −Z_95 is the 5 % point."""
 SHOWN = 1e-3
-"""Numbers whose 95 % point is lower are left outside a picture."""
+"""A picture leaves out numbers whose 95 % point of the probability is below this."""
 MOST_RHAT, FEWEST_EFFECTIVE = 1.05, 100
-"""R̂ above which, and effective draws of all chains below which, chains have not given an answer."""
+"""The largest R̂, and the smallest number of effective draws of all chains together, of chains that give an answer."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class OccupiedPosterior:
     """A posterior over how many parts of a process some data are in, from chains of an exact sampler.
 
-    Errors are from the spread within and between several chains, in effective draws; of one chain, by batch means,
-    which know nothing of what it did not reach.
+    Errors come from the spread within and between chains, in effective draws. With one chain they come from batch
+    means, which cannot see regions that the chain did not reach.
 
     | field | shape | meaning |
     |---|---|---|
     | `names` | | what is counted: ("occupied components",); for trees nodes at level 1, 2, …, the root at level 0 |
-    | `counts` | (chain, sweep, name) | after every sweep, those left out too |
-    | `burn_in` | | sweeps of each chain left out at its beginning |
+    | `counts` | (chain, sweep, name) | the number after every sweep, burn-in included |
+    | `burn_in` | | sweeps at the beginning of each chain that are left out |
     | `log_prior` | a (count,) per name | log p(1), log p(2), … before any data, nats; None where it is not known |
     """
 
@@ -60,11 +59,12 @@ class OccupiedPosterior:
     log_prior: tuple[LogPrior, ...]
 
     def posterior(self) -> pd.DataFrame:
-        """As `SearchResult.posterior("estimate")`: a row per number, in the column `size`.
+        """Return the posterior as a table like `SearchResult.posterior("estimate")`: a row per number, in the column
+        `size`.
 
-        `standard_error` is that of the probability; `probability_lower` and `probability_upper` are its 5 % and 95 %
-        points. There is no evidence per size: those columns are NaN. Where several things are counted a first column,
-        `counted`, names them.
+        `standard_error` is that of the probability. `probability_lower` and `probability_upper` are its 5 % and 95 %
+        points. There is no evidence per size, so those columns are NaN. Where several things are counted, the first
+        column, `counted`, names them.
         """
         each = self.tables()
         if len(each) == 1:
@@ -72,36 +72,42 @@ class OccupiedPosterior:
         return pd.concat(dict(zip(self.names, each, strict=True)), names=["counted"]).reset_index(0)
 
     def tables(self) -> list[pd.DataFrame]:
-        """The table of each number, in the order of `names`."""
+        """Return the table of each thing that is counted, in the order of `names`."""
         return [occupied_table(*pair) for pair in zip(self._frequencies(), self.log_prior, strict=True)]
 
     @property
     def rhat(self) -> float:
-        """Rank-normalised split R̂ (Vehtari et al. 2021), the largest of the numbers: near 1 where chains agree."""
-        return max(rhat(draws) for draws in self._kept())
+        """The rank-normalised split R̂ (Vehtari et al. 2021), the largest over `names`: near 1 where chains agree."""
+        return max(rhat(draws) for draws in self._draws())
 
     @property
     def effective_sample_size(self) -> float:
-        """Bulk effective draws of all chains together (Vehtari et al. 2021), the fewest of the numbers that vary; NaN
-        where none does."""
-        each = [bulk_effective_sample_size(draws) for draws in self._kept()]
+        """The bulk effective draws of all chains together (Vehtari et al. 2021), the fewest over `names`; NaN if
+        no number varies.
+        """
+        each = [bulk_effective_sample_size(draws) for draws in self._draws()]
         return min((size for size in each if not np.isnan(size)), default=float("nan"))
 
     @property
     def agree(self) -> bool:
-        """Whether the chains, begun far apart, have come to the same answer and have moved often enough to say it; of
-        one chain, whether its two halves have."""
+        """True if the chains agree and have enough effective draws.
+
+        Chains begin far apart. Of one chain, its two halves must agree.
+        """
         return self.rhat <= MOST_RHAT and not self.effective_sample_size < FEWEST_EFFECTIVE
 
     def describe(self) -> str:
-        """A sentence for each number: the most probable one, its standard error, and the fewest that hold 95 %; first
-        of all, where it is so, that the chains do not agree, and that there is only one."""
+        """Describe the posterior in a sentence for each thing that is counted.
+
+        A sentence has the most probable number, its standard error, and the fewest numbers that hold 95 %. If the
+        chains do not agree, the text says that first. If there is only one chain, it says that too.
+        """
         found = " ".join(
             f"{in_words(name, frequencies)}." for name, frequencies in zip(self.names, self._frequencies(), strict=True)
         )
         one = len(self.counts) == 1
         if one:
-            found = f"{found} From one chain, which knows nothing of what it did not reach: chains=4 compares several."
+            found = f"{found} From one chain, whose error cannot show what it missed: chains=4 compares several."
         if self.agree:
             return found
         apart = "One chain does not agree with itself" if one else "The chains do not agree"
@@ -122,30 +128,34 @@ class OccupiedPosterior:
         )
 
     def plot_posterior(self, ax: "Axes | None" = None) -> "Axes":
-        """Bars of probability for each number, with the 5 % to 95 % range of the error; returns the axes."""
+        """Draw bars of the probability of each number, with the 5 % to 95 % range of its error, and return the axes."""
         axes = plot_side_by_side(dict(zip(self.names, self.tables(), strict=True)), ax)
         axes.set_xlabel("number")
         if not self.agree:
             axes.set_title("The chains do not agree: not an answer yet")
         return axes
 
-    def _kept(self) -> list[Int[np.ndarray, "chain draw"]]:
+    def _draws(self) -> list[Int[np.ndarray, "chain draw"]]:
+        """Return the counts after the burn-in, one array for each of `names`."""
         return [self.counts[:, self.burn_in :, i] for i in range(len(self.names))]
 
     def _frequencies(self) -> list[OccupiedCounts]:
+        """Return the estimated probability of each number with its error, for each of `names`."""
         if len(self.counts) == 1:
-            return [occupied_along(draws[0]) for draws in self._kept()]
+            return [occupied_along(draws[0]) for draws in self._draws()]
         return [occupied_over_chains(self.counts[..., i], self.burn_in) for i in range(len(self.names))]
 
 
 def occupied(
     model: Model, data: Any, *, chains: int = 4, draws: int = 1000, seed: int = 0, progress: bool = True
 ) -> OccupiedPosterior:
-    """How many, for a process: the posterior over how many of its parts the data occupy, from its exact sampler.
+    """Return the posterior over how many parts of a process the data occupy, from its exact sampler.
 
-    model: one whose `size` is a truncation and no size: `lv.models.DPMixture`, `HDP`, `HDPMixture`, `HLDA`. data: as
-    for `lv.search`. chains: from starts far apart, few parts and many; errors come from all of them. draws: kept of
-    each chain, one a sweep; as many sweeps before them are left out. progress: a bar, a step for each chain.
+    model: one whose `size` is a truncation and no size: `lv.models.DPMixture`, `HDP`, `HDPMixture`, `HLDA`.
+    data: as for `lv.search`.
+    chains: the number of chains. They start far apart, with few parts and with many; errors come from all of them.
+    draws: kept of each chain, one for each sweep. As many sweeps before them are left out.
+    progress: show a bar with a step for each chain.
 
     Raises ValueError for a model of another kind, bad data, fewer than 2 chains or 4 draws.
     """
@@ -165,7 +175,10 @@ def occupied(
 
 
 def in_words(name: str, counts: OccupiedCounts) -> str:
-    """Such as "3 occupied components are most probable: 0.480 ± 0.020; 2–4 hold 95 %", without a full stop."""
+    """Describe a posterior, such as "3 occupied components are most probable: 0.480 ± 0.020; 2–4 hold 95 %".
+
+    name: what is counted. The text has no full stop.
+    """
     order = np.argsort(-counts.probability, kind="stable")
     enough = int(np.searchsorted(np.cumsum(counts.probability[order]), 0.95 - 1e-12)) + 1
     best = int(order[0])
@@ -179,15 +192,18 @@ def in_words(name: str, counts: OccupiedCounts) -> str:
 
 
 def _error_in_words(error: float) -> str:
+    """Return a standard error with three decimals, or "<0.001"."""
     return f"{error:.3f}" if error >= 5e-4 else "<0.001"
 
 
 def occupied_table(counts: OccupiedCounts, log_prior: Float[np.ndarray, " blocks"] | None = None) -> pd.DataFrame:
-    """As `SearchResult.posterior("estimate")`: a row per number of occupied components.
+    """Return a table like `SearchResult.posterior("estimate")`: a row per number of occupied components.
 
-    log_prior: log p(K) for K = 1, 2, …; None where it is not known. `standard_error` is that of the probability, by
-    Monte Carlo, and `probability_lower`, `probability_upper` follow from it; there is no evidence per size, so those
-    columns are NaN."""
+    log_prior: log p(K) for K = 1, 2, …, nats; None where it is not known.
+
+    `standard_error` is the Monte Carlo error of the probability; `probability_lower` and `probability_upper` follow
+    from it. There is no evidence per size, so those columns are NaN.
+    """
     prior = np.full(len(counts.sizes), np.nan)
     known = np.zeros(0) if log_prior is None else log_prior
     within = (counts.sizes >= 1) & (counts.sizes <= len(known))
@@ -209,16 +225,20 @@ def occupied_table(counts: OccupiedCounts, log_prior: Float[np.ndarray, " blocks
 
 
 def side_by_side(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Probabilities of each number of components, a column per table, 0 where a table does not have it.
+    """Return the probability of each number of components, a column per table; 0 where a table does not have the
+    number.
 
-    tables: name -> `SearchResult.posterior()` of one size variable, or `OccupiedPosterior.posterior()`.
+    tables: {name: `SearchResult.posterior()` of one size variable, or `OccupiedPosterior.posterior()`}.
     """
     columns = {name: table.set_index("size")["probability"] for name, table in tables.items()}
     return pd.DataFrame(columns).sort_index().fillna(0.0)
 
 
 def plot_side_by_side(tables: Mapping[str, pd.DataFrame], ax: "Axes | None" = None) -> "Axes":
-    """Bars of probability for each number of components, one colour per table, with the 5 % to 95 % range of each."""
+    """Draw bars of the probability of each number of components, one colour per table, and return the axes.
+
+    tables: as for `side_by_side`. Lines are the 5 % to 95 % range of each probability.
+    """
     from matplotlib.ticker import MaxNLocator
 
     axes = dressed(ax, 6.0, 3.4)

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.comparison.similarity import word_affinity
 from lvsearch.data.corpus import Corpus
 from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel
-from lvsearch.fitted.similarity import word_affinity
 from lvsearch.models.admixture import Admixture
 from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed, palette_of
@@ -33,7 +33,7 @@ class FittedPopulations(FittedModel):
         return model
 
     def ancestry(self, data: Any = None) -> pd.DataFrame:
-        """The share of each individual's genome from each population, expected under the fit; rows sum to 1.
+        """Return the expected share of each individual's genome from each population; rows sum to 1.
 
         data: by default the training data.
         """
@@ -44,28 +44,34 @@ class FittedPopulations(FittedModel):
         return pd.DataFrame(shares, index=index, columns=pd.RangeIndex(shares.shape[1], name=POPULATION))
 
     def frequencies(self) -> pd.DataFrame:
-        """The expected frequency of each allele in each population: rows (locus, allele), those of a locus summing to 1
-        in every column."""
+        """Return the expected frequency of each allele in each population.
+
+        Rows are (locus, allele). The rows of a locus sum to 1 in every column.
+        """
         table = self.table("frequencies").astype(np.float64).T
         pairs = [str(word).rpartition("=")[::2] for word in table.index]
         table.index = pd.MultiIndex.from_tuples(pairs, names=["locus", "allele"])
         return table
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "population other"]:
-        """Σ √(p q) over the alleles of a locus, averaged over loci, for each population of this fit and of another."""
+        """Return Σ √(p q) over the alleles of a locus, averaged over loci, for each population of this fit and of
+        another.
+        """
         assert isinstance(other, FittedPopulations)
         first, second = (each.table("frequencies").to_numpy(np.float64) for each in (self, other))
         return word_affinity(first, second) / len(self.model.alleles)
 
     def plot_ancestry(self, ax: "Axes | None" = None) -> "Axes":
-        """A column for each training individual, cut into its shares of the populations; individuals of one named
-        population side by side, in the order of their largest shares. Returns the axes."""
+        """Draw a column for each training individual, divided into its shares of the populations, and return the axes.
+
+        Individuals of one named population are side by side, in the order of their largest shares.
+        """
         axes = dressed(ax, height=3.2)
         write_caption(axes, self.draw_ancestry(axes))
         return axes
 
     def draw_ancestry(self, axes: "Axes") -> Caption:
-        """`plot_ancestry` on axes as they are; the caption is returned, not written."""
+        """Draw the picture of `plot_ancestry` on existing axes, and return its caption, which is not written."""
         individuals, shares = self._individuals(None), self.ancestry().to_numpy()
         labels = individuals.document_labels
         named = np.array(labels if labels is not None else [""] * len(shares))
@@ -93,6 +99,7 @@ class FittedPopulations(FittedModel):
         )
 
     def _individuals(self, data: Any) -> Corpus:
+        """Return the data as a `Corpus` like the training data."""
         individuals = self.training if data is None else self.training.like_this(data)
         assert isinstance(individuals, Corpus)
         return individuals

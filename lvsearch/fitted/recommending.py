@@ -1,4 +1,4 @@
-"""What a unit made of words, films or items is likely to have next, and how sure the model is of it."""
+"""Recommendations: the words, films or items that a unit is likely to have next, with intervals."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from lvsearch.models.families import Dirichlet
 from lvsearch.models.topic_model import TopicModel
 
 LEVELS = (5.0, 95.0)
+"""The percentiles of the interval of a probability."""
 
 
 def recommended(
@@ -26,7 +27,11 @@ def recommended(
     draws: int,
     seed: int,
 ) -> pd.DataFrame:
-    """`FittedTopics.recommend`. topics: (K, V) at their means; proportions: as for completion; counts: (1, V)."""
+    """Return the table of `FittedTopics.recommend`.
+
+    topics: (K, V) at their posterior means. proportions: the prior on proportions, as for document completion.
+    counts: (1, V), the unit's. names: (V,), the words. n: how many rows. draws: for the intervals.
+    """
     n_words = topics.shape[1]
     row = csr_array(counts)
     had = np.zeros(n_words, bool)
@@ -34,6 +39,7 @@ def recommended(
     new = np.where(had, 0.0, expected_proportions(topics, proportions, row)[0] @ topics)
     new = new / new.sum()
     best = np.argsort(-new, kind="stable")[: min(n, int((~had).sum()))]
+    # the interval: draws of proportions and topics, of which only the best words and all words in hand are needed
     random = np.random.default_rng(seed)
     theta = proportion_draws(topics, proportions, row, draws, random)
     groups = np.concatenate([topics[:, best], topics[:, had].sum(1, keepdims=True)], axis=1)

@@ -1,4 +1,4 @@
-"""`lv.sample`: draws from the posterior of a model, by chains side by side; and such draws in a folder."""
+"""`lv.sample`: draws from the posterior of a model, by several chains at once; and such draws in a folder."""
 
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from lvsearch.seeds import checked_seed
 from lvsearch.sizing.sizes import Size, as_size
 
 POINTS = (PointGaussian, PointMean, PointProbability, PointSimplex)
-"""Families of parameters that are estimated and have no posterior."""
+"""Point families: their parameters are estimated and have no posterior."""
 KIND = "trace"
 STARTS = 1
-"""Folded into the key of the starts: they are not drawn with the key of the sweeps."""
+"""Folded into the random key of the starts, so that it differs from the key of the sweeps."""
 
 
 def sample(
@@ -41,28 +41,38 @@ def sample(
     after: Trace | None = None,
     progress: bool = True,
 ) -> Trace:
-    """Draws from p(latents | data, size), by Gibbs sampling.
+    """Return draws from p(latents | data, size), made by Gibbs sampling.
 
-    model, data, size: as for `lv.fit`; a process has no size and takes None. LDA and finite mixtures have parameters
-    and proportions integrated out, one indicator after another (Griffiths & Steyvers 2004; Blei 2004, §3.7, Eq. 5.13);
-    so have the processes: `DPMixture`; `HDP` and `HDPMixture`, but for the weights that units share (Teh et al. 2006,
-    §5.3); `HLDA`, a path and the levels of one document after another (Blei 2004, §6.2.1). The independent-normal
-    mixture has Gibbs steps of its own (Richardson & Green 1997); every other model is sampled from the gradient of its
-    log-joint, site by site (Blei 2004, §2.2.1).
+    model, data, size: as for `lv.fit`. A process has no size and takes None.
+    chains: the number of chains, run at once. They start at independent draws of the prior; those of a process start
+        far apart, with few parts and with many.
+    draws: kept of each chain.
+    warmup: sweeps before the draws; by default as many as there are sweeps from the first draw to the last.
+    thin: sweeps from one draw to the next.
+    units: also record the latents of each document or row, (chain, draw, unit, …), which may be large.
+    after: a trace of the same arguments, interrupted or of fewer draws, to continue. The result has the bits of one
+        run.
 
-    chains: side by side, begun at independent draws of the prior (of what it alone says of each latent); those of a
-    process far apart, in few parts and in many. draws: kept of each chain. warmup: sweeps before them, by default as
-    many as there are sweeps from the first draw to the last. thin: sweeps from one draw to the next. units: record also
-    what belongs to each document or row, (chain, draw, unit, …), which may be large. after: a trace of the same
-    arguments, interrupted or of fewer draws, to go on with: the result has the bits of one run.
+    Which sampler runs depends on the model. LDA and finite mixtures have parameters and proportions integrated out, and
+    draw one indicator after another (Griffiths & Steyvers 2004; Blei 2004, §3.7, Eq. 5.13). So does `DPMixture`, and so
+    do `HDP` and `HDPMixture`, except for the weights that units share (Teh et al. 2006, §5.3). `HLDA` draws a path and
+    the levels of one document after another (Blei 2004, §6.2.1). The independent-normal mixture has Gibbs steps of its
+    own (Richardson & Green 1997). Every other model is sampled from the gradient of its log-joint, one latent variable
+    after another (Blei 2004, §2.2.1).
 
-    What is recorded: `log_density`, log p(data, latents of the chain) in nats; `occupied`, how many components some
-    part of the data is in; `rows` or `tokens` of each component, where parameters are integrated out; the values of
-    the model's sites by their names, where they are not, and of the hyper-parameters of LDA and of components that have
-    priors; `nodes` at each level of a tree. Components of different draws need not correspond.
+    A trace records these things. Components of different draws need not correspond.
 
-    Ctrl-C keeps the draws made so far. Raises ValueError for a process with a size or another model without one, trees
-    with paths of several lengths, estimated parameters, bad data, and counts below 1.
+    - `log_density`: log p(data, latents of the chain), in nats.
+    - `occupied`: how many components some part of the data is in.
+    - `rows` or `tokens` of each component, where parameters are integrated out.
+    - The model's latent variables by name, where they are not integrated out.
+    - The hyper-parameters of LDA and of components, where they have priors.
+    - `nodes` at each level of a tree.
+
+    Ctrl-C keeps the draws made so far.
+
+    Raises ValueError for a process with a size, another model without one, trees with paths of several lengths,
+    estimated parameters, bad data, and counts below 1.
     """
     _check_model(model)
     seed = checked_seed(seed)
@@ -100,6 +110,7 @@ def sample(
 def _sampler(
     model: Model, data: Dataset, size: int | Size | None, seed: int, chains: int, units: bool
 ) -> tuple[Sampler, Recorder]:
+    """Return the sampler of a model, and what records its draws."""
     if size is not None:
         chain = sampled_chain(model, data, as_size(size, len(model.size_names)))
         return chain, recorder(chain, data, units=units)
@@ -108,17 +119,17 @@ def _sampler(
 
 
 def save_trace(trace: Trace, folder: str | Path) -> None:
-    """Write a trace to a new folder, atomically. FileExistsError where something is there already."""
+    """Write a trace to a new folder, atomically. Raises FileExistsError if something is there already."""
     settings, arrays = trace.to_storage()
     with new_folder(Path(folder)):
         write_folder(Path(folder), {"kind": KIND, **settings}, arrays)
 
 
 def load_trace(folder: str | Path) -> Trace:
-    """The trace saved in a folder, to read or to go on with (`lv.sample(…, after=trace)`).
+    """Return the trace saved in a folder, to read or to continue (`lv.sample(…, after=trace)`).
 
-    Raises FileNotFoundError where there is no such folder, `CorruptFolderError` (a ValueError) for one that holds no
-    trace or is damaged.
+    Raises FileNotFoundError if there is no such folder, and `CorruptFolderError` (a ValueError) if it holds no trace or
+    is damaged.
     """
     body, arrays = read_folder(as_path("folder", folder))
     if not isinstance(body, dict) or body.get("kind") != KIND:
@@ -130,7 +141,7 @@ def load_trace(folder: str | Path) -> Trace:
 
 
 def _check_model(model: Any) -> None:
-    """ValueError for what has no posterior of one size to draw from, saying what to call instead."""
+    """Raise ValueError for a model that has no posterior of one size to draw from, saying what to call instead."""
     if not isinstance(model, Model):
         raise ValueError(f"got {model!r}, expected a model such as lv.models.LDA(), with its parentheses")
     name = type(model).__name__

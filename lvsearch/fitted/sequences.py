@@ -1,4 +1,4 @@
-"""A fitted hidden Markov model: its states, how they follow each other, and where each sequence is in them."""
+"""A fitted hidden Markov model: its states, how they follow each other, and the states of each sequence."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from lvsearch.comparison.similarity import ComponentMembers, row_affinity
 from lvsearch.data.groups import Groups
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.naming import column_names_of
-from lvsearch.fitted.similarity import ComponentMembers, row_affinity
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.inference.sequences import most_probable_paths
 from lvsearch.models.hidden_markov import HiddenMarkov
@@ -26,8 +26,8 @@ STATE, SEQUENCE = "state", "sequence"
 class FittedSequences(FittedModel):
     """A hidden Markov model at one size. Parameters are at their posterior means, in the units of the data.
 
-    `transform` gives the probabilities of the states of every row, (rows, states) for each sequence; `score_units`
-    log p(sequence | parameters), nats, exactly: paths are summed out.
+    `transform` returns the probabilities of the states of every row, (rows, states) for each sequence. `score_units`
+    returns log p(sequence | parameters) exactly, in nats: paths are summed out.
     """
 
     @property
@@ -38,31 +38,33 @@ class FittedSequences(FittedModel):
         return model
 
     def start(self) -> pd.Series:
-        """The probability of each state at the beginning of a sequence."""
+        """Return the probability of each state at the beginning of a sequence."""
         return pd.Series(self._probabilities("start"), index=self._states, name="start")
 
     def transitions(self) -> pd.DataFrame:
-        """The probability of each next state (columns) after each state (rows); rows sum to 1."""
+        """Return the probability of each next state (columns) after each state (rows); rows sum to 1."""
         return pd.DataFrame(self._probabilities("transitions"), index=self._states, columns=self._states.rename("to"))
 
     def dwell_times(self) -> pd.Series:
-        """How many rows a stay in each state lasts on average: 1 / (1 − the probability of staying)."""
+        """Return how many rows a stay in each state lasts on average, 1 / (1 − the probability of staying)."""
         stays = np.diag(self._probabilities("transitions"))
         with np.errstate(divide="ignore"):  # a state that is never left
             return pd.Series(1 / (1 - stays), index=self._states, name="rows")
 
     def means(self) -> pd.DataFrame:
-        """The mean of each state's rows: a row per state."""
+        """Return the mean of each state's rows: a row per state."""
         with jax.enable_x64(True):
             means, _ = jax.vmap(self.model.components.moments)(self._statistics())
         return pd.DataFrame(np.asarray(means), index=self._states, columns=list(self._groups(None).columns))
 
     def members(self) -> ComponentMembers:
-        """How much of each row of the training sequences is in each state."""
+        """Return the share of each state in each row of the training sequences."""
         return super().members()._replace(noun=self._groups(None).rows.nouns.unit)
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "state other"] | None:
-        """∫ √(p q) of the densities of a row, for each state of this fit and each of another's (`row_affinity`)."""
+        """Return ∫ √(p q) of the densities of a row, for each state of this fit and each of another
+        (`row_affinity`).
+        """
         assert isinstance(other, FittedSequences)
         rows = self._groups(None).rows
         with jax.enable_x64(True):
@@ -70,25 +72,31 @@ class FittedSequences(FittedModel):
         return row_affinity(self.model.components, *statistics, Row(rows.filled, rows.observed), jax.random.key(0))
 
     def component_names(self) -> tuple[str, ...]:
-        """The columns in which each state's mean stands out most, and the mean there."""
+        """Return a name for each state: the columns in which its mean stands out most, and the mean there."""
         try:
             return column_names_of(self.means(), self._groups(None).rows, relative=True)
-        except ValueError:  # a kind of one's own need not say the mean of its rows
+        except ValueError:  # a user's kind of component need not define `moments`
             return super().component_names()
 
     def paths(self, data: Any = None) -> list[Int[np.ndarray, " row"]]:
-        """The most probable path of each sequence as a whole (Viterbi): the state of every row.
+        """Return the most probable path of each sequence as a whole (Viterbi): the state of every row.
 
-        The most probable state of each row by itself is `transform(data)[n].argmax(1)`; one after another they may be a
-        path that cannot be. data: by default the training data.
+        data: by default the training data.
+
+        The most probable state of each row by itself is `transform(data)[n].argmax(1)`. In a row, these may form a path
+        that is impossible.
         """
         return most_probable_paths(self.estimate, self._groups(data).dataset())
 
     def sample(self, lengths: Iterable[int], seed: int = 0) -> pd.DataFrame:
-        """New sequences of these lengths: a row each with its `sequence`, its hidden `state` and the columns.
+        """Return new sequences of these lengths: a row each, with its `sequence`, its hidden `state` and the columns.
+
+        lengths: the number of rows of each sequence, at least 1.
 
         `lv.Groups.from_frame(frame.drop(columns="state"), group="sequence")` makes data of them. Rows of counts get the
-        totals of training rows drawn at random. Raises ValueError for lengths below 1.
+        totals of training rows drawn at random.
+
+        Raises ValueError for lengths below 1.
         """
         wanted = [int(length) for length in lengths]
         if not wanted or min(wanted) < 1:
@@ -113,18 +121,23 @@ class FittedSequences(FittedModel):
 
     @property
     def _states(self) -> pd.Index:
+        """The numbers of the states, as the index of tables."""
         return pd.RangeIndex(self.estimate.size[0], name=STATE)
 
     def _probabilities(self, name: str) -> np.ndarray:
-        """A site on the simplex at its posterior mean, summing to 1 in float64."""
+        """Return a latent variable on the simplex at its posterior mean, summing to 1 in float64."""
         values = np.asarray(site_value(self.estimate, name), np.float64)
         return values / values.sum(-1, keepdims=True)
 
     def _groups(self, data: Any) -> Groups:
+        """Return the data as `Groups` like the training data."""
         groups = self.training if data is None else self.training.like_this(data)
         assert isinstance(groups, Groups)
         return groups
 
     def _statistics(self) -> Any:
-        """Of the components' parameters at their posterior means, float64; for use inside `jax.enable_x64(True)`."""
+        """Return the statistics of the components' parameters at their posterior means, in float64.
+
+        Call it inside `jax.enable_x64(True)`.
+        """
         return self.model.components.family.point(jax.tree.map(jnp.asarray, self.estimate.natural["components"]))

@@ -1,4 +1,4 @@
-"""A corpus with a known number of topics, to see whether a search finds it."""
+"""A corpus with a known number of topics, to test whether a search finds it."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from lvsearch.sizing.posterior import EstimatedPosterior
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """A corpus drawn from LDA, and the truth behind it.
+    """A corpus drawn from LDA, with the topics and proportions that it was drawn from.
 
     | field | shape | meaning |
     |---|---|---|
@@ -30,6 +30,7 @@ class Planted:
 
     @property
     def n_topics(self) -> int:
+        """The number of topics that the corpus was drawn from."""
         return len(self.topic_word)
 
 
@@ -45,9 +46,15 @@ def planted(
 ) -> Planted:
     """Draw a corpus from LDA with `n_topics` topics.
 
-    The default can be recovered but is not trivial: documents mix about five of seven topics (α = 0.7), which overlap
-    in their words. The hyper-parameters differ on purpose from `LDA`'s defaults, as they would for a real corpus.
-    n_tokens: in each document. Raises ValueError for counts below 1.
+    n_topics, n_documents, n_terms: the numbers of topics, of documents and of words in the vocabulary.
+    n_tokens: the number of tokens in each document.
+    concentration_per_topic: α, of the Dirichlet on proportions.
+    topic_concentration: η, of the Dirichlet on topics.
+
+    The default can be recovered but is not trivial. Documents mix about five of seven topics (α = 0.7), whose words
+    overlap. The hyper-parameters differ on purpose from `LDA`'s defaults, as they would for a real corpus.
+
+    Raises ValueError for counts below 1.
     """
     for name, number in (
         ("n_topics", n_topics),
@@ -71,7 +78,7 @@ def planted(
 
 
 def verdict(n_topics: int, found: EstimatedPosterior) -> str:
-    """Whether a search found the planted number, in one sentence."""
+    """Say in one sentence whether a search found the planted number."""
     best = found.best[0]
     if best == n_topics:
         return f"Planted {n_topics} topics: found, as the most probable number."

@@ -1,4 +1,4 @@
-"""Fits in folders: the fits of a search, and a single fit with the data that it was made of."""
+"""Fits in folders: the fits of a search, and a single fit with its data."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ KIND = "fit"
 
 
 class FitParts(NamedTuple):
-    """What a `FittedModel` is made of, whose fields these are."""
+    """The fields of a `FittedModel`."""
 
     size: Size
     evidence: Evidence
@@ -32,7 +32,8 @@ class FitParts(NamedTuple):
 def save_parts(fit: FitParts, folder: Path) -> None:
     """Write a fit to a new folder, atomically.
 
-    Raises FileExistsError where something is there already, ValueError for a model or data that cannot be stored."""
+    Raises FileExistsError if something is there already, ValueError for a model or data that cannot be stored.
+    """
     data, data_arrays = encode_data(fit.training)
     body = {
         "kind": KIND,
@@ -47,7 +48,10 @@ def save_parts(fit: FitParts, folder: Path) -> None:
 
 
 def load_parts(folder: Path) -> FitParts:
-    """What `save_parts` wrote. FileNotFoundError or `CorruptFolderError`, saying what is wrong."""
+    """Return the fit that `save_parts` wrote.
+
+    Raises FileNotFoundError or `CorruptFolderError`, saying what is wrong.
+    """
     body, arrays = read_folder(folder)
     if not isinstance(body, dict) or body.get("kind") != KIND:
         raise CorruptFolderError(f"got {folder}, which holds no single fit; expected one written by fit.save")
@@ -60,12 +64,12 @@ def load_parts(folder: Path) -> FitParts:
 
 
 def encode_evidence(evidence: Evidence) -> list[float]:
-    """As `Evidence(*…)` takes it."""
+    """Return the evidence as a list of numbers, from which `Evidence(*numbers)` makes it again."""
     return [evidence.lower, evidence.upper, evidence.standard_error]
 
 
 def encode_estimate(estimate: Estimate) -> dict[str, Any]:
-    """All of it but its arrays (`estimate_arrays`)."""
+    """Return an estimate as JSON data, without its arrays (see `estimate_arrays`)."""
     return {
         "model": encode_module(estimate.model),
         "size": estimate.size,
@@ -75,13 +79,16 @@ def encode_estimate(estimate: Estimate) -> dict[str, Any]:
 
 
 def estimate_arrays(estimate: Estimate) -> dict[str, np.ndarray]:
-    """Its natural parameters by name, fields after a full stop."""
+    """Return the natural parameters as {name: array}; the name of a field follows a full stop."""
     leaves = jax.tree_util.tree_leaves_with_path(estimate.natural)
     return {_array_name(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def decode_estimate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Estimate:
-    """What `encode_estimate` and `estimate_arrays` said. KeyError or TypeError for what they did not say."""
+    """Return the estimate from the results of `encode_estimate` and `estimate_arrays`.
+
+    Raises KeyError or TypeError where something is missing.
+    """
     model = decode_model(entry["model"])
     blank = {name: site.family.zeros((1,) * len(site.axes), np.float32) for name, site in model.globals().items()}
     natural = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_array_name(path)], blank)
@@ -90,5 +97,5 @@ def decode_estimate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
 
 
 def _array_name(path: tuple) -> str:
-    """Of a leaf among the natural parameters, such as "components.log_precision"."""
+    """Return the name of an array among the natural parameters, such as "components.log_precision"."""
     return jax.tree_util.keystr(path, simple=True, separator=".")

@@ -1,4 +1,4 @@
-"""Models, families and hyper-parameters as class names and numbers, for folders, and back."""
+"""Models, families and hyper-parameters as class names and numbers, to store in folders, and back."""
 
 import inspect
 from collections.abc import Mapping
@@ -16,10 +16,11 @@ from lvsearch.models.registry import registered
 
 
 def encode_module(module: Any) -> dict[str, Any]:
-    """A model, a family or a NamedTuple of hyper-parameters as its class name and its fields, which its constructor
-    takes by name.
+    """Return a model, a family or a NamedTuple of hyper-parameters as its class name and its fields.
 
-    Raises ValueError for a class that `decode_module` would not know: a model of one's own that is not registered.
+    Fields are stored under the names that the constructor takes.
+
+    Raises ValueError for a class that `decode_module` would not know: a user's model that is not registered.
     """
     stored_as = type(module).__name__
     known = class_named(stored_as)
@@ -34,33 +35,40 @@ def encode_module(module: Any) -> dict[str, Any]:
             f"code is not stored (no pickle). {remedy}, or leave out= away"
         )
     names = getattr(module, "_fields", None) or tuple(entry.name for entry in fields(module))
-    taken = inspect.signature(type(module)).parameters  # what a constructor works out from the rest is not stored
+    # a field that the constructor does not take is computed from the others, and is not stored
+    parameters = inspect.signature(type(module)).parameters
     content = {}
     for name in names:
-        if name not in taken:
+        if name not in parameters:
             continue
         value = getattr(module, name)
-        content[name] = _encoded(value)
+        content[name] = _encode(value)
     return {"class": stored_as, "fields": content}
 
 
-def _encoded(value: Any) -> Any:
+def _encode(value: Any) -> Any:
+    """Return a field's value as JSON data."""
     if isinstance(value, eqx.Module) or hasattr(value, "_fields"):
         return encode_module(value)
     if isinstance(value, tuple) and not all(isinstance(each, int | float) for each in value):
-        return [_encoded(each) for each in value]
+        return [_encode(each) for each in value]
     return np.asarray(value).tolist()
 
 
-def _decoded(value: Any) -> Any:
+def _decode(value: Any) -> Any:
+    """Return a field's value from JSON data."""
     if isinstance(value, Mapping):
         return decode_module(value)
-    return [_decoded(each) for each in value] if isinstance(value, list) else value
+    return [_decode(each) for each in value] if isinstance(value, list) else value
 
 
 def decode_module(encoded: Mapping[str, Any]) -> Any:
-    """The inverse of `encode_module`. Classes outside `lvsearch.models` are found where they are registered, never
-    imported."""
+    """Return the object that `encode_module` encoded.
+
+    Classes outside `lvsearch.models` are found if they are registered; nothing is imported.
+
+    Raises `CorruptFolderError` for an unknown class.
+    """
     known = class_named(encoded["class"])
     if known is None:
         raise CorruptFolderError(
@@ -68,11 +76,11 @@ def decode_module(encoded: Mapping[str, Any]) -> Any:
             "folder with the version that wrote it, or, if the class is your own, register it first: "
             f"lv.models.register({encoded['class']})"
         )
-    return known(**{key: _decoded(value) for key, value in encoded["fields"].items()})
+    return known(**{key: _decode(value) for key, value in encoded["fields"].items()})
 
 
 def decode_model(encoded: Mapping[str, Any]) -> Model:
-    """As `decode_module`, for what must be a model."""
+    """Return the model that `encode_module` encoded. Raises `CorruptFolderError` for anything but a model."""
     model = decode_module(encoded)
     if not isinstance(model, Model):
         raise CorruptFolderError(f"got {encoded['class']!r} where a model was expected; was it written by lvsearch?")
@@ -80,7 +88,9 @@ def decode_model(encoded: Mapping[str, Any]) -> Model:
 
 
 def class_named(name: str) -> type | None:
-    """The class of lvsearch.models, or the registered one, that folders know by this name; None where there is none."""
+    """Return the class of lvsearch.models, or the registered class, that folders know by this name; None if there
+    is none.
+    """
     for where in (models, families):
         known = getattr(where, name, None)
         if isinstance(known, type) and (issubclass(known, eqx.Module) or hasattr(known, "_fields")):

@@ -1,4 +1,4 @@
-"""A fitted model of documents: its topics, for people."""
+"""A fitted model of documents and its topics, for people."""
 
 import warnings
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.comparison.similarity import ComponentMembers, word_affinity
 from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.recommending import recommended
-from lvsearch.fitted.similarity import ComponentMembers, word_affinity
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import IndicatorFamily
@@ -35,12 +35,13 @@ from lvsearch.topics.prevalence import LEVEL, plot_prevalence, prevalence
 from lvsearch.topics.pyldavis_inputs import PyLDAvisInputs, pyldavis_inputs
 from lvsearch.topics.references import match_references
 from lvsearch.topics.topic_map import draw_topic_map, topic_places
+from lvsearch.topics.topic_shares import label_topics, share_correlations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SKETCHED_WORDS, SKETCHED_DOCUMENTS = 20, 5
-"""Of each topic, shown to who names it."""
+"""How many words and documents of each topic a namer is shown."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +57,17 @@ class FittedTopics(FittedModel):
 
     @property
     def alpha(self) -> Float[np.ndarray, " topic"]:
-        """Dirichlet parameters of a document's proportions, (K,). ValueError for models that have none."""
+        """The Dirichlet parameters of a document's proportions, (K,). ValueError for models that have none."""
         prior = self.model.proportions_prior(self.estimate.size, self.estimate.natural)
         if prior is None:
             raise ValueError(f"{type(self.model).__name__} has no Dirichlet on document proportions and so no alpha")
         return prior
 
     def transform(self, data: Any) -> Float[np.ndarray, "docs topic"]:
-        """Expected topic proportions, (docs, K), rows summing to 1; data may be raw texts.
+        """Return the expected topic proportions, (docs, K), rows summing to 1. The data may be raw texts.
 
-        Warns (UserWarning) of new documents without a known word: their proportions are what documents have before a
-        word of them is read, and no finding.
+        Warns (UserWarning) of new documents without a known word. Their proportions are those of any document before
+        its words are read, not a finding about these documents.
         """
         units = self.training.like_this(data)
         empty = np.flatnonzero(units.observations_per_unit == 0)
@@ -74,16 +75,16 @@ class FittedTopics(FittedModel):
             many = f"{len(empty):,} of {units.n_units:,} documents hold" if units.n_units > 1 else "the document holds"
             warnings.warn(
                 f"{many} no word that the model knows (the first: document {empty[0]}); their proportions are those of "
-                "documents before a word is read, no finding: leave them out, or look at corpus.document_lengths",
+                "documents before a word is read, no finding: leave them out (see corpus.document_lengths)",
                 stacklevel=2,
             )
         return super().transform(units)
 
     def members(self) -> ComponentMembers:
-        """How much of each word of each training document is in each topic, and how often it stands there.
+        """Return the share of each topic in each word of each training document, and how often the word occurs there.
 
-        p(topic | word, document) ∝ share of the topic × p(word | topic), so that a topic that every document has a
-        little of is told by its words; of a model with one topic a document, that of the document.
+        The share is p(topic | word, document) ∝ share of the topic × p(word | topic). So a topic that every document
+        has a little of is recognised by its words. In a model with one topic per document it is the document's share.
         """
         counts = self._corpus.counts
         documents = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
@@ -94,21 +95,23 @@ class FittedTopics(FittedModel):
         return ComponentMembers(shares, np.asarray(counts.data, np.float64), self.training.nouns.observation)
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "topic other"]:
-        """Σ √(p q) over words, for each topic of this fit and each of another's over the same words."""
+        """Return Σ √(p q) over words, for each topic of this fit and each of another over the same words."""
         assert isinstance(other, FittedTopics)
         return word_affinity(self._topic_word, other._topic_word)
 
     def component_names(self) -> tuple[str, ...]:
-        """`names`, in the order of the topics' numbers."""
+        """Return `names` in the order of the topics' numbers."""
         return tuple(self.names())
 
     def topics(self, n_words: int = 10, relevance: float | int = 1.0) -> pd.DataFrame:
-        """One row per topic, most prevalent first: share of the training tokens, its words, and the label of the
-        documents that use it most out of proportion (where the corpus has labels).
+        """Return one row per topic, most prevalent first: its share of the training tokens, its words, its label.
 
-        relevance: λ in λ log p(word | topic) + (1 − λ) log [p(word | topic) / p(word)], by which words are ordered: 1
-        is the most probable words, which topics share; about 0.6 those that tell this topic from others (Sievert &
-        Shirley 2014, Eq. 1). ValueError unless it is between 0 and 1.
+        relevance: λ in λ log p(word | topic) + (1 − λ) log [p(word | topic) / p(word)], which orders the words (Sievert
+            & Shirley 2014, Eq. 1). 1 gives the most probable words, which topics share. About 0.6 gives words that
+            distinguish the topic.
+
+        The label is that of the documents that use the topic most out of proportion, if the corpus has labels.
+        ValueError for a relevance outside 0 to 1.
         """
         words = self._topic_word
         top = top_words(relevance_scores(words, self._token_shares, relevance), self._words, n_words)
@@ -118,22 +121,27 @@ class FittedTopics(FittedModel):
         )
         if self.training.unit_labels is not None:
             lengths = self.training.observations_per_unit
-            frame.insert(1, "label", _labels(tuple(self.training.unit_labels), self.proportions * lengths[:, None]))
+            frame.insert(
+                1, "label", label_topics(tuple(self.training.unit_labels), self.proportions * lengths[:, None])
+            )
         return frame.sort_values("prevalence", ascending=False, kind="stable")
 
     @cached_property
     def proportions(self) -> Float[np.ndarray, "docs topic"]:
-        """Of the training documents, rows summing to 1: `transform(training)`, computed once."""
+        """The topic proportions of the training documents, rows summing to 1: `transform(training)`, computed once."""
         return np.asarray(self.transform(self.training), np.float64)
 
     def names(self, n_words: int = 3, namer: Namer | None = None) -> pd.Series:
-        """A name for each topic, no two alike: its most distinctive words by FREX, or what `namer` makes of a sketch of
-        it (`TopicSketch`: share, words, distinctive words, documents). ValueError for a name that is no text."""
+        """Return a distinct name for each topic: its most distinctive words by FREX, or what `namer` returns.
+
+        namer: a function of a `TopicSketch` (share, words, distinctive words, documents). ValueError for a name that is
+            no text.
+        """
         return pd.Series(names_of(self.sketches, namer, n_words), index=pd.RangeIndex(len(self._topic_word)))
 
     @cached_property
     def sketches(self) -> tuple[TopicSketch, ...]:
-        """What there is to name each topic by, in the order of their numbers."""
+        """A sketch of each topic from which it can be named, in the order of the topics' numbers."""
         probable = top_words(self._topic_word, self._words, SKETCHED_WORDS)
         distinctive = top_words(frex_scores(self._topic_word), self._words, SKETCHED_WORDS)
         names = self._document_names
@@ -150,21 +158,23 @@ class FittedTopics(FittedModel):
 
     @property
     def proportions_prior(self) -> Any:
-        """What `lv.inference.document_likelihood` and `document_completion` take for alpha: `alpha`, or a distribution
-        of another kind that a model's documents draw their proportions from.
+        """The prior on proportions that `lv.inference.document_likelihood` and `document_completion` take for alpha.
 
-        Of pLSI it is that of the training documents; `lvsearch.inference.likelihood.FoldedIn` refits them instead.
-        ValueError for models that have neither.
+        It is `alpha`, or another distribution from which a model's documents draw their proportions. For pLSI it is
+        that of the training documents; `lvsearch.inference.likelihood.FoldedIn` refits them instead. ValueError for
+        models with neither.
         """
         return document_proportions(self.model, self.estimate, self.training.dataset())
 
     def recommend(self, unit: Any, n: int = 10, *, draws: int = 1000, seed: int = 0) -> pd.DataFrame:
-        """The words (films, items) that one document (user) does not have and is most likely to have next.
+        """Return the words (films, items) that one document (user) does not have and is most likely to have next.
 
-        unit: its counts, (1, V), or a corpus of one document. A row for each, most probable first: `word`;
-        `probability` that the next one, given that it is new, is this; `lower` and `upper`, between which the fit puts
-        that probability with probability 0.9, from `draws` draws of the unit's proportions and of the topics. What is
-        not known beside, whether the model is true, is in neither. ValueError for more than one unit.
+        unit: its counts, (1, V), or a corpus of one document. draws: of its proportions and of the topics, for
+            intervals.
+
+        The columns are `word`, `probability` that the next new word is this one, and `lower` and `upper`, the 5 % and
+        95 % points of that probability under the fit. The interval assumes that the model is true. ValueError for more
+        than one unit.
         """
         data = self.training.like_this(unit)
         if data.n_units != 1:
@@ -183,17 +193,18 @@ class FittedTopics(FittedModel):
         )
 
     def match(self, references: pd.DataFrame) -> pd.DataFrame:
-        """Which known distribution over words each topic is, by cosine: `reference`, `cosine`, `nearest`,
-        `nearest_cosine`, a row for each topic.
+        """Return the known distribution over words nearest to each topic, by cosine.
 
         references: a row for each word, words as the index, and a column for each reference, as signatures of mutations
-        are published. See `lvsearch.topics.references.match_references`; its ValueErrors.
+            are published. Columns and errors are those of `lvsearch.topics.references.match_references`.
         """
         return match_references(self.table(self.model.topic_site), references)
 
     def coloured(self, text: str, n_topics: int = 4, threshold: float = 0.9) -> ColouredText:
-        """A text with its words coloured by topic (Blei 2004, Figure 3.7): those whose most probable topic has at least
-        `threshold`, and is one of the `n_topics` that the text has most of. ValueError for a text without known words.
+        """Return a text with its words coloured by topic (Blei 2004, Figure 3.7).
+
+        A word is coloured if its most probable topic has at least `threshold`, and is one of the `n_topics` topics that
+        the text has most of. ValueError for a text without known words.
         """
         words = self.table(self.model.topic_site)
         vocabulary = tuple(str(word) for word in words.columns)
@@ -203,9 +214,11 @@ class FittedTopics(FittedModel):
         )
 
     def representative(self, topic: int, n: int = 5) -> pd.DataFrame:
-        """The training documents with the largest share of a topic: document (its number), share, tokens; where the
-        corpus has them its name, its label and the columns of its metadata, " (metadata)" added to a name that is
-        taken. ValueError for a topic that there is none of."""
+        """Return the training documents with the largest share of a topic: document (its number), share, tokens.
+
+        If the corpus has them, name, label and the columns of its metadata follow; " (metadata)" is added to a column's
+        name that is taken. ValueError for a number that no topic has.
+        """
         proportions = self.proportions
         if not 0 <= topic < proportions.shape[1]:
             raise ValueError(f"got topic={topic}, expected one of 0 … {proportions.shape[1] - 1}")
@@ -228,8 +241,10 @@ class FittedTopics(FittedModel):
         return frame.join(chosen.rename(columns={name: f"{name} (metadata)" for name in frame.columns}))
 
     def document(self, number: int) -> ColouredDocument:
-        """A training document, its words coloured by the topic that they most probably came from, under p(topic | word,
-        document) ∝ share of the topic × p(word | topic). ValueError for a number that there is none of."""
+        """Return a training document with each word coloured by the topic that it most probably came from.
+
+        p(topic | word, document) ∝ share of the topic × p(word | topic). ValueError for a number that no document has.
+        """
         corpus = self._corpus
         if not 0 <= number < corpus.n_documents:
             raise ValueError(f"got document {number}, expected one of 0 … {corpus.n_documents - 1}")
@@ -249,11 +264,11 @@ class FittedTopics(FittedModel):
         )
 
     def coherence(self, n_words: int = 10, reference: Any = None) -> pd.Series:
-        """Normalised pointwise mutual information of each topic's most probable words, from −1 to 1: whether they occur
-        in the same documents.
+        """Return the coherence (NPMI) of each topic, −1 to 1: whether its most probable words occur in the same
+        documents.
 
-        reference: documents over the same words to count in, by default the training data; others are the better
-        check. ValueError for fewer than two words, and for documents over other words.
+        reference: the documents to count in, over the same words; by default the training data. Other documents are the
+            better check. ValueError for fewer than two words, and for documents over other words.
         """
         corpus = self.training if reference is None else self.training.like_this(reference)
         assert isinstance(corpus, Corpus)
@@ -261,34 +276,32 @@ class FittedTopics(FittedModel):
         return pd.Series(npmi_coherence(top, corpus.counts), index=pd.RangeIndex(len(top), name="topic"), name="npmi")
 
     def correlations(self) -> pd.DataFrame:
-        """The correlation of each two topics' shares over the training documents: positive for those found together.
+        """Return the correlation of each two topics' shares over the training documents: positive if found together.
 
-        Shares sum to 1, so that unrelated topics are slightly negative, about −1 / (K − 1). NaN for a topic that has
-        the same share everywhere.
+        Shares sum to 1, so unrelated topics are slightly negative, about −1 / (K − 1). NaN for a topic with the same
+        share everywhere.
         """
-        centred = self.proportions - self.proportions.mean(axis=0)
-        spread = np.sqrt((centred**2).sum(axis=0))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            table = centred.T @ centred / (spread[:, None] * spread)
-        return pd.DataFrame(table)
+        return share_correlations(self.proportions)
 
     def prevalence(self, by: Any = None, *, bins: int = 5, level: float = LEVEL, seed: int = 0) -> pd.DataFrame:
-        """The mean share of each topic over groups of the training documents, with intervals over documents.
+        """Return the mean share of each topic in groups of the training documents, with intervals over documents.
 
         by: a value for each document, or the name of a column of the corpus' metadata; by default the documents'
-        labels. Columns and errors as `lvsearch.topics.prevalence.prevalence` says; ValueError where there is nothing to
-        group by.
+            labels. ValueError if there is nothing to group by. Columns and other errors are those of
+            `lvsearch.topics.prevalence.prevalence`.
         """
         return prevalence(self.proportions, self._covariate(by), bins=bins, level=level, seed=seed)
 
     def plot_prevalence(self, by: Any = None, *, bins: int = 5, ax: "Axes | None" = None) -> "Axes":
-        """`prevalence` as a picture, for the topics that differ most between groups."""
+        """Draw `prevalence` for the topics that differ most between groups, and return the axes."""
         return plot_prevalence(self.prevalence(by, bins=bins), self.names(), ax)
 
     def topic_map(self) -> pd.DataFrame:
-        """Places of topics in a plane, near each other where they use the same words: columns x, y, prevalence, name.
+        """Return places of topics in a plane, near each other if they use the same words: columns x, y, prevalence,
+        name.
 
-        Classical scaling of Jensen–Shannon distances; `.attrs["shown"]` is the share of squared distances it shows.
+        The method is classical scaling of Jensen–Shannon distances. `.attrs["shown"]` is the share of squared distances
+        that the plane shows.
         """
         places, shown = topic_places(self._topic_word)
         frame = pd.DataFrame(places, columns=["x", "y"], index=pd.RangeIndex(len(places), name="topic"))
@@ -297,19 +310,21 @@ class FittedTopics(FittedModel):
         return frame
 
     def plot_topic_map(self, ax: "Axes | None" = None) -> "Axes":
-        """`topic_map` as a picture: areas are shares of the tokens."""
+        """Draw `topic_map`, with areas that are shares of the tokens, and return the axes."""
         axes, table = dressed(ax), self.topic_map()
         write_caption(axes, draw_topic_map(table, table.attrs["shown"], axes))
         return axes
 
     def to_anndata(self, data: Any, *, layer: str | None = None, posterior: pd.DataFrame | None = None) -> None:
-        """Write the topics into an `AnnData` of cells: shares into `.obsm["X_lvsearch"]`, p(gene | topic) into
-        `.varm["lvsearch"]`, what they rest on into `.uns["lvsearch"]`: the model, how many topics, and the interval of
-        the log evidence that the fit carries, nats.
+        """Write the topics into an `AnnData` of cells.
 
         data: the one that the training corpus was made of (`Corpus.from_anndata`), or one of other cells over the same
-            genes, whose counts are in `layer`. posterior: `result.posterior()`, of which sizes and probabilities are
-            written too. Raises ValueError for other genes, and as `Corpus.from_anndata`.
+            genes, with counts in `layer`.
+        posterior: `result.posterior()`, whose sizes and probabilities are written too.
+
+        Shares go into `.obsm["X_lvsearch"]`, p(gene | topic) into `.varm["lvsearch"]`. The model, the number of topics
+        and the interval of the fit's log evidence (nats) go into `.uns["lvsearch"]`. ValueError for other genes, and as
+        `Corpus.from_anndata`.
         """
         require_genes(data, self._words)
         cells = Corpus.from_anndata(data, layer=layer)
@@ -326,8 +341,10 @@ class FittedTopics(FittedModel):
         )
 
     def to_pyldavis(self) -> PyLDAvisInputs:
-        """What `pyLDAvis.prepare` takes: `pyLDAvis.prepare(**fitted.to_pyldavis()._asdict())`. Empty documents are left
-        out, which it refuses."""
+        """Return the arguments of `pyLDAvis.prepare`: `pyLDAvis.prepare(**fitted.to_pyldavis()._asdict())`.
+
+        Empty documents are left out, since pyLDAvis refuses them.
+        """
         return pyldavis_inputs(self._topic_word, self.proportions, self._corpus)
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -347,7 +364,7 @@ class FittedTopics(FittedModel):
 
     @cached_property
     def _token_shares(self) -> Float[np.ndarray, " topic"]:
-        """Of the training tokens, each topic's."""
+        """The share of each topic in the training tokens."""
         lengths = self.training.observations_per_unit
         return lengths @ self.proportions / max(int(lengths.sum()), 1)
 
@@ -362,6 +379,10 @@ class FittedTopics(FittedModel):
         return known if isinstance(known, pd.DataFrame) else None
 
     def _covariate(self, by: Any) -> Any:
+        """Return the value of each document by which to group.
+
+        Raises ValueError for an unknown name, or without labels.
+        """
         if by is None:
             if self.training.unit_labels is None:
                 raise ValueError("got no `by`, and the corpus has no labels: pass a value for each document")
@@ -375,13 +396,3 @@ class FittedTopics(FittedModel):
                 f"got by={by!r}, expected a value for each document or a column of its metadata ({columns})"
             )
         return known[by]
-
-
-def _labels(labels: tuple[str, ...], tokens: Float[np.ndarray, "docs topic"]) -> list[str]:
-    """For each topic the label with most of its tokens, weighted by how much more than elsewhere it uses the topic."""
-    names, index = np.unique(np.asarray(labels), return_inverse=True)
-    table = np.zeros((len(names), tokens.shape[1]))
-    np.add.at(table, index, tokens)
-    share = table / np.maximum(table.sum(axis=0, keepdims=True), 1e-12)
-    lift = share / np.maximum(table.sum(axis=1, keepdims=True) / max(table.sum(), 1e-12), 1e-12)
-    return [str(names[i]) for i in np.argmax(share * np.log1p(lift), axis=0)]

@@ -1,4 +1,4 @@
-"""Pure functions of a model and a batch, for JAX programs of one's own: `jit`, `vmap`, `grad` go through all of them.
+"""Pure functions of a model and a batch, for JAX programs of your own: `jit`, `vmap`, `grad` go through all of them.
 
 | function | gives |
 |---|---|
@@ -6,10 +6,10 @@
 | `mean_field` | `init`, `update`, `run`, `settle`, `elbo`, `transform` |
 | `gibbs` | `init`, `step`, `log_joint` |
 | `log_density` | the posterior on unconstrained reals, for NUTS of any library |
-| `annealed_evidence` | both ends of log p(data | size) |
+| `annealed_evidence` | estimates of log p(data | size) from both sides |
 
-The model is an argument of every call: its hyper-parameters may be traced, and models may be made inside a
-transformation, where what is traced is not checked. A fit gives its own functions by `fit.functional()`.
+The model is an argument of every call, so its hyper-parameters may be traced. Models may be made inside a
+transformation; traced values are not checked there. A fit gives its own functions by `fit.functional()`.
 """
 
 from lvsearch.functional.batches import Prepared, batch_of

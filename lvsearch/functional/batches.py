@@ -1,4 +1,4 @@
-"""Data as the functions take them: all units in one padded batch."""
+"""Data in the form that the functions take: all units in one padded batch."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,28 +13,35 @@ from lvsearch.models.contract import Model
 
 
 class Prepared(NamedTuple):
-    """A data set for pure functions: `batch`, units in the order of the data on the leading axis, each of weight 1; and
-    `extents`, the lengths of the model's axes that the data decide, such as {"word": V}."""
+    """A data set for pure functions.
+
+    `batch`: units in the order of the data on the leading axis, each of weight 1.
+    `extents`: the lengths of the model's axes that the data decide, such as {"word": V}.
+    """
 
     batch: Batch
     extents: Mapping[str, int]
 
 
 def batch_of(model: Model, data: Any) -> Prepared:
-    """All of `data` as one batch, on the host, in the session's precision.
+    """Return all of `data` as one batch, on the host, in the session's precision.
 
-    data: what `lv.fit` takes. Units that differ in length are padded to the longest: with entries that count nothing,
-    as every type of unit says (`lvsearch.models.units`). Raises ValueError as `lv.fit` does.
+    data: what `lv.fit` takes.
+
+    Units that differ in length are padded to the longest. Padding does not count in any result (`lvsearch.models.units`
+    describes it for every type of unit).
+
+    Raises ValueError as `lv.fit` does.
     """
     dataset = data_for(model, data).dataset()
     places = np.concatenate(dataset.unit_ids)
     order = np.argsort(places, kind="stable")[np.count_nonzero(places < 0) :]
-    units = jax.tree.map(lambda *leaves: _stacked(leaves)[order], *(batch.units for batch in dataset.batches))
+    units = jax.tree.map(lambda *leaves: _concatenate(leaves)[order], *(batch.units for batch in dataset.batches))
     return Prepared(Batch(units, jnp.ones(dataset.n_units)), dict(dataset.extents))
 
 
-def _stacked(leaves: tuple[Any, ...]) -> jax.Array:
-    """Arrays one after the other on the leading axis, the others padded with zeros to the longest."""
+def _concatenate(leaves: tuple[Any, ...]) -> jax.Array:
+    """Return the arrays one after another on the leading axis; other axes are padded with zeros to the longest."""
     longest = np.max([leaf.shape[1:] for leaf in leaves], axis=0)
     padded = [
         np.pad(leaf, [(0, 0), *((0, int(to) - have) for have, to in zip(leaf.shape[1:], longest, strict=True))])

@@ -1,6 +1,7 @@
-"""The posterior as a density on unconstrained reals, indicators summed out: for NUTS of NumPyro, blackjax or any other.
+"""The posterior as a density on unconstrained reals, with indicators summed out: for NUTS of NumPyro, blackjax or
+others.
 
-As `lvsearch.inference.engine.reference`, which says how values become statistics.
+`lvsearch.inference.engine.reference` says how values become statistics.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,17 +16,17 @@ from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.models.contract import Model
 
 Position = dict[str, Array]
-"""Name of a site -> its value on unconstrained reals; locals are called "name/0"."""
+"""{name of a latent variable: its value on unconstrained reals}. Local variables are called "name/0"."""
 
 
 class Density(NamedTuple):
-    """log p(data, θ | size), Jacobian included, and the way to and from its positions.
+    """log p(data, θ | size) with its Jacobian, and functions to make and to read positions.
 
     | field | meaning |
     |---|---|
-    | `log_density` | position -> nats: () |
+    | `log_density` | position -> log-density, nats, () |
     | `init` | key -> a position, uniform on (−2, 2) in each coordinate |
-    | `constrain` | position -> values of the sites as people know them: probabilities, means, precisions |
+    | `constrain` | position -> values on their natural scale: probabilities, means, precisions |
     """
 
     log_density: Callable[[Position], Float[Array, ""]]
@@ -34,10 +35,14 @@ class Density(NamedTuple):
 
 
 def log_density(model: Model, size: Any, batch: Batch, extents: Mapping[str, int] | None = None) -> Density:
-    """The model's posterior on its continuous sites at `size` (a number, or one for each size variable).
+    """Return the density of the posterior of the model's continuous latent variables at one size, in nats.
 
-    Units count by their weight. Raises ValueError for point estimates, which have no posterior, for indicators that
-    cannot be summed out, and for axes without a length.
+    size: a number, or one for each size variable.
+    batch: the data; units count by their weight.
+    extents: lengths of the axes that the data decide; `batch_of` returns them.
+
+    Raises ValueError for point estimates, which have no posterior, for indicators that cannot be summed out, and for
+    axes without a length.
     """
     # NumPyro takes most of a second to import, and nothing else here needs it
     from numpyro import handlers
@@ -50,20 +55,20 @@ def log_density(model: Model, size: Any, batch: Batch, extents: Mapping[str, int
     places = checked_places(size, extents, None)
     require_extents(model, places)
     n_units = len(batch.weight)
-    of_model = reference_model(
+    numpyro_model = reference_model(
         model, Dataset.of_batches((batch,), (np.arange(n_units),), places.extents, n_units), places.size
     )
 
     def log_density_at(position: Position) -> Float[Array, ""]:
-        return -jnp.asarray(potential_energy(of_model, (), {}, position))
+        return -jnp.asarray(potential_energy(numpyro_model, (), {}, position))
 
     def init(key: Key[Array, ""]) -> Position:
-        seeded = handlers.substitute(handlers.seed(of_model, key), substitute_fn=init_to_uniform)
+        seeded = handlers.substitute(handlers.seed(numpyro_model, key), substitute_fn=init_to_uniform)
         drawn = handlers.trace(seeded).get_trace()
         sites = {name: site for name, site in drawn.items() if site["type"] == "sample" and not site["is_observed"]}
         return {name: biject_to(site["fn"].support).inv(site["value"]) for name, site in sites.items()}
 
     def constrain(position: Position) -> dict[str, Array]:
-        return constrain_fn(of_model, (), {}, position)
+        return constrain_fn(numpyro_model, (), {}, position)
 
     return Density(log_density_at, init, constrain)

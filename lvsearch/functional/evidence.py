@@ -1,6 +1,6 @@
-"""Annealed evidence as a pure function: the generic path from what the priors say to the posterior, and back.
+"""Annealed evidence as a pure function: the generic path from the priors to the posterior, and back.
 
-As `lvsearch.inference.annealing.generic` and `.annealing`, which say what is exact and what is assumed.
+`lvsearch.inference.annealing.generic` and `.annealing` say what is exact and what is assumed.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,11 @@ from lvsearch.models.kernels import full_precision
 
 
 class EvidenceEnds(NamedTuple):
-    """log p(data | size), nats, one number per island: `forward` is low on average, `backward` high as far as the
-    forward paths, where it begins, ended in draws of the posterior."""
+    """Estimates of log p(data | size) from both sides, in nats, one number per particle group.
+
+    `forward` is low on average. `backward` is high, provided that the forward paths, at whose ends it starts, ended in
+    draws of the posterior.
+    """
 
     forward: Float[Array, " island"]
     backward: Float[Array, " island"]
@@ -38,11 +41,18 @@ def annealed_evidence(
     islands: int = 2,
     particles: int = 16,
 ) -> EvidenceEnds:
-    """Both ends of the evidence at one size, along `steps` temperatures that are densest near the prior, t = (i / n)³.
+    """Return estimates of the evidence at one size from below and from above, in nats, by annealing.
 
-    For any model; slower than the paths that `lv.search` knows for its own, and of a fixed length: look at how far the
-    ends are apart. islands: groups of `particles` that resample among themselves. In float32, outside of
-    `jax.enable_x64`, sums of thousands of nats lose tenths. size, extents, capacity and errors as for `mean_field`.
+    steps: the number of temperatures t = (i / n)³, which are densest near the prior.
+    islands: the number of particle groups; particles resample within their group.
+    particles: the number of particles in each group.
+    size, extents, capacity: as for `mean_field`.
+
+    It works for any model. It is slower than the paths that `lv.search` has for lvsearch's own models, and its length
+    is fixed: look at the distance between the two sides. In float32 (outside of `jax.enable_x64`) sums of thousands of
+    nats lose tenths.
+
+    Raises ValueError as `mean_field`.
     """
     places = checked_places(size, extents, capacity)
     require_extents(model, places)

@@ -1,4 +1,4 @@
-"""A fit as arrays and pure functions of new units."""
+"""A fit as arrays with pure functions of new units."""
 
 from typing import Any
 
@@ -18,13 +18,16 @@ from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.kernels import full_precision
 
 SWEEPS = 100
+"""Coordinate sweeps over a new unit's latent variables, where they cannot be summed out exactly."""
 
 
 class FittedFunctions(eqx.Module):
-    """A fit at its posterior means: a pytree, an argument like any other to `jit` and `shard_map`.
+    """A fit at its posterior means: a pytree that can be an argument of `jit` and `shard_map`.
 
-    `natural`: natural parameters of q(globals), by site. Units come as a `Batch` (`batch_of(model, data)`), each on its
-    own: batches may be cut and sharded along their leading axis.
+    `natural`: natural parameters of q(globals), by name.
+
+    Units come as a `Batch` (`batch_of(model, data)`). Each unit is treated by itself, so batches may be divided and
+    sharded along their leading axis.
     """
 
     model: Model
@@ -33,46 +36,58 @@ class FittedFunctions(eqx.Module):
 
     @property
     def exact(self) -> bool:
-        """Whether `log_likelihood` is that, since a unit has nothing but indicators, which are summed out; else it is
-        the variational lower bound."""
+        """True if `log_likelihood` is exact: all latent variables of a unit are indicators, which are summed out.
+
+        Otherwise `log_likelihood` is the variational lower bound.
+        """
         sites = self.model.locals().values()
         return all(isinstance(s.family, IndicatorFamily) and not s.slices and not s.gate for s in sites)
 
     @full_precision
     def transform(self, batch: Batch) -> Float[Array, "units ..."]:
-        """The expected value of what describes each unit, padding included: topic proportions, shares of components."""
+        """Return the expected description of each unit, such as topic proportions or shares of components.
+
+        Units that are padding are included.
+        """
         on = self.model.active(self.size, self.size)
         return representing_value(self.model, self._locals(batch), on)
 
     @full_precision
     def log_likelihood(self, batch: Batch) -> Float[Array, " units"]:
-        """log p(unit | parameters at their posterior means), nats; exact or a lower bound (`exact`)."""
+        """Return log p(unit | parameters at their posterior means) in nats, exactly or as a lower bound (see
+        `exact`).
+        """
         on, point = self.model.active(self.size, self.size), self._point()
         if not self.exact:
             return unit_bounds(self.model, point, batch, self._locals(batch), on)
         names = tuple(self.model.locals())
         blank = self._blank(batch).mean
 
-        def one(unit: Unit, l: dict[str, Statistics]) -> Array:
+        def log_unit(unit: Unit, l: dict[str, Statistics]) -> Array:
             return log_unit_summed(self.model, point, l, unit, on, names)[0]
 
-        return jnp.where(batch.weight > 0, jax.vmap(one)(batch.units, blank), 0)
+        return jnp.where(batch.weight > 0, jax.vmap(log_unit)(batch.units, blank), 0)
 
     def score(self, batch: Batch) -> Float[Array, ""]:
-        """The sum of `log_likelihood`, units counted by their weight, nats."""
+        """Return the sum of `log_likelihood` over units, counted by their weight, in nats."""
         return (batch.weight * self.log_likelihood(batch)).sum()
 
     def _point(self) -> dict[str, Statistics]:
+        """Return the statistics of the globals at their posterior means."""
         return point_of(self.model, self.natural, self.size, capacity=self.size)
 
     def _blank(self, batch: Batch) -> Beliefs:
-        """Zeros for every unit. They are computed from the weights, so that `shard_map` knows that each device has its
-        own: it would sum derivatives with respect to constants over the devices."""
+        """Return beliefs of zeros about every unit.
+
+        They are computed from the weights, so that under `shard_map` each device has its own. Constants would be
+        shared, and derivatives with respect to them summed over devices.
+        """
         zeros = blank_locals(self.model, batch, self.size, capacity=self.size)
         own = 0 * jnp.asarray(batch.weight)
         return jax.tree.map(lambda leaf: leaf + own.reshape(-1, *(1,) * (leaf.ndim - 1)), zeros)
 
     def _locals(self, batch: Batch) -> Beliefs:
+        """Return q of every unit's latent variables, after `SWEEPS` sweeps, or one sweep if that is exact."""
         on, point = self.model.active(self.size, self.size), self._point()
 
         def sweep(local: Beliefs, _: None) -> tuple[Beliefs, None]:

@@ -1,6 +1,8 @@
-"""Gibbs sampling as pure functions: the generic sampler, one chain at a time; `vmap` over keys and states for more.
+"""Gibbs sampling as pure functions: the generic sampler of one chain.
 
-Source: Blei (2004), §2.2.1; as in `lvsearch.inference.engine.gibbs`, which says what is drawn.
+Use `vmap` over keys and states for several chains.
+
+Source: Blei (2004), §2.2.1. `lvsearch.inference.engine.gibbs` says what is drawn.
 """
 
 from collections.abc import Mapping
@@ -22,15 +24,23 @@ from lvsearch.models.kernels import full_precision
 
 @dataclass(frozen=True)
 class GibbsFunctions:
-    """Gibbs sampling at one size: size (may be traced), capacity and lengths of axes in `places`. States are sampled
-    statistics (`lvsearch.models.families`), locals by batch, of which there is one."""
+    """Gibbs sampling at one size.
+
+    `places`: the size (may be traced), the capacity, and the lengths of axes.
+
+    A state is the sampled statistics of all latent variables (`lvsearch.models.families`). Local ones are grouped by
+    batch, of which there is one.
+    """
 
     places: Places
 
     @full_precision
     def init(self, model: Model, key: Key[Array, ""], batch: Batch) -> GibbsState:
-        """A draw of independent sites about what the priors alone say. Raises ValueError for axes without a length, and
-        for models with elements that exist only on a chosen path, or point estimates."""
+        """Draw a first state: latent variables are independent, and distributed roughly as their priors say.
+
+        Raises ValueError for axes without a length, for models with elements that exist only on a chosen path, and for
+        point estimates.
+        """
         require_extents(model, self.places)
         size, capacity, extents = self.places
         chain = chain_from_priors(model, (batch,), (jnp.arange(len(batch.weight)),), extents, size, capacity)
@@ -38,18 +48,21 @@ class GibbsFunctions:
 
     @full_precision
     def step(self, model: Model, key: Key[Array, ""], state: GibbsState, batch: Batch) -> GibbsState:
-        """One sweep over all locals, then all globals: the posterior stays as it is."""
+        """Draw all locals, then all globals, each from its complete conditional.
+
+        The step leaves the posterior invariant.
+        """
         on = model.active(self.places.size, self.places.capacity)
         new = swept(model, key, state, (batch,), (jnp.arange(len(batch.weight)),), on)
         return jax.tree.map(lambda a, b: a.astype(b.dtype), new, state)
 
     @full_precision
     def log_joint(self, model: Model, state: GibbsState, batch: Batch) -> Float[Array, ""]:
-        """log p(state, data | size), in nats."""
+        """Return log p(state, data | size), in nats."""
         on = model.active(self.places.size, self.places.capacity)
         return model.log_prior(state.globals, on) + batch_log_joint(model, state.globals, batch, state.locals[0], on)
 
 
 def gibbs(size: Any, extents: Mapping[str, int] | None = None, *, capacity: Any = None) -> GibbsFunctions:
-    """Gibbs sampling of any model at one size. Arguments and errors as those of `mean_field`."""
+    """Return functions for Gibbs sampling of any model at one size. Arguments and errors are those of `mean_field`."""
     return GibbsFunctions(checked_places(size, extents, capacity))

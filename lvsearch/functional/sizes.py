@@ -1,4 +1,4 @@
-"""At which size, in how many places, on axes of which lengths."""
+"""The size, the capacity and the lengths of axes for which functions are made."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,7 +7,11 @@ from lvsearch.models.contract import Model, traced
 
 
 class Places(NamedTuple):
-    """`size`: of each size variable, may be traced. `capacity`: the room of arrays. `extents`: axis -> length."""
+    """The size, the capacity and the lengths of axes for which functions are made.
+
+    `size`: the value of each size variable, may be traced. `capacity`: how many places arrays have for each. `extents`:
+        {axis: length}.
+    """
 
     size: tuple[Any, ...]
     capacity: tuple[int, ...]
@@ -15,8 +19,12 @@ class Places(NamedTuple):
 
 
 def checked_places(size: Any, extents: Mapping[str, int] | None, capacity: Any) -> Places:
-    """size, capacity: a number, or one for each size variable. Raises ValueError for a traced size without capacity,
-    and for sizes that are not positive or have no room."""
+    """Return the arguments in one form.
+
+    size, capacity: a number, or one for each size variable.
+
+    Raises ValueError for a traced size without capacity, and for sizes that are not positive or above the capacity.
+    """
     sizes = tuple(size) if isinstance(size, tuple | list) else (size,)
     if capacity is None:
         if any(traced(n) for n in sizes):
@@ -32,7 +40,9 @@ def checked_places(size: Any, extents: Mapping[str, int] | None, capacity: Any) 
 
 
 def require_extents(model: Model, places: Places) -> None:
-    """ValueError where an axis of the model's globals has no length."""
+    """Raise ValueError if an axis of the model's globals has no length, or the size has the wrong number of
+    variables.
+    """
     if len(places.size) != len(model.size_names):
         raise ValueError(
             f"got size={places.size!r} for {type(model).__name__}, expected {len(model.size_names)} numbers: "

@@ -1,6 +1,6 @@
-"""Mean field as pure functions: the generic engine's coordinate steps, with a fixed number of them.
+"""Mean field as pure functions: a fixed number of the generic engine's coordinate steps.
 
-Source: Blei (2004), §2.2.2, Eq. 2.18; as in `lvsearch.inference.engine.meanfield`, which says what is computed.
+Source: Blei (2004), §2.2.2, Eq. 2.18. `lvsearch.inference.engine.meanfield` says what is computed.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,10 @@ from lvsearch.models.kernels import full_precision
 
 
 class MeanFieldState(NamedTuple):
-    """q: of the globals, and of every unit's locals (units leading); natural parameters and expected statistics."""
+    """The variational distribution q, as natural parameters and expected statistics.
+
+    `globals`: q of the global latent variables. `locals`: q of every unit's own, units on the leading axis.
+    """
 
     globals: Beliefs
     locals: Beliefs
@@ -36,7 +39,7 @@ class MeanFieldFunctions:
     | field | meaning |
     |---|---|
     | `places` | size (may be traced), capacity, lengths of the axes that the data decide |
-    | `local_sweeps` | sweeps over a unit's own sites in one `update` |
+    | `local_sweeps` | sweeps over a unit's own latent variables in one `update` |
     """
 
     places: Places
@@ -44,7 +47,7 @@ class MeanFieldFunctions:
 
     @full_precision
     def init(self, model: Model, key: Key[Array, ""], batch: Batch) -> MeanFieldState:
-        """A start that tells components apart: scattered locals, and the globals that follow from them.
+        """Return a start in which components differ: random locals, and the globals that follow from them.
 
         Raises ValueError for axes without a length.
         """
@@ -57,7 +60,7 @@ class MeanFieldFunctions:
 
     @full_precision
     def update(self, model: Model, state: MeanFieldState, batch: Batch) -> MeanFieldState:
-        """Coordinate steps of every unit's locals, then of the globals: `elbo` does not fall."""
+        """Return q after coordinate steps of every unit's locals, then of the globals. `elbo` does not fall."""
         on = model.active(self.places.size, self.places.capacity)
         local = state.locals
         for _ in range(self.local_sweeps):
@@ -65,7 +68,7 @@ class MeanFieldFunctions:
         return MeanFieldState(self._globals(model, state.globals, batch, local), local)
 
     def run(self, model: Model, state: MeanFieldState, batch: Batch, steps: int) -> MeanFieldState:
-        """`steps` updates; derivatives go through each of them."""
+        """Return q after `steps` updates. Derivatives go through each of them."""
 
         def step(s: MeanFieldState, _: None) -> tuple[MeanFieldState, None]:
             return self.update(model, s, batch), None
@@ -75,18 +78,21 @@ class MeanFieldFunctions:
     def settle(
         self, model: Model, state: MeanFieldState, batch: Batch, steps: int, adjoint_steps: int | None = None
     ) -> MeanFieldState:
-        """As `run`, with derivatives at the fixed point that it ends in, whatever the way there: the implicit function
-        theorem, its linear system solved by `adjoint_steps` (by default `steps`) steps of Neumann's series.
+        """Return q after `steps` updates, like `run`, with derivatives of the fixed point by the implicit function
+        theorem.
 
-        For a state that no longer moves; before, derivatives are those of another point. Memory does not grow with
-        `steps`. With respect to `model` and `batch`; those with respect to `state` are 0. A traced size has `run` only.
+        adjoint_steps: terms of the Neumann series that solves the linear system of the theorem; by default `steps`.
+
+        Use it for a state that has converged: before that, the derivatives are those of another point. Memory does not
+        grow with `steps`. Derivatives are with respect to `model` and `batch`; those with respect to `state` are 0. It
+        does not work with a traced size; use `run`.
         """
-        given = jax.tree.map(jnp.asarray, (model, batch))
-        return _settled(given, self, state, steps, steps if adjoint_steps is None else adjoint_steps)
+        both = jax.tree.map(jnp.asarray, (model, batch))
+        return _run_to_fixed_point(both, self, state, steps, steps if adjoint_steps is None else adjoint_steps)
 
     @full_precision
     def elbo(self, model: Model, state: MeanFieldState, batch: Batch) -> Float[Array, ""]:
-        """The evidence lower bound of exactly this q, in nats; units count by their weight."""
+        """Return the evidence lower bound of exactly this q, in nats. Units count by their weight."""
         size, capacity = self.places.size, self.places.capacity
         on = model.active(size, capacity)
         of_units = unit_bounds(model, state.globals.mean, batch, state.locals, on)
@@ -96,8 +102,11 @@ class MeanFieldFunctions:
     def transform(
         self, model: Model, state: MeanFieldState, batch: Batch, sweeps: int = 30
     ) -> Float[Array, "units ..."]:
-        """The expected value of what describes each unit, under q of the globals: topic proportions, shares of
-        components. Units may be others than the state has seen; padding included."""
+        """Return the expected description of each unit under q of the globals, such as topic proportions or shares of
+        components.
+
+        Units may be others than those that the state was fitted to. Units that are padding are included.
+        """
         on = model.active(self.places.size, self.places.capacity)
         blank = blank_locals(model, batch, self.places.size, capacity=self.places.capacity)
 
@@ -108,6 +117,7 @@ class MeanFieldFunctions:
         return representing_value(model, local, on)
 
     def _globals(self, model: Model, old: Beliefs, batch: Batch, local: Beliefs) -> Beliefs:
+        """Return q of the globals after one coordinate step each, given q of every unit's locals."""
         new = resident_sweep(model, old, (batch,), (local.mean,), self.places.size, capacity=self.places.capacity)
         return _like(new, old)
 
@@ -115,12 +125,16 @@ class MeanFieldFunctions:
 def mean_field(
     size: Any, extents: Mapping[str, int] | None = None, *, capacity: Any = None, local_sweeps: int = 1
 ) -> MeanFieldFunctions:
-    """Mean field of any model at one size.
+    """Return functions for mean field of any model at one size.
 
-    size: a number, or one for each size variable; traced where `capacity`, the largest, is given: then one program
-    serves all sizes up to it. extents: lengths of the axes that the data decide, such as {"word": V}; `batch_of` gives
-    them. local_sweeps: more for models whose units have several sites, such as documents. Raises ValueError for sizes
-    and numbers of sweeps that are not positive.
+    size: a number, or one for each size variable. It may be traced if `capacity` is given; one compiled program then
+        serves all sizes up to the capacity.
+    extents: lengths of the axes that the data decide, such as {"word": V}; `batch_of` returns them.
+    capacity: the largest size, a number or one for each size variable.
+    local_sweeps: sweeps over a unit's latent variables in one update. More than 1 helps models whose units have several
+        latent variables, such as documents.
+
+    Raises ValueError for sizes and numbers of sweeps that are not positive.
     """
     if local_sweeps < 1:
         raise ValueError(f"got local_sweeps={local_sweeps}, expected at least 1")
@@ -128,24 +142,27 @@ def mean_field(
 
 
 def _like(new: Any, old: Any) -> Any:
-    """`new` in the types of `old`: hyper-parameters of another precision do not change a state's."""
+    """Return `new` in the types of `old`, so that hyper-parameters of another precision do not change a state's
+    precision.
+    """
     return jax.tree.map(lambda a, b: a.astype(b.dtype), new, old)
 
 
 @eqx.filter_custom_vjp
-def _settled(
+def _run_to_fixed_point(
     model_and_batch: tuple[Model, Batch],
     functions: MeanFieldFunctions,
     start: MeanFieldState,
     steps: int,
     adjoint_steps: int,
 ) -> MeanFieldState:
+    """Return q after `steps` updates; its derivative is `_fixed_point_backward`."""
     model, batch = model_and_batch
     return functions.run(model, start, batch, steps)
 
 
-@_settled.def_fwd
-def _settled_forward(
+@_run_to_fixed_point.def_fwd
+def _fixed_point_forward(
     perturbed: Any,
     model_and_batch: tuple[Model, Batch],
     functions: MeanFieldFunctions,
@@ -153,14 +170,15 @@ def _settled_forward(
     steps: int,
     adjoint_steps: int,
 ) -> tuple[MeanFieldState, MeanFieldState]:
+    """Return the end of the run, twice: as the result, and as what the backward pass needs."""
     del perturbed
     model, batch = model_and_batch
     end = functions.run(model, start, batch, steps)
     return end, end
 
 
-@_settled.def_bwd
-def _settled_backward(
+@_run_to_fixed_point.def_bwd
+def _fixed_point_backward(
     end: MeanFieldState,
     cotangent: MeanFieldState,
     perturbed: Any,
@@ -170,16 +188,20 @@ def _settled_backward(
     steps: int,
     adjoint_steps: int,
 ) -> Any:
-    """With end = T(end, model): the cotangent times (1 − ∂T/∂end)⁻¹ ∂T/∂model, the inverse as Σ_n (∂T/∂end)ⁿ."""
+    """Return the cotangent of the model and the batch, from that of the end of the run.
+
+    With end = T(end, model), it is the cotangent times (1 − ∂T/∂end)⁻¹ ∂T/∂model. The inverse is the Neumann series Σ_n
+    (∂T/∂end)ⁿ.
+    """
     del perturbed, start, steps
-    model, batch = model_and_batch = jax.tree.map(jnp.asarray, model_and_batch)  # primals may come as NumPy's
-    given = jax.tree.map(lambda c, e: jnp.zeros_like(e) if c is None else c, cotangent, end, is_leaf=_is_none)
+    model, batch = model_and_batch = jax.tree.map(jnp.asarray, model_and_batch)  # they may be NumPy arrays
+    cotangents = jax.tree.map(lambda c, e: jnp.zeros_like(e) if c is None else c, cotangent, end, is_leaf=_is_none)
     _, pull_state = jax.vjp(partial(functions.update, model, batch=batch), end)
 
-    def more(total: MeanFieldState, _: None) -> tuple[MeanFieldState, None]:
-        return jax.tree.map(jnp.add, given, pull_state(total)[0]), None
+    def add_term(total: MeanFieldState, _: None) -> tuple[MeanFieldState, None]:
+        return jax.tree.map(jnp.add, cotangents, pull_state(total)[0]), None
 
-    total = jax.lax.scan(more, given, None, length=adjoint_steps)[0]
+    total = jax.lax.scan(add_term, cotangents, None, length=adjoint_steps)[0]
     _, pull = eqx.filter_vjp(lambda both: functions.update(both[0], end, both[1]), model_and_batch)
     return pull(total)[0]
 

@@ -1,1 +1,4 @@
-"""The house style of pictures: colours, axes, captions, pictures as part of a page. It knows no model and no search."""
+"""The house style of pictures: colours, axes, captions, and pictures as part of a page.
+
+It knows no model and no search.
+"""

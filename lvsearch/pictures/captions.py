@@ -1,4 +1,4 @@
-"""What a picture says in words: a title of one line, and below it what the picture rests on."""
+"""Captions of pictures: a title of one line, and below it a text that says what the picture shows."""
 
 import textwrap
 from dataclasses import dataclass
@@ -10,25 +10,28 @@ from lvsearch.pictures.style import palette_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CHARACTERS_PER_INCH = 15.5  # of a caption in its small type
+CHARACTERS_PER_INCH = 15.5  # of a caption's text, in its small type
 BOUND = "\x00"
-"""In the place of a space where no line may end."""
+"""A character that stands for a space at which a line must not be broken."""
 LARGEST, SMALLEST = 12.5, 8.5
-"""Points of a title: as large as fits on one line."""
+"""The largest and smallest type of a title, in points; a title is as large as fits on one line."""
 
 
 @dataclass(frozen=True)
 class Caption:
-    """`title` is a short line; `text` may have several, ended by line breaks."""
+    """The words of a picture: `title` is a short line; `text` may have several lines, separated by line breaks."""
 
     title: str
     text: str
 
 
 def write_caption(axes: "Axes", caption: Caption) -> None:
-    """Write title and text above the axes. The title stays on one line: its type shrinks, and below 8.5 points it is
-    cut, its words leading the text then."""
-    # Not the final width where the layout is still to be made, but near enough for breaking lines.
+    """Write title and text above the axes.
+
+    The title stays on one line: its type shrinks to fit. If it would have to be below 8.5 points, the title is
+    shortened, and the full title begins the text.
+    """
+    # a layout that is still to be made may change this width a little, which does not matter for breaking lines
     inches = axes.get_window_extent().width / axes.figure.dpi
     palette, title, text = palette_of(axes), visible(caption.title), caption.text
     needed = _width(title, LARGEST)
@@ -39,7 +42,7 @@ def write_caption(axes: "Axes", caption: Caption) -> None:
             title, max(8, int(len(title) * inches * 72 / _width(title, SMALLEST))), placeholder="…"
         )
     width = max(30, int(inches * CHARACTERS_PER_INCH))
-    wrapped = [visible(line) for part in text.split("\n") for line in _wrapped(part, width)]
+    wrapped = [visible(line) for part in text.split("\n") for line in _wrap(part, width)]
     axes.annotate(
         "\n".join(wrapped),
         (0, 1),
@@ -63,13 +66,13 @@ def write_caption(axes: "Axes", caption: Caption) -> None:
     )
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most so many characters, a number and its per cent on one."""
+def _wrap(text: str, width: int) -> list[str]:
+    """Return the text as lines of at most `width` characters; a number and its per cent sign stay on one line."""
     return [line.replace(BOUND, " ") for line in textwrap.wrap(text.replace(" %", f"{BOUND}%"), width)]
 
 
 def _width(text: str, points: float) -> float:
-    """Points that a bold line takes; dollar signs, which would begin a formula, as wide as an S."""
+    """Return the width of a bold line, in points. Dollar signs, which would begin a formula, count like an S."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 

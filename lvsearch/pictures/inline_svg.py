@@ -1,7 +1,7 @@
-"""A picture as part of a page: SVG whose colours are the page's, so that one picture serves light and dark.
+"""Pictures as part of a page: SVG with the page's own colours, so that one picture serves light and dark pages.
 
-Every colour of the palette is written as a variable of the page's style sheet (`colour_variables`), text stays text,
-and nothing in it names an address on a network.
+Every colour of the palette is written as a variable of the page's style sheet (`colour_variables`). Text stays text.
+Nothing in the picture names an address on a network.
 """
 
 import html
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PAGE_WIDTH, PAGE_HEIGHT = 4.9, 3.3
-"""Inches. Narrow, so that its type can be read on a telephone too; wide pages show two beside each other."""
+"""The size of a picture in inches. It is narrow, so that its type can be read on a telephone too; wide pages show two
+pictures beside each other."""
 DROPPED = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", re.DOTALL)
 TAG = re.compile(r"<[^>]*>")
-"""What stands outside tags is text, of other people perhaps, and stays as it is."""
+"""Only tags are changed. What is outside of tags is text, which may come from other people, and is left alone."""
 NAMESPACE = re.compile(r'\s(?:xmlns(?::\w+)?|version)="[^"]*"')
 OPENING = re.compile(r"<svg\b[^>]*?viewBox=\"(?P<box>[^\"]*)\"[^>]*>")
 
 
 def colour_variables(palette: Palette) -> dict[str, str]:
-    """Name of each variable of the style sheet -> its colour."""
+    """Return the variables of the page's style sheet, as {name: colour}."""
     named = {f"--{field.name}": getattr(palette, field.name) for field in fields(palette) if field.name != "series"}
     return named | {f"--series-{number}": colour for number, colour in enumerate(palette.series)}
 
@@ -34,10 +35,12 @@ def colour_variables(palette: Palette) -> dict[str, str]:
 def inline_svg(
     draw: "Callable[[Axes], object]", name: str, label: str, width: float = PAGE_WIDTH, height: float = PAGE_HEIGHT
 ) -> str:
-    """Draw on axes of a figure of so many inches and return it as an `<svg>` element.
+    """Draw a picture and return it as an `<svg>` element.
 
-    name: of letters and digits, its own on the page: identifiers begin with it. label: what is to be seen, for those
-    who do not see it.
+    draw: a function that draws on axes.
+    name: letters and digits, unique on the page; identifiers begin with it.
+    label: a description for people who do not see the picture.
+    width, height: inches.
     """
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -59,6 +62,7 @@ def inline_svg(
 
 
 def _for_a_page(svg: str, name: str, label: str) -> str:
+    """Return the SVG with colours as variables, and identifiers that are unique on the page."""
     variables = {colour: variable for variable, colour in colour_variables(LIGHT).items()}
 
     def tag(match: re.Match[str]) -> str:

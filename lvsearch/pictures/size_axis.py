@@ -1,4 +1,4 @@
-"""The axis on which sizes stand: whole numbers, on a logarithmic scale where a search doubled them."""
+"""The axis of sizes in a picture: whole numbers, on a logarithmic scale where a search doubled them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,60 +16,66 @@ if TYPE_CHECKING:
 
 TICKS_PER_INCH = 2.4
 WIDE = 4
-"""Largest over smallest from which an axis is logarithmic, unless most sizes between them are on it."""
+"""An axis is logarithmic if the largest size is at least this many times the smallest, and few sizes between them are
+shown."""
 STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 10**9)
 
 
 @dataclass(frozen=True)
 class SizeAxis:
-    """Where sizes stand: at their value if there is one size variable, else side by side.
+    """The positions of sizes: at their value if there is one size variable, else side by side.
 
-    `sizes` are those shown, in increasing order; `reserved` is room for one more place beyond the largest.
+    `sizes`: the sizes that are shown, in increasing order. `reserved`: True to leave room for one more place beyond
+        them.
     """
 
     sizes: tuple[Size, ...]
     reserved: bool = False
 
     @classmethod
-    def of(cls, sizes: Sequence[Size], reserved: bool = False) -> "SizeAxis":
+    def from_sizes(cls, sizes: Sequence[Size], reserved: bool = False) -> "SizeAxis":
+        """Make the axis of these sizes, in any order."""
         return cls(tuple(sorted(set(sizes))), reserved)
 
     @property
     def by_value(self) -> bool:
+        """True if sizes are at their value: there is one size variable."""
         return all(len(size) == 1 for size in self.sizes)
 
     @property
     def logarithmic(self) -> bool:
-        """Whether sizes were doubled: a wide range of which few are there."""
+        """True if the axis is logarithmic: its range is wide and few of the sizes in it are shown."""
         if not self.by_value:
             return False
         first, last = self.sizes[0][0], self.sizes[-1][0]
         return last >= WIDE * first and len(self.sizes) < (last - first + 1) / 2
 
-    def at(self, sizes: Sequence[Size]) -> Float[np.ndarray, " sizes"]:
-        """One position per size."""
+    def positions(self, sizes: Sequence[Size]) -> Float[np.ndarray, " sizes"]:
+        """Return the position of each size on the axis."""
         if self.by_value:
             return np.array([size[0] for size in sizes], np.float64)
         return np.array([self.sizes.index(size) for size in sizes], np.float64)
 
     @property
     def beyond(self) -> float:
-        """The reserved place."""
+        """The position of the reserved place beyond the largest size."""
         first, last = self._ends
         return last * 1.7 if self.logarithmic else last + max(2.0, 0.06 * (last - first))
 
     def edges(self, size: Size) -> tuple[float, float]:
-        """Where the place of a size begins and ends: half-way to its neighbours on a logarithmic axis, else ± ½."""
-        (at,) = self.at([size])
+        """Return where the place of a size begins and ends: half-way to its neighbours on a logarithmic axis,
+        else ± ½.
+        """
+        (at,) = self.positions([size])
         if not self.logarithmic:
             return float(at - 0.5), float(at + 0.5)
-        place, all_at = self.sizes.index(size), self.at(self.sizes)
+        place, all_at = self.sizes.index(size), self.positions(self.sizes)
         before = all_at[place - 1] if place else at / 1.6
         after = all_at[place + 1] if place + 1 < len(all_at) else at * 1.6
         return math.sqrt(at * before), math.sqrt(at * after)
 
     def shade(self, axes: "Axes", together: Sequence[Size]) -> None:
-        """A band behind several sizes, run by run; nothing for one alone."""
+        """Draw a band behind several sizes, one band for each run of neighbours; nothing for a single size."""
         runs: list[list[float]] = []
         for size in sorted(together) if len(together) > 1 else ():
             low, high = self.edges(size)
@@ -81,7 +87,10 @@ class SizeAxis:
             axes.axvspan(low, high, color=palette_of(axes).band, linewidth=0, zorder=0)
 
     def ticks(self, axes: "Axes", first: Size | None = None, extra: Mapping[float, str] | None = None) -> None:
-        """Labelled ticks, whole numbers all, as many as have room; `first` has one in any case, `extra` beside them."""
+        """Label whole numbers on the axis, as many as have room.
+
+        first: a size that is labelled in any case. extra: {position: label} of further ticks.
+        """
         extra = {} if extra is None else dict(extra)
         most = max(4, int(axes.get_window_extent().width / axes.figure.dpi * TICKS_PER_INCH))
         low, high = self._ends
@@ -91,7 +100,7 @@ class SizeAxis:
             axes.set_xscale("log", base=2)
             axes.xaxis.set_minor_locator(NullLocator())
             axes.set_xlim(low / 1.3, max([high, *extra]) * 1.3)
-            wanted = self._spread(most, first)
+            wanted = self._sizes_with_room(most, first)
             labels = [f"{tick:.0f}" for tick in wanted]
         elif self.by_value:
             step = next(s for s in STEPS if (high - low) / s < most)
@@ -101,17 +110,17 @@ class SizeAxis:
         else:
             every = max(1, math.ceil(len(self.sizes) / most))
             shown = self.sizes[::every]
-            wanted, labels = self.at(shown), [short(size) for size in shown]
+            wanted, labels = self.positions(shown), [short(size) for size in shown]
             axes.tick_params(axis="x", labelrotation=45 if len(shown) > 6 else 0)
         axes.set_xticks([*wanted, *extra], [*labels, *extra.values()])
 
     @property
     def _ends(self) -> tuple[float, float]:
-        first, last = self.at([self.sizes[0], self.sizes[-1]]).tolist()
+        first, last = self.positions([self.sizes[0], self.sizes[-1]]).tolist()
         return first, last
 
-    def _spread(self, most: int, first: Size | None) -> Float[np.ndarray, " ticks"]:
-        """Sizes whose labels have room on a logarithmic axis: `first`, then powers of two, then the others."""
+    def _sizes_with_room(self, most: int, first: Size | None) -> Float[np.ndarray, " ticks"]:
+        """Return sizes whose labels have room on a logarithmic axis: `first`, then powers of two, then the others."""
         low, high = np.log(self._ends)
         room = 1.15 * (high - low) / most
         powers = [size for size in self.sizes if size[0].bit_count() == 1]
@@ -123,5 +132,5 @@ class SizeAxis:
 
 
 def short(size: Size) -> str:
-    """Such as "5", "3×2"."""
+    """Return a size as text, such as "5" or "3×2"."""
     return "×".join(map(str, size))

@@ -1,7 +1,7 @@
-"""One look for every picture, light and dark, told apart without colour vision.
+"""One look for every picture, on light and dark pages, readable without colour vision.
 
-A picture is drawn in the palette that suits the background of its axes, so that `plt.style.use("dark_background")`,
-`with style.using(style.DARK):` and a notebook's own settings all work:
+A picture is drawn in the palette that suits the background of its axes. So `plt.style.use("dark_background")`, `with
+style.using(style.DARK):` and a notebook's own settings all work:
 
     from lvsearch.pictures import style
     plt.rcParams.update(style.LIGHT.settings())   # everything after it in the house style
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH, HEIGHT = 7.6, 4.6
-"""Inches of a picture that stands alone."""
+"""The size of a picture on a page of its own, in inches."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""Beside the colours of `Palette.series`, for those who cannot tell them apart, and for black and white."""
+"""Markers used together with the colours of `Palette.series`, for black and white, and for people who cannot tell the
+colours apart."""
 
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours by what they are for, as "#rrggbb", all distinct within a palette.
+    """Colours by their purpose, as "#rrggbb", all distinct within a palette.
 
-    `ink` and `muted` are for text, `faint` for what stands behind, `main` for what a picture is about, `accent` for the
-    one thing to look at, `band` for areas. `series` tells parts apart: the colours of Okabe & Ito (2008), darkened or
-    lightened until each stands out from the background at least 3 to 1.
+    `ink` and `muted` are for text, `faint` for the background, `main` for the subject of a picture, `accent` for the
+    one thing to look at, `band` for areas. `series` distinguishes parts: the colours of Okabe & Ito (2008), darkened or
+    lightened until each has a contrast of at least 3 to 1 with the background.
     """
 
     background: str
@@ -41,11 +42,11 @@ class Palette:
     series: tuple[str, ...]
 
     def of_part(self, number: int) -> str:
-        """The colour of a topic or a cluster: the series, over and over."""
+        """Return the colour of a topic or a cluster; the colours of the series repeat."""
         return self.series[number % len(self.series)]
 
     def settings(self) -> "dict[Any, Any]":
-        """Of matplotlib (`rcParams`)."""
+        """Return settings of matplotlib (`rcParams`) for this palette."""
         from cycler import cycler
 
         return {
@@ -99,7 +100,7 @@ DARK = Palette(
 
 @contextmanager
 def using(palette: Palette) -> Iterator[None]:
-    """Pictures made inside have this palette; matplotlib's settings are as before afterwards."""
+    """Give pictures made inside of the context this palette; afterwards matplotlib's settings are as before."""
     import matplotlib
 
     with matplotlib.rc_context(palette.settings()):
@@ -107,7 +108,7 @@ def using(palette: Palette) -> Iterator[None]:
 
 
 def palette_of(axes: "Axes") -> Palette:
-    """The palette for the background of axes: of the figure where the axes themselves are clear."""
+    """Return the palette for the background of axes, or of the figure where the axes are transparent."""
     from matplotlib.colors import to_rgba
 
     shown = next(
@@ -122,7 +123,10 @@ def palette_of(axes: "Axes") -> Palette:
 
 
 def dressed(ax: "Axes | None", width: float = WIDTH, height: float = HEIGHT) -> "Axes":
-    """The given axes, or those of a new figure of so many inches, dressed alike."""
+    """Return axes in the house style: the given axes, or those of a new figure.
+
+    width, height: of a new figure, in inches.
+    """
     if ax is None:
         import matplotlib.pyplot as plt
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from lvsearch.comparison.similarity import HALF, member_similarity, partners
 from lvsearch.data.base import Data
-from lvsearch.fitted.similarity import HALF, member_similarity, partners
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.sizing.fit import TopicQuality
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from lvsearch.comparison.alignment import component_map
+from lvsearch.comparison.component_map_plot import draw_component_map
 from lvsearch.files.plain_text import visible
 from lvsearch.files.storage import write_text
 from lvsearch.files.versions import versions
-from lvsearch.fitted.alignment import component_map
-from lvsearch.fitted.component_map_plot import draw_component_map
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.pictures.inline_svg import colour_variables

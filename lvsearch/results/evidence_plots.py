@@ -78,8 +78,8 @@ def _curve(result: Findings) -> Curve:
 def _by_size(result: Findings, axes: "Axes") -> Caption:
     palette, curve, found = palette_of(axes), _curve(result), result.estimated
     sizes = [visit.size for visit in curve.visits]
-    where = SizeAxis.of(sizes)
-    at, scale = where.at(sizes), result.evaluator.scale
+    where = SizeAxis.from_sizes(sizes)
+    at, scale = where.positions(sizes), result.evaluator.scale
     dots = [
         (float(position), trial.estimate / scale - curve.top)
         for position, visit in zip(at, curve.visits, strict=True)

@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pandas as pd
 
+from lvsearch.comparison.alignment import ComponentMap, component_map
 from lvsearch.data.base import Data
-from lvsearch.fitted.alignment import ComponentMap, component_map
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings
@@ -296,7 +296,7 @@ class Findings:
             most = None if self.settings.max_size is None else self.settings.max_size[0]
             visits = with_evidence_from_gains(visits, prior, most, self.evaluator.scale)
         state = replace(self.state, visits=visits)
-        return replace(self, prior=prior, state=state, scrutiny=self.scrutiny.under(prior))
+        return replace(self, prior=prior, state=state, scrutiny=self.scrutiny.with_prior(prior))
 
     def predict(self, test: Any) -> Prediction:
         """log p(test | train), averaging over sizes (nats).

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from lvsearch.comparison.similarity import ComponentMembers, member_similarity, partners
 from lvsearch.data import Data
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
-from lvsearch.fitted.similarity import ComponentMembers, member_similarity, partners
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.models.plain_arguments import real_number, whole_number

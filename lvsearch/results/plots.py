@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from lvsearch.fitted.component_map_plot import draw_component_map
+from lvsearch.comparison.component_map_plot import draw_component_map
 from lvsearch.pictures.captions import write_caption
 from lvsearch.pictures.style import dressed
 from lvsearch.results.evidence_plots import draw_evidence, draw_progress

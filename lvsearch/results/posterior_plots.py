@@ -58,8 +58,8 @@ def _estimated(result: Findings, axes: "Axes") -> Caption:
     shown = _with_neighbours([p >= NEGLIGIBLE or s in together for s, p in zip(found.sizes, high, strict=True)])
     sizes = [size for size, one in zip(found.sizes, shown, strict=True) if one]
     mean = found.probability[np.array(shown)]
-    where = SizeAxis.of(sizes)
-    at = where.at(sizes)
+    where = SizeAxis.from_sizes(sizes)
+    at = where.positions(sizes)
     where.shade(axes, together)
     colours = [palette.accent if s == found.best else palette.main if s in together else palette.faint for s in sizes]
     axes.vlines(at, 0.0, mean, color=colours, linewidth=2.4, zorder=3)
@@ -95,7 +95,7 @@ def _with_neighbours(worth: Sequence[bool]) -> list[bool]:
 def _intervals(result: Findings, table: Posterior, axes: "Axes") -> Caption:
     palette, rows = palette_of(axes), table.rows[:-1]
     sizes = [row.size for row in rows if row.size is not None]
-    where = SizeAxis.of(sizes, reserved=True)
+    where = SizeAxis.from_sizes(sizes, reserved=True)
     rest = where.beyond
     if table.is_vacuous:
         _open(axes, where, table)
@@ -106,7 +106,11 @@ def _intervals(result: Findings, table: Posterior, axes: "Axes") -> Caption:
         wide = where.edges(sizes[-1])[1] - where.edges(sizes[-1])[0]
         ends = table.unvisited.probability_lower, table.unvisited.probability_upper
         _bars(axes, [(rest - 0.31 * wide, rest + 0.31 * wide)], [ends], palette.faint)
-    border = float(where.at([sizes[-1]])[0] * rest) ** 0.5 if where.logarithmic else (where.at(sizes).max() + rest) / 2
+    border = (
+        float(where.positions([sizes[-1]])[0] * rest) ** 0.5
+        if where.logarithmic
+        else (where.positions(sizes).max() + rest) / 2
+    )
     axes.axvline(border, color=palette.faint, linewidth=0.8, linestyle=":", zorder=1)
     where.ticks(axes, extra={float(rest): "un-\nvisited"})
     axes.set_ylim(-0.02, 1.05)

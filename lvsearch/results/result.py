@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from lvsearch.comparison.similarity import HALF
 from lvsearch.models.plain_arguments import as_path
 from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.recommending.asking import recommend_size
@@ -25,7 +26,7 @@ from lvsearch.results.scoring import score_sizes
 from lvsearch.results.varying import vary
 from lvsearch.scrutiny.audit import Audit
 from lvsearch.scrutiny.other_scores import OtherScores
-from lvsearch.scrutiny.persistence import HALF, PROBABILITY, Persistence
+from lvsearch.scrutiny.persistence import PROBABILITY, Persistence
 from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.scrutiny.sensitivity import Sensitivity
 from lvsearch.searching.evaluators import ModelEvaluator

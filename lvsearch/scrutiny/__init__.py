@@ -1,1 +1,3 @@
-"""What may be doubted in an answer: evidence audited, priors changed, fewer units asked, components looked for."""
+"""Checks of an answer: audits of the evidence, other priors, fewer units, and components that come back in other
+fits.
+"""

@@ -1,15 +1,16 @@
-"""An audit of a search's evidence: how far it is off on data whose evidence can be bracketed exactly.
+"""An audit of a search's evidence: its error on data whose evidence can be bounded exactly from both sides.
 
-Data are drawn from the model at a few sizes, of the shape of those searched. What a search of them estimates, with as
-many trials as the real one made, is laid beside a bracket of the truth: forward paths and, from the very latents that
-the data were drawn with, backward ones (Grosse, Ghahramani & Adams 2015; Grosse, Ancha & Roy 2016). Each end of it is
-on the wrong side of log p(data | size) by more than c nats with probability at most e^−c, and nothing is assumed.
+Data are drawn from the model at a few sizes, with the shape of the data searched. The search's estimate of their
+evidence, with as many trials as the real search made, is compared with a bracket of the truth. The bracket has forward
+paths and, from the very latents that the data were drawn with, backward paths (Grosse, Ghahramani & Adams 2015; Grosse,
+Ancha & Roy 2016). Each end is on the wrong side of log p(data | size) by more than c nats with probability at most
+e^−c. This needs no assumption.
 
-On the real data the same estimator begins its backward paths where its forward ones ended. An audit says what that
-assumption costs on data like these, if the model were true; it cannot say that the model is true.
+On the real data the same estimator starts its backward paths where its forward paths ended, which is an assumption. An
+audit shows what it costs on data like these, if the model is true. It cannot show that the model is true.
 
-Cost: as many fits and annealings as the search made of its best size, of each size and each data set, and for each data
-set one annealing of twice the length. Data are drawn whole: units × their longest length × components numbers at once.
+Cost: for each size and each data set, as many fits and annealings as the search made of its best size, and one
+annealing of twice the length. Data are drawn all at once: units × their longest length × components numbers.
 """
 
 from collections.abc import Mapping
@@ -23,20 +24,20 @@ from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import had_not_finished
 
 WITHIN = 1.96
-"""Standard errors that an estimate may be off."""
+"""How many standard errors an estimate may be off."""
 
 
 @dataclass(frozen=True)
 class AuditRow:
-    """Data drawn at one size: what was estimated of them and what is true. All in nats.
+    """Data drawn at one size: the estimate of their evidence, and the truth. All in nats.
 
     | field | meaning |
     |---|---|
-    | `size` | at which the data were drawn |
+    | `size` | the size at which the data were drawn |
     | `estimate`, `standard_error` | of log p(data | size), by the search's own evaluator; NaN where its fit failed |
-    | `lower`, `upper` | stochastic ends of log p(data | size), exact: each wrong by c nats at most once in e^c times |
-    | `bracket_error` | standard error of these ends, from the spread of paths that all begin at one draw |
-    | `together` | of the audited sizes those that the evaluator cannot tell from the best, all equally likely before |
+    | `lower`, `upper` | stochastic bounds on log p(data | size), each wrong by c nats with probability ≤ e^−c |
+    | `bracket_error` | standard error of these bounds, from the spread of paths that all begin at one draw |
+    | `together` | audited sizes that the evaluator cannot tell from its best, all sizes equally probable a priori |
     """
 
     size: Size
@@ -49,24 +50,26 @@ class AuditRow:
 
     @property
     def off_by(self) -> float:
-        """How far the estimate lies outside of the ends: 0 between them, positive above, negative below."""
-        low, high = sorted((self.lower, self.upper))  # ends that met may have passed each other by their errors
+        """The distance of the estimate from the bracket, in nats: 0 inside, positive above, negative below."""
+        low, high = sorted((self.lower, self.upper))  # both ends have errors, so lower may exceed upper a little
         return float(self.estimate - np.clip(self.estimate, low, high))
 
     @property
     def within_error(self) -> bool:
-        """Whether its standard error, and that of the ends, explain how far the estimate is off (1.96 of both)."""
+        """True if `off_by` is explained by the standard errors of the estimate and of the bracket (1.96 of both
+        together).
+        """
         return bool(abs(self.off_by) <= WITHIN * np.hypot(self.standard_error, self.bracket_error))
 
     @property
     def ranked(self) -> bool:
-        """Whether the true size is the best one, or not told from it."""
+        """True if the true size is the best size, or cannot be told from it."""
         return self.size in self.together
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What `SearchResult.audit` found: a row for each size at which data were drawn, by increasing size.
+    """The result of `SearchResult.audit`: a row for each size at which data were drawn, by increasing size.
 
     `size_names`: one name per size variable. `seed`: that of the data. `unfinished`: why the search had not come to its
     end when this was asked; None where it had.
@@ -79,36 +82,39 @@ class Audit:
 
     @property
     def ranking_held(self) -> bool | None:
-        """Whether every true size was the best of those audited or not told from it; None with a single size.
+        """True if every true size was the best of those audited, or could not be told from it; None for a single size.
 
-        Sizes that are not told apart hold 95 % of the probability at least, so that an evaluator without any error
+        Sizes that cannot be told apart hold at least 95 % of the probability. So even an evaluator without any error
         fails in up to 5 of 100 rows.
         """
         return all(row.ranked for row in self.rows) if len(self.rows) > 1 else None
 
     @property
     def within_error(self) -> bool:
-        """Whether every estimate was off by no more than errors explain. By chance alone one in 20 rows is not."""
+        """True if errors explain how far every estimate was off. By chance alone one row in 20 fails."""
         return all(row.within_error for row in self.rows)
 
     def describe(self) -> str:
-        """By how many nats, in which direction, and whether the ranking held: a sentence without a full stop."""
+        """Describe the audit without a full stop: errors in nats, their direction, and whether the ranking held."""
         off = [row for row in self.rows if not row.within_error]
         sizes = ", ".join(_name(row.size) for row in self.rows)
         on = f"on data drawn from the model at {sizes} {' × '.join(self.size_names)}"
         if not off:
             worst = max(self.rows, key=lambda row: abs(row.off_by))
             far = "inside" if worst.off_by == 0 else f"at most {_signed(worst.off_by)} nats outside"
-            width = max(abs(row.upper - row.lower) for row in self.rows)  # what an audit can see is no finer
+            width = max(abs(row.upper - row.lower) for row in self.rows)  # an audit cannot see smaller errors
             found = f"{on}, estimates lay {far} exact brackets up to {width:,.2f} nats wide, within their errors"
         else:
-            found = f"{on}, estimates were OFF: {'; '.join(map(_off, off))}"
+            found = f"{on}, estimates were OFF: {'; '.join(map(_error_in_words, off))}"
         early = had_not_finished(self.unfinished)
         return f"{found}{self._ranking()}{'; ' if early else ''}{early}"
 
     def table(self) -> pd.DataFrame:
-        """A row per size: the size variables, then estimate, standard_error, lower, upper, off_by (nats), within_error,
-        and ranked (whether the true size was the best, or not told from it)."""
+        """Return a row per size: the size variables, then estimate, standard_error, lower, upper, off_by (nats), and
+        two checks.
+
+        The checks are within_error and ranked (True if the true size was the best, or could not be told from it).
+        """
         names = ("size",) if len(self.size_names) == 1 else self.size_names
         return pd.DataFrame(
             [
@@ -127,12 +133,12 @@ class Audit:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As settings for a file."""
+        """Return the audit as JSON data."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Audit":
-        """The inverse of `to_json`. Raises KeyError and TypeError for anything else."""
+        """Return the audit that `to_json` encoded. Raises KeyError and TypeError for anything else."""
         rows = tuple(
             AuditRow(
                 **{
@@ -149,6 +155,7 @@ class Audit:
         return f"{self.describe()}.\n{self.table().to_string(index=False)}"
 
     def _ranking(self) -> str:
+        """Return the part of the description that is about the ranking."""
         if self.ranking_held is None:
             return "; a single size has no ranking"
         if self.ranking_held:
@@ -159,7 +166,8 @@ class Audit:
         )
 
 
-def _off(row: AuditRow) -> str:
+def _error_in_words(row: AuditRow) -> str:
+    """Describe the error of one row, such as "at 3 too high by 2.10 ± 0.3 nats"."""
     if not np.isfinite(row.off_by):
         return f"at {_name(row.size)} they are not a number"
     error = np.hypot(row.standard_error, row.bracket_error)
@@ -169,8 +177,10 @@ def _off(row: AuditRow) -> str:
 
 
 def _signed(nats: float) -> str:
+    """Return a number of nats with its sign, such as "+1.20"."""
     return f"{nats:+,.2f}".replace("-", "−")
 
 
 def _name(size: Size) -> str:
+    """Return a size as text, such as "3×2"."""
     return "×".join(map(str, size))

@@ -1,8 +1,8 @@
-"""The scores by which people choose a number of topics, beside the posterior over it, on the same fits.
+"""The scores by which people choose a number of topics, compared with the posterior over it, on the same fits.
 
-None of them is a probability, most of them measure something else than how many topics the documents have, and each
-names one number and no error. Here is what each of them names, what it measures, and whether the posterior leaves that
-number open. A score that names another number need not be wrong about what it measures.
+None of them is a probability. Most of them measure something else than how many topics the documents have. Each names
+one number without an error. This module reports the number each score names, what the score measures, and whether the
+posterior rules that number out. A score that names another number may still be right about what it measures.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScoreKind:
-    """A score: its `name`, whether its `largest` value is the one that chooses, what it `measures`, its `source`."""
+    """A kind of score: its `name`, what it `measures`, its `source`.
+
+    `largest`: True if the largest value chooses the size, False if the smallest.
+    """
 
     name: str
     largest: bool
@@ -112,14 +115,14 @@ STABILITY = ScoreKind(
 
 @dataclass(frozen=True)
 class SizeScore:
-    """A score of every size: `kind`, and `values` (size,), NaN where it is not known."""
+    """The values of one score: `kind`, and `values` (size,), NaN where it is not known."""
 
     kind: ScoreKind
     values: Float[np.ndarray, " size"]
 
     @property
     def place(self) -> int | None:
-        """Where the size stands that it names, the smallest of equal ones; None where no value is a finite number."""
+        """The index of the size that the score names, the smallest of equal ones; None if no value is finite."""
         known = np.flatnonzero(np.isfinite(self.values))
         if not len(known):
             return None
@@ -128,22 +131,24 @@ class SizeScore:
 
     @property
     def at_end(self) -> bool:
-        """Whether it names the first or the last size that it knows, beyond which there may be better ones."""
+        """True if the score names the first or the last size that it knows; sizes beyond may then have better
+        values.
+        """
         known = np.flatnonzero(np.isfinite(self.values))
         return self.place in (known[0], known[-1]) if len(known) else False
 
 
 @dataclass(frozen=True)
 class OtherScores:
-    """What `SearchResult.other_scores` found.
+    """The result of `SearchResult.other_scores`.
 
     | field | shape | meaning |
     |---|---|---|
-    | `sizes` | (size,) | those scored, increasing |
-    | `probability` | (size,) | of each, in the posterior over all sizes tried; NaN of one that was not |
-    | `log_evidence` | (size,) | log p(data | size) as the search estimates it, nats; NaN as well |
-    | `scores` | (score,) | what each score gives each size |
-    | `best`, `together` | | the most probable size, and those that cannot be told apart from it |
+    | `sizes` | (size,) | the sizes that were scored, increasing |
+    | `probability` | (size,) | of each size, in the posterior over all sizes tried; NaN if it was not tried |
+    | `log_evidence` | (size,) | log p(data | size) as the search estimates it, nats; NaN likewise |
+    | `scores` | (score,) | the values of each score |
+    | `best`, `together` | | the most probable size, and the sizes that cannot be told apart from it |
     | `size_name` | | such as "topics" |
     """
 
@@ -157,21 +162,21 @@ class OtherScores:
 
     @property
     def height(self) -> float:
-        """Inches of a picture in which every row has room."""
+        """The height in inches of a picture in which every row has room."""
         return MARGIN + ROW * (len(self.scores) + 1)
 
     @property
     def chosen(self) -> dict[str, Size | None]:
-        """Name of each score -> the size that it names; None where it knows nothing."""
+        """The size that each score names, as {name of the score: size}; None where the score has no value."""
         return {score.kind.name: None if score.place is None else self.sizes[score.place] for score in self.scores}
 
     @property
     def agreeing(self) -> tuple[str, ...]:
-        """The scores that name a size which the posterior cannot tell from its best."""
+        """The names of the scores that name a size which the posterior cannot tell from its best."""
         return tuple(name for name, size in self.chosen.items() if size in self.together)
 
     def table(self) -> pd.DataFrame:
-        """A row per size: size, probability, log_evidence (nats), and a column for each score."""
+        """Return a row per size: size, probability, log_evidence (nats), and a column for each score."""
         return pd.DataFrame(
             {
                 "size": [size for (size,) in self.sizes],
@@ -182,9 +187,16 @@ class OtherScores:
         )
 
     def choices(self) -> pd.DataFrame:
-        """A row per score: score; wanted, "largest" or "smallest"; size, that it names (<NA> where it knows nothing);
-        undecided, whether the posterior cannot tell that size from its best; probability, the posterior's of it;
-        at_end, whether it is the first or the last that the score knows; measures; source."""
+        """Return a row per score.
+
+        - score: its name
+        - wanted: "largest" or "smallest"
+        - size: the size that it names; <NA> if it has no value
+        - undecided: True if the posterior cannot tell that size from its best
+        - probability: the posterior probability of that size
+        - at_end: True if it is the first or the last size that the score knows
+        - measures, source: what the score measures, and its source
+        """
         rows = []
         for score in self.scores:
             place = score.place
@@ -203,7 +215,7 @@ class OtherScores:
         return pd.DataFrame(rows).astype({"size": "Int64"})
 
     def describe(self) -> str:
-        """The answer in a sentence or two."""
+        """Describe the result in a sentence or two."""
         (best,) = self.best
         told = "apart from every other size tried"
         if len(self.together) > 1:
@@ -218,19 +230,22 @@ class OtherScores:
         )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """A row for the posterior and for each score, upwards what it prefers; a dot at the size that it names. What
-        the posterior leaves open is shaded."""
+        """Draw a row for the posterior and for each score, and return the axes.
+
+        Upwards is better. A dot marks the size that the score names. Sizes that the posterior does not rule out are
+        shaded.
+        """
         axes = dressed(ax, height=self.height)
         write_caption(axes, self.draw(axes))
         return axes
 
     def draw(self, axes: "Axes") -> Caption:
-        """`plot` on axes that are there, without the words, which are returned."""
+        """Draw the picture of `plot` on existing axes, and return its caption, which is not written."""
         rows = {score.kind.name: score.values if score.kind.largest else -score.values for score in self.scores}
         draw_other_scores({"posterior": self.probability, **rows}, self.sizes, self.together, self.size_name, axes)
         figure = axes.get_figure(root=True)
-        assert figure is not None  # axes have one
-        figure.draw_without_rendering()  # names take room: the caption has to know how much is left
+        assert figure is not None  # axes always have a figure
+        figure.draw_without_rendering()  # names take room, and the caption must know how much is left
         text = "Each score from its worst value to its best (upwards), a dot at the size that it names; shaded: what "
         return Caption(
             "What other scores name",

@@ -1,4 +1,4 @@
-"""What other scores say of each size, as a picture: a row of its own for each, since no two have a scale in common."""
+"""The picture of other scores: a row for each score, since no two scores have a scale in common."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROW, MARGIN = 0.46, 1.8
-"""Inches: of a row, and around all of them."""
+"""The height of a row, and the space around all rows, in inches."""
 HEIGHT = 0.72
-"""Of what is drawn in a row, in rows."""
+"""The height of the curve in a row, as a share of the row."""
 
 
 def draw_other_scores(
@@ -27,10 +27,14 @@ def draw_other_scores(
     size_name: str,
     axes: "Axes",
 ) -> None:
-    """A curve in a row for each name, the first on top, from its least value to its largest; a dot at the largest, in
-    another colour where it is not at one of `together`, which are shaded. NaN is left out."""
-    palette, where = palette_of(axes), SizeAxis.of(sizes)
-    at = where.at(sizes)
+    """Draw a curve in a row for each score, the first on top, from its smallest value to its largest.
+
+    rows: {name: values}. together: sizes that are shaded.
+
+    A dot marks the largest value, in another colour where it is not at one of `together`. NaN is left out.
+    """
+    palette, where = palette_of(axes), SizeAxis.from_sizes(sizes)
+    at = where.positions(sizes)
     for size in set(together) & set(sizes):
         axes.axvspan(*where.edges(size), color=palette.band, linewidth=0, zorder=0)
     for row, values in enumerate(rows.values()):

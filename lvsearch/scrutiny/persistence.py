@@ -1,15 +1,16 @@
-"""Which components exist: how often each one of a fit comes back in fits that differ in what chance decides.
+"""The persistence of components: how often each component of one fit comes back in fits that differ by chance.
 
-The same search on the same data may give 8, 14 and 12 components. Which of them are the same? Each component of one
-fit, the reference, is looked for in other fits: at other sizes, from other starts, of data whose units were drawn anew.
-Components are matched one to one; one *exists* in another fit if its partner there is more than half of the way from
-chance to being the same (`lvsearch.fitted.similarity`). How often it does is a number for each component.
+The same search on the same data may give 8, 14 and 12 components. This module says which of them are the same. Each
+component of one fit, the reference, is looked for in other fits: at other sizes, from other starts, and of data whose
+units were drawn anew. Components are matched one to one.A component *exists* in another fit if the similarity of its
+partner there is above ½, where 0 is chance and 1 is the same (`lvsearch.comparison.similarity`). How often it exists is
+a number for each component.
 
-What it does not say: that a component is true. A wrong model may cut the same cluster in two in the same way in every
-sample of the data, and both halves persist then.
+A component that persists need not be true. A wrong model may divide the same cluster in the same way in every sample of
+the data, and both halves then persist.
 
-References: Hennig (2007), *Cluster-wise assessment of cluster stability*, whose coefficient and bootstrap these are;
-Hennig (2008), *Dissolution point and isolation robustness*, on the threshold ½.
+References: Hennig (2007), *Cluster-wise assessment of cluster stability*, for the coefficient and the bootstrap; Hennig
+(2008), *Dissolution point and isolation robustness*, for the threshold ½.
 """
 
 from collections.abc import Mapping
@@ -31,17 +32,18 @@ if TYPE_CHECKING:
 
 Source = Literal["sizes", "starts", "samples"]
 PROBABILITY = 0.9
+"""The probability of coming back from which a component counts as stable."""
 LEVEL = 0.9
-"""Of the interval beside a probability."""
+"""The probability that an interval holds."""
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """One other fit, and how much of each component of the reference is in it.
+    """One other fit, and how similar each component of the reference is to its partner there.
 
     | field | meaning |
     |---|---|
-    | `source` | what sets it apart: another of the "sizes", of the "starts", or of "samples", where all of it changes |
+    | `source` | what differs: "sizes", "starts", or "samples", where size and start differ too |
     | `size` | of this fit |
     | `weight` | its share among the fits of one source |
     | `members` | for each component of the reference: similarity of its partner by members, 0 … 1; 0 without one |
@@ -57,16 +59,16 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class Persistence:
-    """What `SearchResult.persistence` found.
+    """The result of `SearchResult.persistence`.
 
     | field | meaning |
     |---|---|
     | `size`, `size_names` | of the reference fit |
-    | `names` | what people may call each of its components |
-    | `amounts` | observations in each |
-    | `noun` | what those are: "row", "token" |
+    | `names` | a name for each of its components |
+    | `amounts` | observations in each component |
+    | `noun` | the word for an observation: "row", "token" |
     | `recurrences` | the other fits |
-    | `failed` | how many more were not a number |
+    | `failed` | how many other fits failed |
     | `threshold` | the similarity above which a component exists in another fit |
     | `seed` | of starts and samples |
     | `unfinished` | why the search had not come to its end when this was asked; None where it had |
@@ -84,37 +86,45 @@ class Persistence:
     unfinished: str | None = None
 
     def similarities(self, source: Source = "samples", on: str = "members") -> Float[np.ndarray, "fit component"]:
-        """Of each component's partner in each fit of one source: 0 is chance, 1 the same; NaN where not known.
+        """Return the similarity of each component to its partner in each fit of one source: 0 is chance, 1 the same.
 
-        on: "members" or "parameters". ValueError for another word.
+        on: "members" or "parameters". NaN where it is not known.
+
+        Raises ValueError for another word.
         """
         if on not in ("members", "parameters"):
             raise ValueError(f"got on={on!r}, expected 'members' or 'parameters'")
         unknown = (float("nan"),) * len(self.names)
-        of = [r for r in self.recurrences if r.source == source]
-        rows = [(r.members if on == "members" else r.parameters) or unknown for r in of]
+        fits = [r for r in self.recurrences if r.source == source]
+        rows = [(r.members if on == "members" else r.parameters) or unknown for r in fits]
         return np.array(rows, np.float64).reshape(len(rows), len(self.names))
 
     def exists(self, source: Source = "samples", on: str = "members") -> Bool[np.ndarray, "fit component"]:
-        """Whether each component exists in each fit of one source."""
+        """Return True for each component that exists in each fit of one source."""
         return self.similarities(source, on) > self.threshold
 
     def probability(self, on: str = "members") -> Float[np.ndarray, " component"]:
-        """That each component exists in the fit of one more sample: (k + ½) / (n + 1) if it does in k of n, the mean
-        under Jeffreys' prior. NaN without samples."""
+        """Return the probability that each component exists in the fit of one more sample.
+
+        If it exists in k of n samples, this is (k + ½) / (n + 1), the mean under Jeffreys' prior. NaN without samples.
+        """
         found = self.exists("samples", on)
         if not len(found) or np.isnan(self.similarities("samples", on)).any():
             return np.full(len(self.names), np.nan)
         return (found.sum(axis=0) + 0.5) / (len(found) + 1)
 
     def table(self) -> pd.DataFrame:
-        """A row for each component of the reference fit, those that persist first.
+        """Return a row for each component of the reference fit, the most persistent first.
 
-        `name`, `rows` (`tokens`…: how many are in it); `probability` that it exists in one more sample, `lower` and
-        `upper` ends that hold it with probability 0.9 as far as so few samples can say; `similarity`, the median of its
-        partners', and `worst`; `sizes`: the share of the posterior over sizes at whose fits it exists; `starts`: of the
-        fits from scratch; `parameters`: probability by parameters, and `parameter_similarity`, where 0 is the nearest
-        other component of the reference. NaN where there are no such fits.
+        - `name`, and `rows` (or `tokens`, …), the number of observations in it.
+        - `probability` that it exists in one more sample, with `lower` and `upper`, its 90 % interval.
+        - `similarity`, the median over samples of its partner's similarity, and `worst`, the smallest
+        - `sizes`: the share of the posterior over sizes at whose fits it exists
+        - `starts`: the share of fits from scratch in which it exists
+        - `parameters`: the probability by parameters
+        - `parameter_similarity`: the median, where 0 is as similar as the nearest other component of the reference
+
+        NaN where there are no such fits.
         """
         members, affinities = self.similarities(), self.similarities(on="parameters")
         lower, upper = self._interval()
@@ -138,15 +148,17 @@ class Persistence:
         return table.sort_values(["probability", "similarity"], ascending=False, kind="stable")
 
     def stable(self, probability: float | int = PROBABILITY) -> pd.DataFrame:
-        """The rows of `table` that exist with at least this probability; n samples show (n + ½) / (n + 1) at most.
-        ValueError unless it is between 0 and 1."""
+        """Return the rows of `table` that exist with at least this probability.
+
+        With n samples the probability is (n + ½) / (n + 1) at most. Raises ValueError unless it is between 0 and 1.
+        """
         if not 0 <= probability <= 1:
             raise ValueError(f"got probability={probability}, expected a number from 0 to 1")
         table = self.table()
         return table.loc[table["probability"].to_numpy() >= probability]
 
     def describe(self) -> str:
-        """How many come back, and what that was asked of: a sentence without a full stop."""
+        """Describe how many components come back, and in which fits: a sentence without a full stop."""
         samples = [r for r in self.recurrences if r.source == "samples"]
         probability, many = self.probability(), len(self.names)
         lasting = int((probability >= PROBABILITY).sum())
@@ -159,33 +171,35 @@ class Persistence:
         if fleeting:
             text += f"; {fleeting} {_come(fleeting)} back in fewer than half of them"
         if self.failed:
-            text += f"; {self.failed} fit(s) were no number and are left out"
+            text += f"; {self.failed} fit(s) failed and are left out"
         if self.unfinished is not None:
             text += f"; {had_not_finished(self.unfinished)}"
         return text
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """The similarity of each component's partner in every other fit, a row for each. Returns the axes."""
-        return plot_persistence(self.table(), self._drawn(), self.threshold, self.size_names[0], ax)
+        """Draw the similarity of each component's partner in every other fit, a row for each component; return
+        the axes.
+        """
+        return plot_persistence(self.table(), self._all_similarities(), self.threshold, self.size_names[0], ax)
 
     def draw(self, axes: "Axes") -> Caption:
-        """`plot` on axes as they are; the caption is returned, not written."""
-        return draw_persistence(self.table(), self._drawn(), self.threshold, self.size_names[0], axes)
+        """Draw the picture of `plot` on existing axes, and return its caption, which is not written."""
+        return draw_persistence(self.table(), self._all_similarities(), self.threshold, self.size_names[0], axes)
 
     def summary(self) -> str:
-        """`describe` and the table as text."""
+        """Return `describe` and the table as text."""
         return f"{self.describe()}.\n{self.table().round(3).to_string()}"
 
     def __str__(self) -> str:
         return self.summary()
 
     def to_json(self) -> dict[str, Any]:
-        """As settings for a file."""
+        """Return the result as JSON data."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Persistence":
-        """The inverse of `to_json`. Raises KeyError and TypeError for anything else."""
+        """Return the result that `to_json` encoded. Raises KeyError and TypeError for anything else."""
         recurrences = tuple(
             Recurrence(
                 entry["source"],
@@ -205,22 +219,25 @@ class Persistence:
             values[name] = tuple(values[name])
         return cls(**{**values, "recurrences": recurrences})
 
-    def _drawn(self) -> Similarities:
+    def _all_similarities(self) -> Similarities:
+        """Return the similarities in fits of all sources."""
         return Similarities(*(self.similarities(source) for source in ("samples", "starts", "sizes")))
 
     def _at_sizes(self) -> str:
+        """Describe the sizes of the samples' fits."""
         sizes = {r.size for r in self.recurrences if r.source == "samples"}
         drawn = "size" if len(sizes) == 1 else "sizes drawn from the posterior,"
         return f"at {drawn} {sizes_in_words(sorted(sizes)) if sizes else 'none'}"
 
     def _share(self, source: Source) -> Float[np.ndarray, " component"]:
+        """Return the weighted share of the fits of one source in which each component exists."""
         weight = np.array([r.weight for r in self.recurrences if r.source == source])
         if not weight.sum() > 0:
             return np.full(len(self.names), np.nan)
         return weight @ self.exists(source) / weight.sum()
 
     def _interval(self) -> tuple[Float[np.ndarray, " component"], Float[np.ndarray, " component"]]:
-        """Of the probability: 5 % and 95 % points under Jeffreys' prior."""
+        """Return the 5 % and 95 % points of the probability, under Jeffreys' prior."""
         from scipy.special import betaincinv
 
         found = self.exists()
@@ -232,4 +249,5 @@ class Persistence:
 
 
 def _come(many: int) -> str:
+    """Return "comes" for 1, and "come" for other numbers."""
     return "comes" if many == 1 else "come"

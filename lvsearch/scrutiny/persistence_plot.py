@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_ROWS = 40
-"""Components drawn; those that persist least are left out beyond."""
+"""The largest number of components drawn; those that persist least are left out."""
 ROW, MARGIN, LEAST = 0.42, 1.7, 3.2
-"""Inches: of a row, around all of them, and of a picture at least."""
+"""The height of a row, the space around all rows, and the smallest height of a picture, in inches."""
 LONGEST, LINES = 30, 2
-"""Characters of a line of a name, and its lines."""
+"""The largest numbers of characters in a line of a name, and of its lines."""
 SPREAD = 0.22
-"""Half the height over which the dots of a row are spread, in rows."""
+"""Half the height over which the dots of a row are spread, as a share of the row."""
 TEXT_AT, RIGHT = 1.045, 1.3
-"""Where the probabilities stand, and where the picture ends, in similarities."""
+"""The position of the probabilities, and the right end of the picture, on the axis of similarities."""
 
 
 class Similarities(NamedTuple):
-    """Of the partner of each component in other fits: of samples of the data, from other starts, at other sizes."""
+    """The similarity of each component to its partner in other fits: of samples, from other starts, at other sizes."""
 
     samples: Float[np.ndarray, "sample component"]
     starts: Float[np.ndarray, "start component"]
@@ -37,7 +37,7 @@ class Similarities(NamedTuple):
 def plot_persistence(
     table: pd.DataFrame, found: Similarities, threshold: float, kind: str, ax: "Axes | None"
 ) -> "Axes":
-    """`Persistence.plot`. Returns the axes."""
+    """Draw the picture of `Persistence.plot`, and return the axes."""
     rows = min(len(table), MOST_ROWS)
     axes = dressed(ax, height=max(LEAST, MARGIN + ROW * rows))
     write_caption(axes, draw_persistence(table, found, threshold, kind, axes))
@@ -45,9 +45,9 @@ def plot_persistence(
 
 
 def draw_persistence(table: pd.DataFrame, found: Similarities, threshold: float, kind: str, axes: "Axes") -> Caption:
-    """What `plot_persistence` draws on axes as they are, and its caption, which is not written.
+    """Draw the picture of `plot_persistence` on existing axes, and return its caption, which is not written.
 
-    table: of `Persistence`, its rows in the order in which they are drawn. kind: what components are called.
+    table: of `Persistence`, with rows in the order in which they are drawn. kind: the word for components.
     """
     palette = palette_of(axes)
     order = table.index.to_numpy()[:MOST_ROWS]
@@ -97,10 +97,11 @@ def draw_persistence(table: pd.DataFrame, found: Similarities, threshold: float,
 
 
 def _spread(n: int) -> Float[np.ndarray, " dot"]:
-    """Heights of dots beside each other, so that equal ones are seen: every third at the same height."""
+    """Return heights that keep the dots of equal values apart: every third dot has the same height."""
     return (np.arange(n) % 3 - 1) * SPREAD / 2
 
 
 def _label(number: int, name: str) -> str:
+    """Return the number and the name of a component, broken into lines."""
     lines = textwrap.wrap(visible(f"{number}  {name}"), LONGEST, drop_whitespace=False)
     return "\n".join(line.strip() for line in lines[:LINES]) + ("…" if len(lines) > LINES else "")

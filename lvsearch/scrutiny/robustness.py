@@ -1,21 +1,22 @@
-"""How the answer depends on how much data it is asked of: a size that holds from few units to many, or one that grows.
+"""The answer with less data: whether one size stays from few units to many, or the size grows.
 
-No model is true, and exact evidence of enough data finds that out: where clusters are not quite what the model says,
-it asks for two or three of its own in the place of each. Fewer data cannot see so small a difference. A posterior given
-m of n units is coarsened: it takes models for true whose distance from what made the data is below about 1/m nats a
-unit (Miller & Dunson 2019, whose power posterior raises the likelihood to m/n; here m units are taken, in random
-orders, as Huggins & Miller 2023 do, and the logarithms of their evidence averaged over the orders).
+No model is true, and exact evidence with enough data finds that out. Where clusters are not quite as the model says, it
+asks for two or three components in the place of each. Fewer data cannot see such a small difference. So a posterior
+given m of n units is coarsened: it accepts models whose distance from the truth is below about 1/m nats per unit.
+Miller & Dunson (2019) do this with a power posterior, which raises the likelihood to m/n. Here m units are taken in
+random orders, as Huggins & Miller (2023) do, and the logs of their evidence are averaged over the orders.
 
-How much to coarsen is a choice that no data can make. So all of it is shown, and one number is read off: for every m
-the largest size that m units *support*, k with P(K ≥ k | m units) ≥ .95. It climbs from 1, stays where further
-components would only mend the model, and climbs again when there are data enough to mend it with. The size at which it
-stays for the longest stretch of log m is the one reported, like the longest bar of a persistence diagram. What is
-not claimed: a probability that this size is true; nor is anything proved. The estimates are forward ones, low on
-average, their noise averaged over the orders and not bounded: it is tenths of nats for mixtures of some hundred rows,
-and nats for topics. How often it was, where models were wrong on purpose, is in
-`tests/benchmarks/README.md`.
+How much to coarsen is a choice that data cannot make. So the result shows all of it, and reads off one number. For
+every m it finds the largest size that m units *support*, k with P(K ≥ k | m units) ≥ .95. This size climbs from 1. It
+stays where further components would only mend the model. It climbs again when there are enough data to mend it with.
+The size at which it stays for the longest stretch of log m is reported, like the longest bar of a persistence diagram.
+
+This is not a probability that the size is true, and nothing is proved. The estimates are forward ones, which are low on
+average. Their noise is averaged over the orders and not bounded: tenths of nats for mixtures of some hundred rows, and
+nats for topics. `tests/benchmarks/README.md` shows how often the size was right where models were wrong on purpose.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -36,18 +37,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SUPPORTED = 0.95
-"""Probability that there are so many at least, from which on m units support it."""
+"""Units support a size if the probability of at least this size is at least this number."""
 SHARE = 0.9
-"""Of the stretch of log m, that the sizes of `together` hold between them."""
+"""The share of the stretch of log m that the sizes of `together` hold together."""
 RESAMPLED = 400
-"""Bootstrap samples of the orders."""
+"""The number of bootstrap samples of the orders."""
 ARRAYS = ("units", "log_evidence", "log_prior")
-"""Fields that are arrays."""
+"""The names of the fields that are arrays."""
 
 
 @dataclass(frozen=True)
 class Robustness:
-    """What `SearchResult.robustness` found.
+    """The result of `SearchResult.robustness`.
 
     | field | shape | meaning |
     |---|---|---|
@@ -69,56 +70,62 @@ class Robustness:
 
     @cached_property
     def probability(self) -> Float64[np.ndarray, "mark size"]:
-        """Of each size, given m units: from the logarithms of the evidence, averaged over the orders."""
+        """The probability of each size given m units, from logs of the evidence averaged over the orders."""
         return _posterior(self.log_evidence.mean(0), self.log_prior)
 
     @cached_property
     def supported(self) -> Int[np.ndarray, " mark"]:
-        """The largest size that m units support."""
-        return _supported(self.probability)
+        """The largest size that m units support, for each m."""
+        return _largest_supported(self.probability)
 
     @cached_property
     def share(self) -> Float64[np.ndarray, " size"]:
-        """Of the stretch of log m, where each size is supported: averaged over bootstrap samples of the orders."""
+        """The share of the stretch of log m in which each size is supported, averaged over bootstrap samples of
+        the orders.
+        """
         return self._shares.mean(0)
 
     @property
     def size(self) -> int:
-        """The size supported over the longest stretch."""
+        """The size that is supported over the longest stretch."""
         return int(np.argmax(self.share)) + 1
 
     @cached_property
     def confidence(self) -> float:
-        """Share of bootstrap samples of the orders in which `size` has the longest stretch: of the orders, not of the
-        data."""
+        """The share of bootstrap samples of the orders in which `size` has the longest stretch.
+
+        It is about the orders, not about the data.
+        """
         return float((self._shares.argmax(1) + 1 == self.size).mean())
 
     @cached_property
     def together(self) -> tuple[int, ...]:
-        """The fewest sizes that hold 90 % of the stretch between them."""
+        """The fewest sizes that hold 90 % of the stretch together."""
         order = np.argsort(-self.share, kind="stable")
         enough = int(np.searchsorted(np.cumsum(self.share[order]), SHARE - 1e-9)) + 1
         return tuple(sorted((order[:enough] + 1).tolist()))
 
     @property
     def stretch(self) -> tuple[int, int] | None:
-        """The least and the largest m at which `size` is the one supported; None where that is so in samples of the
-        orders alone, and not in their average."""
+        """The smallest and the largest m at which `size` is supported.
+
+        None if it is supported in bootstrap samples of the orders only, and not in their average.
+        """
         held = self.units[self.supported == self.size]
         return (int(held[0]), int(held[-1])) if len(held) else None
 
     @property
     def grows(self) -> bool:
-        """Whether all units taken support more than `size`."""
+        """True if all units taken support more than `size`."""
         return bool(self.supported[-1] > self.size)
 
     @property
     def limited(self) -> bool:
-        """Whether the largest size looked at is the one supported of all units taken: there may be more."""
+        """True if all units taken support the largest size that was tried: there may be more."""
         return bool(self.supported[-1] == len(self.log_prior))
 
     def describe(self) -> str:
-        """The answer in a sentence or two, and one more where it is of an unfinished search."""
+        """Describe the result in a sentence or two, and one more where the search had not finished."""
         taken = int(self.units[-1])
         most = f"{taken:,}" if taken == self.n_units else f"{taken:,} of {self.n_units:,}"
         between = "{} to {}".format(*self.stretch) if self.stretch else "in most samples of the orders some"
@@ -132,24 +139,31 @@ class Robustness:
         early = had_not_finished(self.unfinished)
         return f"{held}; {end}" + (f" {early[0].upper()}{early[1:]}." if early else "")
 
-    def under(self, prior: SizePrior) -> "Robustness":
-        """The same evidence under another prior over sizes."""
+    def with_prior(self, prior: SizePrior) -> "Robustness":
+        """Return the same evidence with another prior over sizes."""
         log_prior = np.array([prior.log_pmf((size,)) for size in range(1, len(self.log_prior) + 1)])
         return replace(self, log_prior=log_prior)
 
+    def under(self, prior: SizePrior) -> "Robustness":
+        """Do the same as `with_prior`, under its former name. Deprecated: it warns."""
+        warnings.warn("Robustness.under is called Robustness.with_prior now", DeprecationWarning, stacklevel=2)
+        return self.with_prior(prior)
+
     def table(self) -> pd.DataFrame:
-        """A row per number of units: units, supported, and a column with the probability of each size."""
+        """Return a row per number of units: units, supported, and a column with the probability of each size."""
         sizes = {size: self.probability[:, size - 1] for size in range(1, len(self.log_prior) + 1)}
         return pd.DataFrame({"units": self.units, "supported": self.supported, **sizes})
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Probability of each size given so many units, shaded, and the largest size that they support, as a line."""
+        """Draw the probability of each size given m units as shades, and the largest supported size as a line;
+        return the axes.
+        """
         axes = dressed(ax)
         write_caption(axes, self.draw(axes))
         return axes
 
     def draw(self, axes: "Axes") -> Caption:
-        """`plot` on axes that are there, without the words, which are returned."""
+        """Draw the picture of `plot` on existing axes, and return its caption, which is not written."""
         draw_robustness(self.units, self.probability, self.supported, self.size, (self.unit_name, self.size_name), axes)
         text = (
             f"Shade: probability of each size given so many {self.unit_name}. Line: what they support "
@@ -159,13 +173,13 @@ class Robustness:
         return Caption(f"{noun} over the longest stretch of {self.unit_name}", text)
 
     def to_stored(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """As settings for a file, and arrays beside them."""
+        """Return the result as (JSON data, arrays by name)."""
         arrays = {name: getattr(self, name) for name in ARRAYS}
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ARRAYS}, arrays
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Robustness":
-        """The inverse of `to_stored`. Raises KeyError and TypeError for anything else."""
+        """Return the result that `to_stored` encoded. Raises KeyError and TypeError for anything else."""
         found = cls(**{name: np.asarray(arrays[name]) for name in ARRAYS}, **stored)
         shape = found.log_evidence.shape
         if len(shape) != 3 or not shape[0] or shape[1:] != (*found.units.shape, *found.log_prior.shape):
@@ -180,12 +194,13 @@ class Robustness:
 
     @cached_property
     def _shares(self) -> Float64[np.ndarray, "sample size"]:
+        """The share of the stretch of log m in which each size is supported, in each bootstrap sample of the orders."""
         widths = np.diff(np.log(np.append(self.units, self.units[-1] + 1)))
         rng, n_orders = np.random.default_rng(0), len(self.log_evidence)
         found = np.zeros((RESAMPLED, len(self.log_prior)))
         for row in found:
             chosen = rng.integers(n_orders, size=n_orders)
-            supported = _supported(_posterior(self.log_evidence[chosen].mean(0), self.log_prior))
+            supported = _largest_supported(_posterior(self.log_evidence[chosen].mean(0), self.log_prior))
             np.add.at(row, supported - 1, widths)
         return found / widths.sum()
 
@@ -193,10 +208,12 @@ class Robustness:
 def _posterior(
     log_evidence: Float64[np.ndarray, "mark size"], log_prior: Float64[np.ndarray, " size"]
 ) -> Float64[np.ndarray, "mark size"]:
+    """Return the probability of each size given m units."""
     return softmax(log_evidence + log_prior, axis=-1)
 
 
-def _supported(probability: Float64[np.ndarray, "mark size"]) -> Int[np.ndarray, " mark"]:
+def _largest_supported(probability: Float64[np.ndarray, "mark size"]) -> Int[np.ndarray, " mark"]:
+    """Return the largest size k with P(K ≥ k | m units) ≥ `SUPPORTED`, for each m."""
     at_least = np.cumsum(probability[:, ::-1], axis=1)[:, ::-1]
-    at_least[:, 0] = 1.0  # but for rounding
+    at_least[:, 0] = 1.0  # exactly, without rounding errors
     return (at_least >= SUPPORTED).sum(1)

@@ -1,4 +1,4 @@
-"""What so many units support, as a picture."""
+"""The picture of the sizes that different numbers of units support."""
 
 from typing import TYPE_CHECKING
 
@@ -20,14 +20,16 @@ def draw_robustness(
     names: tuple[str, str],
     axes: "Axes",
 ) -> None:
-    """Shade: probability of each size given so many units. Line: the largest that they support, thick where that is
-    `size`. names: of the units and of what is counted."""
+    """Draw the probability of each size given m units as shades, and the largest supported size as a line.
+
+    The line is thick where it is `size`. names: of the units and of the components.
+    """
     from matplotlib.colors import LinearSegmentedColormap
 
     palette, n_sizes = palette_of(axes), probability.shape[1]
     shades = LinearSegmentedColormap.from_list("probability", [palette.background, palette.band, palette.main])
     edges = np.append(units, units[-1] * 1.05)
-    # a square root: sizes with a few hundredths are seen beside those with most
+    # the square root makes sizes with a probability of a few hundredths visible
     axes.pcolormesh(
         edges, np.arange(n_sizes + 1) + 0.5, np.sqrt(probability.T), cmap=shades, vmin=0.0, vmax=1.3, linewidth=0
     )

@@ -1,5 +1,6 @@
-"""What was asked of a search once it had ended, kept beside it."""
+"""Checks that were made of a search after it ended, kept with its result."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +18,14 @@ from lvsearch.sizing.sizes import SizePrior
 
 @dataclass(frozen=True)
 class Scrutiny:
-    """What was asked of a search once it had ended; None for what was not.
+    """The checks that were made of a search after it ended; None for those that were not made.
 
-    | field | meaning | put there by |
+    | field | meaning | method that adds it |
     |---|---|---|
-    | `audit` | how far the evidence itself is off | `with_audit` |
+    | `audit` | the error of the evidence itself | `with_audit` |
     | `persistence` | how surely each component exists | `with_persistence` |
-    | `robustness` | what fewer units say | `with_robustness` |
-    | `sensitivity` | whether the answer hangs on the numbers in priors | `with_sensitivity` |
+    | `robustness` | the answer with fewer units | `with_robustness` |
+    | `sensitivity` | whether the answer depends on the hyper-parameters | `with_sensitivity` |
     | `recommended` | the smallest size that predicts as well as any | `with_recommended` |
     """
 
@@ -34,14 +35,22 @@ class Scrutiny:
     sensitivity: Sensitivity | None = None
     recommended: Recommendation | None = None
 
-    def under(self, prior: SizePrior) -> "Scrutiny":
-        """The same under another prior over sizes; without the persistence, which drew its sizes under the old one."""
-        robustness = None if self.robustness is None else self.robustness.under(prior)
-        sensitivity = None if self.sensitivity is None else self.sensitivity.under(prior)
+    def with_prior(self, prior: SizePrior) -> "Scrutiny":
+        """Return the checks with another prior over sizes.
+
+        The persistence is dropped, since it drew its sizes under the old prior.
+        """
+        robustness = None if self.robustness is None else self.robustness.with_prior(prior)
+        sensitivity = None if self.sensitivity is None else self.sensitivity.with_prior(prior)
         return Scrutiny(self.audit, None, robustness, sensitivity, self.recommended)
 
+    def under(self, prior: SizePrior) -> "Scrutiny":
+        """Do the same as `with_prior`, under its former name. Deprecated: it warns."""
+        warnings.warn("Scrutiny.under is called Scrutiny.with_prior now", DeprecationWarning, stacklevel=2)
+        return self.with_prior(prior)
+
     def to_stored(self) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-        """Entries of a folder's body, and its arrays by name."""
+        """Return entries of a saved folder as (JSON data, arrays by name)."""
         named = {
             "audit": self.audit,
             "persistence": self.persistence,
@@ -56,7 +65,10 @@ class Scrutiny:
 
     @classmethod
     def from_stored(cls, body: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]]) -> "Scrutiny":
-        """What `to_stored` gave; older folders know of none. Errors of each part as its own."""
+        """Return the checks that `to_stored` encoded; older folders have none.
+
+        Raises the errors of each check's own `from_json` or `from_stored`.
+        """
         audit, persistence = body.get("audit"), body.get("persistence")
         robustness, sensitivity = body.get("robustness"), body.get("sensitivity")
         recommended = body.get("recommended")
@@ -70,3 +82,4 @@ class Scrutiny:
 
 
 NOTHING_ASKED = Scrutiny()
+"""The checks of a search for which none were made."""

@@ -1,13 +1,15 @@
-"""Whether the answer hangs on the numbers in the model's priors: what the search says with each smaller and larger.
+"""Whether the answer depends on the model's hyper-parameters: the search is repeated with each of them changed.
 
-A posterior over sizes is of a model with its hyper-parameters, and these are seldom known. Here each of them is divided
-and multiplied by one factor, the others left as they are, and the search is made again: an answer that stays is one
-that this choice does not decide. One at a time: numbers that act together may move it further than any of them does.
+A posterior over sizes is that of a model with its hyper-parameters, whose values are seldom known. Here each
+hyper-parameter is divided and multiplied by one factor, with the others unchanged, and the search is made again. If the
+answer stays, this choice does not decide it. Hyper-parameters are changed one at a time. Changed together, they may
+change the answer more than any one of them does.
 
-The evidence of a whole variant, log Σ_k p(k) p(data | k), says which values the data speak for. It is no reason to
-choose the best and forget that it was chosen: a prior on the hyper-parameter (`GammaPrior`) integrates over them all.
+The evidence of a whole variant, log Σ_k p(k) p(data | k), shows which values the data favour. Choosing the best value
+and forgetting the choice would be wrong. A prior on the hyper-parameter (`GammaPrior`) integrates over all values.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -29,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Variant:
-    """What the search says with one hyper-parameter changed.
+    """The search with one hyper-parameter changed.
 
     | field | meaning |
     |---|---|
-    | `hyperparameter` | where it is in the model, such as "components.rate"; "" for the search as it was |
-    | `factor`, `value` | what it was multiplied by, and what it is then; of the search as it was 1 and None |
-    | `sizes` | those tried whose fit is a number |
-    | `log_prior`, `estimate`, `standard_error` | of each of them, the last two of its log evidence, nats |
+    | `hyperparameter` | its place in the model, such as "components.rate"; "" for the original search |
+    | `factor`, `value` | the factor, and the new value; 1 and None for the original search |
+    | `sizes` | sizes tried whose fit did not fail |
+    | `log_prior`, `estimate`, `standard_error` | of each size; the last two are of its log evidence, nats |
     """
 
     hyperparameter: str
@@ -49,19 +51,19 @@ class Variant:
 
     @cached_property
     def posterior(self) -> EstimatedPosterior | None:
-        """Over the sizes tried; None where no fit was a number."""
+        """The posterior over the sizes tried; None if all fits failed."""
         if not self.sizes:
             return None
         return estimate_posterior(self.sizes, *map(np.array, (self.log_prior, self.estimate, self.standard_error)))
 
     @property
     def log_evidence(self) -> float:
-        """log Σ_k p(k) p(data | k) over the sizes tried, nats; nan where there is none."""
+        """The evidence log Σ_k p(k) p(data | k) over the sizes tried, in nats; nan without sizes."""
         return float(np.logaddexp.reduce(np.add(self.log_prior, self.estimate))) if self.sizes else float("nan")
 
     @property
     def name(self) -> str:
-        """Such as "components.rate ÷ 3"."""
+        """A short name, such as "components.rate ÷ 3"."""
         if not self.hyperparameter:
             return "as searched"
         sign, number = ("×", self.factor) if self.factor >= 1 else ("÷", 1 / self.factor)
@@ -70,8 +72,11 @@ class Variant:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What `SearchResult.sensitivity` found: `variants`, the first of them the search as it was; `size_names`, such as
-    ("components",); `unfinished`: why that search had not come to its end when this was asked, None where it had."""
+    """The result of `SearchResult.sensitivity`.
+
+    `variants`: the first is the original search. `size_names`: such as ("components",). `unfinished`: why that search
+    had not come to its end when this was asked; None where it had.
+    """
 
     variants: tuple[Variant, ...]
     size_names: tuple[str, ...]
@@ -79,36 +84,43 @@ class Sensitivity:
 
     @property
     def answered(self) -> tuple[Variant, ...]:
-        """Those whose search found an answer."""
+        """The variants whose search found an answer."""
         return tuple(variant for variant in self.variants if variant.posterior is not None)
 
     @property
     def best(self) -> Size:
-        """The most probable size of the search as it was."""
-        return _found(self.variants[0]).best
+        """The most probable size of the original search."""
+        return _posterior_of(self.variants[0]).best
+
+    @property
+    def disagreeing(self) -> tuple[Variant, ...]:
+        """The variants in which another size is most probable."""
+        return tuple(variant for variant in self.answered if _posterior_of(variant).best != self.best)
 
     @property
     def moved(self) -> tuple[Variant, ...]:
-        """The changes under which another size is most probable."""
-        return tuple(variant for variant in self.answered if _found(variant).best != self.best)
+        """The same as `disagreeing`, under its former name. Deprecated: it warns."""
+        warnings.warn("Sensitivity.moved is called Sensitivity.disagreeing now", DeprecationWarning, stacklevel=2)
+        return self.disagreeing
 
     @property
     def surviving(self) -> tuple[Size, ...]:
-        """The sizes that no variant tells from its best: what can be said whichever of these priors is meant."""
-        kept = [set(_found(variant).indistinguishable) for variant in self.answered]
+        """The sizes that no variant rules out against its best: the answer that holds for all of these priors."""
+        kept = [set(_posterior_of(variant).indistinguishable) for variant in self.answered]
         return tuple(sorted(set.intersection(*kept)))
 
     @property
     def together(self) -> tuple[Size, ...]:
         """The sizes that some variant cannot tell from its best."""
-        return tuple(sorted({size for variant in self.answered for size in _found(variant).indistinguishable}))
+        return tuple(sorted({size for variant in self.answered for size in _posterior_of(variant).indistinguishable}))
 
     def describe(self) -> str:
-        """The answer in a sentence or two, and one more where it is of an unfinished search."""
+        """Describe the result in a sentence or two, and one more where the search had not finished."""
         changes = len(self.answered) - 1
-        others = "; ".join(f"{variant.name}: {sizes_in_words([_found(variant).best])}" for variant in self.moved)
+        disagreeing = self.disagreeing
+        others = "; ".join(f"{each.name}: {sizes_in_words([_posterior_of(each).best])}" for each in disagreeing)
         parts = [
-            f"{self._best_in_words}: most probable under {changes - len(self.moved)} of {changes} changed priors",
+            f"{self._best_in_words}: most probable under {changes - len(disagreeing)} of {changes} changed priors",
             f", not under {others}" if others else "",
             f". {self._kept_in_words()}",
         ]
@@ -118,19 +130,25 @@ class Sensitivity:
         return "".join(parts) + (f" {early[0].upper()}{early[1:]}." if early else "")
 
     def table(self) -> pd.DataFrame:
-        """A row per variant: hyperparameter, factor, value, best (size), probability_of_answer (of the size that is
-        best as searched), together (those that cannot be told apart, in words), log_evidence (nats)."""
+        """Return a row per variant.
+
+        - hyperparameter, factor, value: what was changed
+        - best: the most probable size
+        - probability_of_answer: of the size that is best in the original search
+        - together: the sizes that cannot be told apart, as text
+        - log_evidence: nats
+        """
         rows = []
         for variant in self.variants:
             found = variant.posterior
-            of = {} if found is None else dict(zip(found.sizes, found.probability.tolist(), strict=True))
+            probability = {} if found is None else dict(zip(found.sizes, found.probability.tolist(), strict=True))
             rows.append(
                 {
                     "hyperparameter": variant.hyperparameter,
                     "factor": variant.factor,
                     "value": float("nan") if variant.value is None else variant.value,
                     "best": "" if found is None else sizes_in_words([found.best]),
-                    "probability_of_answer": float("nan") if found is None else of.get(self.best, 0.0),
+                    "probability_of_answer": float("nan") if found is None else probability.get(self.best, 0.0),
                     "together": "" if found is None else sizes_in_words(found.indistinguishable),
                     "log_evidence": variant.log_evidence,
                 }
@@ -138,9 +156,11 @@ class Sensitivity:
         return pd.DataFrame(rows)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """A row of dots per variant, as large as the probability of each size; those that every variant keeps shaded.
+        """Draw a row of dots per variant, as large as the probability of each size, and return the axes.
 
-        ValueError for several size variables, whose sizes stand on no one axis."""
+        Sizes that every variant keeps are shaded. Raises ValueError for several size variables, which have no single
+        axis.
+        """
         if len(self.best) > 1:
             raise ValueError(f"got {len(self.best)} size variables, expected one: read table() instead")
         axes = dressed(ax)
@@ -148,32 +168,37 @@ class Sensitivity:
         return axes
 
     def draw(self, axes: "Axes") -> Caption:
-        """`plot` on axes that are there, without the words, which are returned."""
+        """Draw the picture of `plot` on existing axes, and return its caption, which is not written."""
         names = [variant.name for variant in self.answered]
         draw_sensitivity(
-            names, [_found(variant) for variant in self.answered], self.surviving, self.size_names[0], axes
+            names, [_posterior_of(variant) for variant in self.answered], self.surviving, self.size_names[0], axes
         )
         figure = axes.get_figure(root=True)
-        assert figure is not None  # axes have one
-        figure.draw_without_rendering()  # names take room: the caption has to know how much is left
+        assert figure is not None  # axes always have a figure
+        figure.draw_without_rendering()  # names take room, and the caption must know how much is left
         text = "Area: probability of each size; orange: the most probable; shaded: what every variant keeps."
         return Caption(f"{self._best_in_words} under other priors", f"{text} {self.describe()}")
 
-    def under(self, prior: SizePrior) -> "Sensitivity":
-        """The same evidence under another prior over sizes: nothing is searched again."""
+    def with_prior(self, prior: SizePrior) -> "Sensitivity":
+        """Return the same evidence with another prior over sizes. Nothing is searched again."""
         variants = (
             replace(variant, log_prior=tuple(float(prior.log_pmf(size)) for size in variant.sizes))
             for variant in self.variants
         )
         return replace(self, variants=tuple(variants))
 
+    def under(self, prior: SizePrior) -> "Sensitivity":
+        """Do the same as `with_prior`, under its former name. Deprecated: it warns."""
+        warnings.warn("Sensitivity.under is called Sensitivity.with_prior now", DeprecationWarning, stacklevel=2)
+        return self.with_prior(prior)
+
     def to_json(self) -> dict[str, Any]:
-        """As settings for a file."""
+        """Return the result as JSON data."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Sensitivity":
-        """The inverse of `to_json`. Raises KeyError and TypeError for anything else."""
+        """Return the result that `to_json` encoded. Raises KeyError and TypeError for anything else."""
         variants = []
         for entry in stored["variants"]:
             sizes = tuple(tuple(size) for size in entry["sizes"])
@@ -188,15 +213,18 @@ class Sensitivity:
 
     @property
     def _best_in_words(self) -> str:
+        """The most probable size of the original search, such as "3 components"."""
         named = zip(self.best, self.size_names, strict=True)
         return " × ".join(counted(number, name.replace("_", " ")) for number, name in named)
 
     def _kept_in_words(self) -> str:
+        """Return a sentence about the sizes that all variants keep, or that some keep."""
         if self.surviving:
             return f"No variant rules out {sizes_in_words(self.surviving)}; some keep {sizes_in_words(self.together)}."
         return f"No size is kept by all: between them they keep {sizes_in_words(self.together)}."
 
 
-def _found(variant: Variant) -> EstimatedPosterior:
-    assert variant.posterior is not None  # asked of those `answered`
+def _posterior_of(variant: Variant) -> EstimatedPosterior:
+    """Return the posterior of a variant that has one."""
+    assert variant.posterior is not None  # called for variants of `answered` only
     return variant.posterior

@@ -1,4 +1,4 @@
-"""What the search says under other priors, as a picture."""
+"""The picture of the search's answers under other priors."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LARGEST = 260.0
-"""Square points of a dot of probability 1."""
+"""The area of a dot of probability 1, in square points."""
 SHOWN = 0.003
-"""Probability of the smallest dot."""
+"""The smallest probability that gets a dot."""
 
 
 def draw_sensitivity(
@@ -26,7 +26,7 @@ def draw_sensitivity(
     size_name: str,
     axes: "Axes",
 ) -> None:
-    """A row of dots for each posterior, the first on top."""
+    """Draw a row of dots for each posterior, the first on top; sizes in `surviving` are shaded."""
     from matplotlib.ticker import MaxNLocator
 
     palette = palette_of(axes)

@@ -1,1 +1,1 @@
-"""What a topic is, for people: its words, its coherence, where it is talked about, which topics are near it."""
+"""Topics for people: their words, names, coherence, prevalence, and maps of similar topics."""

@@ -1,4 +1,7 @@
-"""Topics written into an `AnnData`, where other programs for single cells look: no such library is imported."""
+"""Topics written into an `AnnData`, in the form that other programs for single cells read.
+
+No such library is imported.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +14,7 @@ KEY = "lvsearch"
 
 
 def require_genes(data: Any, genes: tuple[str, ...]) -> None:
-    """ValueError for an AnnData over other genes, or these in another order."""
+    """Raise ValueError for an AnnData over other genes than these, or over these in another order."""
     names = tuple(str(name) for name in getattr(data, "var_names", ()))
     if names != genes:
         raise ValueError(
@@ -27,8 +30,12 @@ def write_anndata(
     about: Mapping[str, Any],
     posterior: pd.DataFrame | None,
 ) -> None:
-    """Shares of the topics into `.obsm["X_lvsearch"]`, p(gene | topic) into `.varm["lvsearch"]`, and `about`, texts and
-    numbers, with the sizes and probabilities of a search's posterior into `.uns["lvsearch"]`.
+    """Write topics into an AnnData.
+
+    shares: go into `.obsm["X_lvsearch"]`.
+    topic_word: p(gene | topic), goes into `.varm["lvsearch"]`.
+    about: texts and numbers that go into `.uns["lvsearch"]`.
+    posterior: of a search, or None; its sizes and probabilities go into `.uns["lvsearch"]` too.
 
     Raises ValueError for a posterior of bounds, which has no probabilities.
     """

@@ -1,4 +1,4 @@
-"""Whether the words of a topic occur together: two coherences, by the documents that hold them."""
+"""Two measures of coherence: whether the words of a topic occur in the same documents."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -6,11 +6,15 @@ from scipy.sparse import csr_array
 
 
 def npmi_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Float[np.ndarray, " topic"]:
-    """The mean over pairs of a topic's words of log[p(v, w) / (p(v) p(w))] / −log p(v, w), from −1 to 1.
+    """Return the mean over pairs of a topic's words of log[p(v, w) / (p(v) p(w))] / −log p(v, w), from −1 to 1.
 
-    top: numbers of each topic's words, two or more. counts: (docs, words); p is the share of documents that hold a
-    word, or both. Pairs that never meet count −1, pairs with a word that occurs nowhere 0 (Bouma 2009; Lau, Newman &
-    Baldwin 2014). ValueError for fewer than two words, and for no documents.
+    top: the numbers of each topic's words, two or more.
+    counts: (docs, words). p is the share of documents that have a word, or both words.
+
+    This is normalised pointwise mutual information (Bouma 2009; Lau, Newman & Baldwin 2014). Pairs that never occur
+    together count −1; pairs with a word that occurs nowhere count 0.
+
+    Raises ValueError for fewer than two words, and for no documents.
     """
     if top.shape[1] < 2 or counts.shape[0] == 0:
         raise ValueError(
@@ -18,8 +22,8 @@ def npmi_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Flo
         )
     used, place = np.unique(top, return_inverse=True)
     present = (counts[:, used] > 0).astype(np.float64)
-    together = np.asarray((present.T @ present).todense()) / counts.shape[0]
-    single = np.diag(together)
+    together = np.asarray((present.T @ present).todense()) / counts.shape[0]  # p(v, w)
+    single = np.diag(together)  # p(v)
     with np.errstate(divide="ignore", invalid="ignore"):
         scores = (np.log(together) - np.log(single) - np.log(single[:, None])) / -np.log(together)
     scores = np.where(together == 1.0, 1.0, np.where(together == 0.0, -1.0, scores))
@@ -30,12 +34,15 @@ def npmi_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Flo
 
 
 def umass_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Float[np.ndarray, " topic"]:
-    """Σ_{m ≥ 2} Σ_{l < m} log[(D(v_m, v_l) + 1) / D(v_l)] over a topic's words, at most about 0 (Mimno et al. 2011,
-    Eq. 1).
+    """Return Σ_{m ≥ 2} Σ_{l < m} log[(D(v_m, v_l) + 1) / D(v_l)] over a topic's words, at most about 0.
 
-    top: numbers of each topic's words, the most probable first, two or more. counts: (docs, words); D is the number of
-    documents that hold a word, or both. A pair whose v_l occurs nowhere counts 0. A natural logarithm, a sum over pairs
-    and no mean: of the same number of words only. ValueError for fewer than two words.
+    top: the numbers of each topic's words, the most probable first, two or more.
+    counts: (docs, words). D is the number of documents that have a word, or both words.
+
+    A pair whose v_l occurs nowhere counts 0. The result is a sum over pairs, in nats, not a mean: compare only topics
+    with the same number of words. Source: Mimno et al. (2011), Eq. 1.
+
+    Raises ValueError for fewer than two words.
     """
     if top.shape[1] < 2:
         raise ValueError(f"got {top.shape[1]} word(s) of each topic, expected at least 2")

@@ -1,4 +1,4 @@
-"""A text with its words coloured by the topics that they are from (Blei 2004, Figure 3.7)."""
+"""A text with its words coloured by the topics that they come from (Blei 2004, Figure 3.7)."""
 
 import html
 import re
@@ -21,12 +21,12 @@ COLOURS = ("#c2410c", "#1f4e79", "#15803d", "#7e22ce", "#b45309", "#0e7490", "#b
 PLAIN = "#8a94a0"
 WORD = re.compile(r"\w+(?:['’]\w+)*|\W+")
 LINE = 0.055
-"""Height of a line of text, of the axes."""
+"""The height of a line of text, as a share of the axes."""
 
 
 @dataclass(frozen=True)
 class ColouredText:
-    """A text cut into pieces, and what each is from. Shows itself in a notebook; `plot` draws it.
+    """A text in pieces, with the topic of each. It shows itself in a notebook; `plot` draws it.
 
     | field | meaning |
     |---|---|
@@ -44,7 +44,7 @@ class ColouredText:
     threshold: float
 
     def colours(self) -> list[str | None]:
-        """Of each piece; None where it has none."""
+        """Return the colour of each piece of text, or None where its topic is not shown or not sure."""
         of_topic = dict(zip(self.topics["topic"].tolist(), COLOURS, strict=False))
         sure = (self.words["probability"] >= self.threshold).tolist()
         of_word = iter(
@@ -53,7 +53,7 @@ class ColouredText:
         return [next(of_word) if _is_word(piece) else None for piece in self.pieces]
 
     def legend(self) -> list[tuple[str, str]]:
-        """(what a topic is, its colour), a line each."""
+        """Return (description of a topic, its colour) for each topic that is coloured."""
         columns = (self.topics[name].tolist() for name in ("topic", "tokens", "words"))
         told = [f"topic {topic} ({tokens:.1f} tokens): {words}" for topic, tokens, words in zip(*columns, strict=True)]
         return list(zip(told, COLOURS, strict=False))
@@ -67,7 +67,7 @@ class ColouredText:
         return f"<div>{legend}<p>{body}</p></div>"
 
     def plot(self, ax: "Axes | None" = None, line: int = 100) -> "Axes":
-        """Draw the text, `line` characters wide, under its topics. Returns the axes."""
+        """Draw the text, `line` characters wide, below the legend of its topics, and return the axes."""
         from matplotlib import pyplot as plt
 
         axes = plt.subplots(figsize=(11, 4.5))[1] if ax is None else ax
@@ -104,7 +104,12 @@ def coloured(
     n_topics: int,
     threshold: float,
 ) -> ColouredText:
-    """`FittedTopics.coloured`. top_words: of each topic, by its number."""
+    """Return the text of `FittedTopics.coloured`.
+
+    topics: p(word | topic). alpha: of a document's proportions. top_words: of each topic, by its number.
+
+    Raises ValueError for a text without a known word.
+    """
     pieces = tuple(WORD.findall(text))
     words = [piece for piece in pieces if _is_word(piece)]
     number = {word: i for i, word in enumerate(vocabulary)}
@@ -114,6 +119,7 @@ def coloured(
             f"got a text of {len(words)} words, none in the vocabulary; expected some that the model knows"
         )
     counts = np.bincount(ids[ids >= 0], minlength=len(vocabulary))
+    # q(θ) = Dirichlet(γ) of this text, then p(topic | word) ∝ exp(E[log θ]) p(word | topic)
     gamma = dirichlet_posterior(topics, alpha, csr_array(counts[None]))[0]
     weights = np.where(alpha > 0, np.exp(digamma(np.where(alpha > 0, gamma, 1.0))), 0.0)
     share = weights * topics[:, np.maximum(ids, 0)].T
@@ -129,4 +135,5 @@ def coloured(
 
 
 def _is_word(piece: str) -> bool:
+    """Return True if a piece of text is a word, not what is between words."""
     return piece[0].isalnum() or piece[0] == "_"

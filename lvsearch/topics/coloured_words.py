@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE, ROW = 10.0, 19.0
-"""Points of the words of the picture, and of a line of them."""
+"""The size of the words in the picture, and the height of a line, in points."""
 OPACITY = "33"
-"""Of the colour behind a word, in hexadecimal: text of either brightness can be read on it."""
+"""The opacity of the colour behind a word, in hexadecimal: light and dark text can be read on it."""
 
 
 @dataclass(frozen=True)
 class ColouredWord:
-    """`count` occurrences of a word, the topic that they most probably came from, and the probability of that topic."""
+    """A word of a document: its `count`, the topic that it most probably came from, and the probability of that
+    topic.
+    """
 
     text: str
     count: int
@@ -30,9 +32,10 @@ class ColouredWord:
 
 @dataclass(frozen=True)
 class ColouredDocument:
-    """A document as a bag of coloured words, the words of its largest topic first. `names` are those of its topics.
+    """A document as a bag of coloured words, the words of its largest topic first.
 
-    Shows itself in a notebook; colours are never alone: each word carries the number of its topic.
+    `shares` and `names` are the share and the name of each topic. It shows itself in a notebook. Each word carries the
+    number of its topic, so that colours are never the only sign.
     """
 
     title: str
@@ -42,12 +45,12 @@ class ColouredDocument:
 
     @property
     def topics(self) -> tuple[int, ...]:
-        """Topics that any of its words came from, the largest share first."""
+        """The topics that any of its words came from, the largest share first."""
         used = {word.topic for word in self.words}
         return tuple(sorted(used, key=lambda topic: (-self.shares[topic], topic)))
 
     def to_html(self) -> str:
-        """The document as HTML, words of other people as text."""
+        """Return the document as HTML, with all texts escaped."""
         legend = ", ".join(
             f"{_marked(visible(self.names[topic]), topic)} {self.shares[topic]:.0%}" for topic in self.topics
         )
@@ -69,7 +72,7 @@ class ColouredDocument:
         )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """The words as a picture, line by line. Words that have no room are left out, and how many is said."""
+        """Draw the words line by line, and return the axes. The caption says how many words had no room."""
         axes = dressed(ax)
         palette = palette_of(axes)
         axes.set_axis_off()
@@ -104,12 +107,14 @@ class ColouredDocument:
 
 
 def _marked(text: str, topic: int) -> str:
+    """Return a word as HTML, with the colour and the number of its topic."""
     colour = LIGHT.of_part(topic)
     style = f"background:{colour}{OPACITY};border-bottom:2px solid {colour};padding:0 .15em"
     return f"<span style='{style}' title='topic {topic}'>{html.escape(text)}<sub>{topic}</sub></span>"
 
 
 def _width(text: str) -> float:
+    """Return the width of a text in points."""
     from matplotlib.textpath import TextPath
 
     return float(TextPath((0, 0), text.replace("$", "S") or " ", size=SIZE, usetex=False).get_extents().width)

@@ -1,4 +1,4 @@
-"""Which words tell a topic from the others, and names made of them."""
+"""Words that distinguish a topic from the others, and names of topics made of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ import numpy as np
 from jaxtyping import Float
 
 TINY = 1e-300
-"""In place of a probability of zero, which has no logarithm."""
+"""The number that replaces a probability of zero, which has no logarithm."""
 
 
 @dataclass(frozen=True)
 class TopicSketch:
-    """What a `namer` is shown of a topic.
+    """A summary of one topic, from which a `namer` makes its name.
 
     | field | meaning |
     |---|---|
     | `topic` | its number |
-    | `share` | of the training tokens |
-    | `words` | its most probable words, first the most probable |
-    | `distinctive` | its words by FREX, which leave out what topics share |
+    | `share` | its share of the training tokens |
+    | `words` | its most probable words, the most probable first |
+    | `distinctive` | its words by FREX, which leaves out words that topics share |
     | `documents` | names (else numbers) of the documents with the largest shares of it |
     """
 
@@ -31,16 +31,18 @@ class TopicSketch:
 
 
 EXCLUSIVITY = 0.7
-"""Weight of how exclusive a word is: names are there to tell topics apart, and what is in all of them does not."""
+"""The weight of exclusivity in FREX. It is high, since a name should distinguish a topic from the others."""
 Namer = Callable[[TopicSketch], str]
 
 
 def relevance_scores(
     topic_word: Float[np.ndarray, "topic word"], prevalence: Float[np.ndarray, " topic"], relevance: float | int
 ) -> Float[np.ndarray, "topic word"]:
-    """λ log p(w | k) + (1 − λ) log [p(w | k) / p(w)], nats (Sievert & Shirley 2014, Eq. 1). λ: `relevance`.
+    """Return the relevance λ log p(w | k) + (1 − λ) log [p(w | k) / p(w)] of each word to each topic, in nats.
 
-    ValueError unless it is between 0 and 1.
+    prevalence: the share of each topic in the tokens. relevance: λ.
+
+    Source: Sievert & Shirley (2014), Eq. 1. Raises ValueError unless λ is between 0 and 1.
     """
     if not 0 <= relevance <= 1:
         raise ValueError(f"got relevance={relevance}, expected a number from 0 (distinctive) to 1 (most probable)")
@@ -51,10 +53,14 @@ def relevance_scores(
 def frex_scores(
     topic_word: Float[np.ndarray, "topic word"], exclusivity: float | int = EXCLUSIVITY
 ) -> Float[np.ndarray, "topic word"]:
-    """The harmonic mean of the ranks of a word's frequency and of its exclusivity in a topic, in (0, 1].
+    """Return FREX: the harmonic mean of the ranks of a word's frequency and its exclusivity in a topic, in (0, 1].
 
-    Exclusivity of w to k is p(w | k) / Σ_j p(w | j), and its weight `exclusivity`; ranks are shares of words of the
-    topic that are no higher (Airoldi & Bischof 2016, Eq. 1). ValueError for a weight outside 0 … 1.
+    exclusivity: the weight of exclusivity, from 0 (frequency only) to 1.
+
+    The exclusivity of w to k is p(w | k) / Σ_j p(w | j). A rank is the share of words of the topic that are no higher.
+    Source: Airoldi & Bischof (2016), Eq. 1.
+
+    Raises ValueError for a weight outside 0 to 1.
     """
     if not 0 <= exclusivity <= 1:
         raise ValueError(f"got exclusivity={exclusivity}, expected a weight from 0 (frequency alone) to 1")
@@ -66,15 +72,17 @@ def frex_scores(
 
 
 def top_words(scores: Float[np.ndarray, "topic word"], vocabulary: Sequence[str], n_words: int) -> list[list[str]]:
-    """The words with the highest scores of each topic, first the highest; ties in the order of the vocabulary."""
+    """Return the words with the highest scores of each topic, the highest first; ties in the order of the
+    vocabulary.
+    """
     order = np.argsort(-scores, axis=1, kind="stable")[:, :n_words]
     return [[str(vocabulary[word]) for word in row] for row in order]
 
 
 def names_of(sketches: Sequence[TopicSketch], namer: Namer | None, n_words: int) -> list[str]:
-    """A name for each topic, no two alike: what `namer` says, by default its distinctive words.
+    """Return a distinct name for each topic: what `namer` returns, or its most distinctive words.
 
-    ValueError for a name that is no text or empty.
+    Raises ValueError for a name that is no text or empty.
     """
     names: list[str] = []
     for sketch in sketches:
@@ -82,8 +90,8 @@ def names_of(sketches: Sequence[TopicSketch], namer: Namer | None, n_words: int)
         if not isinstance(name, str) or not name.strip():
             raise ValueError(f"got {name!r} as the name of topic {sketch.topic}, expected a text that is not empty")
         names.append(name)
-    taken: dict[str, int] = {}
+    uses: dict[str, int] = {}
     for place, name in enumerate(names):
-        taken[name] = taken.get(name, 0) + 1
-        names[place] = name if taken[name] == 1 else f"{name} ({taken[name]})"
+        uses[name] = uses.get(name, 0) + 1
+        names[place] = name if uses[name] == 1 else f"{name} ({uses[name]})"
     return names

@@ -1,4 +1,4 @@
-"""Perplexity as scikit-learn and gensim compute it: from the variational bound, that of the topics among it."""
+"""Perplexity as scikit-learn and gensim compute it: from a variational bound that includes the bound of the topics."""
 
 import numpy as np
 from jaxtyping import Float
@@ -9,15 +9,17 @@ from scipy.special import digamma
 def variational_perplexity(
     concentration: Float[np.ndarray, "topic word"], alpha: float, eta: float, counts: csr_array
 ) -> float:
-    """exp(−bound / tokens): scikit-learn's own `LatentDirichletAllocation.perplexity`, at these topics.
+    """Return exp(−bound / tokens): scikit-learn's own `LatentDirichletAllocation.perplexity`, at these topics.
 
-    concentration: Dirichlet parameters of q(topics), (K, V). alpha: of a document's proportions, one number for each
-    topic. eta: of the prior on topics. counts: (docs, words).
+    concentration: Dirichlet parameters of q(topics), (K, V).
+    alpha: of a document's proportions, one number for all topics.
+    eta: of the prior on topics.
+    counts: (docs, words).
 
-    The bound (nats) is that of these documents *and* of the topics, KL(q(topics) ‖ prior) with it (Hoffman, Blei & Bach
-    2010, Eq. 4–5). On training documents it is the mean-field bound on the evidence. On others the topics are paid for
-    again, by however few tokens there are. gensim's `LdaModel.log_perplexity` of documents is −log of this number: the
-    same bound per token, in nats, whatever the power of two that it logs.
+    The bound (nats) is that of these documents *and* of the topics: it includes KL(q(topics) ‖ prior) (Hoffman, Blei &
+    Bach 2010, Eq. 4–5). On training documents it is the mean-field bound on the evidence. On other documents the cost
+    of the topics is charged again, however few tokens there are. gensim's `LdaModel.log_perplexity` of documents is
+    −log of this number: the same bound per token, in nats, although it logs a power of two.
     """
     from sklearn.decomposition import LatentDirichletAllocation  # most of a second that only this needs
 

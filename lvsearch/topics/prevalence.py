@@ -1,4 +1,4 @@
-"""How much of each topic (cluster, feature) there is in documents of every kind, with intervals."""
+"""The share of each topic (cluster, feature) in groups of documents, with intervals."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +20,17 @@ MOST_LINES = 6
 def prevalence(
     proportions: Float[np.ndarray, "docs topic"], by: Any, *, bins: int = 5, level: float = LEVEL, seed: int = 0
 ) -> pd.DataFrame:
-    """The mean share of each topic in each group of documents: a row per group and topic.
+    """Return the mean share of each topic in each group of documents: a row per group and topic.
 
-    proportions: what `transform` gives, rows of documents. by: a value for each document, of any kind; numbers and
-    dates of more than `bins` different values are cut into so many groups of equal size; documents whose value is
-    missing are left out. Columns: group, topic, mean, lower, upper, documents. The interval holds the mean of the
-    documents' population with probability `level`, by resampling documents (percentiles of 400 bootstrap means); it
-    takes each document's proportions as known. A group of one document has no interval (NaN).
+    proportions: the result of `transform`, a row per document.
+    by: a value for each document, of any kind. Numbers and dates with more than `bins` different values are divided
+        into `bins` groups of equal size. Documents whose value is missing are left out.
+    level: the probability with which an interval holds the mean of the population of documents.
 
-    ValueError for values of another number of documents, all missing, or a level outside (0, 1).
+    Columns: group, topic, mean, lower, upper, documents. Intervals come from resampling documents (percentiles of 400
+    bootstrap means). They take each document's proportions as known. A group of one document has no interval (NaN).
+
+    Raises ValueError for values of another number of documents, values that are all missing, or a level outside (0, 1).
     """
     values = pd.Series(np.asarray(by) if not isinstance(by, pd.Series) else by.to_numpy())
     if len(values) != len(proportions):
@@ -55,17 +57,20 @@ def prevalence(
 def _interval(
     shares: Float[np.ndarray, "docs topic"], tail: float, rng: np.random.Generator
 ) -> Float[np.ndarray, "end topic"]:
+    """Return the lower and upper ends of the bootstrap interval of each topic's mean share."""
     n = len(shares)
     if n < 2:
         return np.full((2, shares.shape[1]), np.nan)
-    # A draw at a time: all draws at once are (draws, docs), too much of a large corpus.
+    # one draw at a time: all draws at once would be an array (draws, docs), too large for a large corpus
     means = np.stack([rng.multinomial(n, np.full(n, 1 / n)) @ shares / n for _ in range(DRAWS)])
     return np.quantile(means, [tail, 1 - tail], axis=0)
 
 
 def plot_prevalence(table: pd.DataFrame, names: pd.Series, ax: "Axes | None" = None) -> "Axes":
-    """A line per topic over the groups of `prevalence`, with its intervals; the six topics that differ most between
-    groups. names: of each topic. Returns the axes."""
+    """Draw a line per topic over the groups of `prevalence`, with its intervals, and return the axes.
+
+    names: of each topic. The picture has the six topics that differ most between groups.
+    """
     axes = dressed(ax)
     palette = palette_of(axes)
     groups = list(dict.fromkeys(table["group"]))

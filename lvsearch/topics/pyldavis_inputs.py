@@ -1,4 +1,4 @@
-"""A fitted topic model as pyLDAvis takes it."""
+"""A fitted topic model in the form that pyLDAvis takes."""
 
 from typing import NamedTuple
 
@@ -9,8 +9,10 @@ from lvsearch.data.corpus import Corpus
 
 
 class PyLDAvisInputs(NamedTuple):
-    """The arguments of `pyLDAvis.prepare`, by their names: rows of the first two sum to 1; tokens of each document and
-    of each word."""
+    """The arguments of `pyLDAvis.prepare`, by their names.
+
+    Rows of the first two sum to 1. The third and fifth are the tokens of each document and of each word.
+    """
 
     topic_term_dists: Float[np.ndarray, "topic word"]
     doc_topic_dists: Float[np.ndarray, "docs topic"]
@@ -22,7 +24,7 @@ class PyLDAvisInputs(NamedTuple):
 def pyldavis_inputs(
     topic_word: Float[np.ndarray, "topic word"], proportions: Float[np.ndarray, "docs topic"], corpus: Corpus
 ) -> PyLDAvisInputs:
-    """Without empty documents, which pyLDAvis refuses; rows sum to 1 in float64."""
+    """Return the arguments of `pyLDAvis.prepare`, without empty documents, which it refuses."""
     held = corpus.document_lengths > 0
     return PyLDAvisInputs(
         topic_word / topic_word.sum(axis=1, keepdims=True),

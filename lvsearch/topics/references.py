@@ -1,27 +1,30 @@
-"""Which known distribution over the same words each topic is: signatures of mutations, topics that were published."""
+"""The known distribution over the same words that each topic is nearest to, such as published topics or signatures."""
 
 import numpy as np
 import pandas as pd
 
 
 def match_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
-    """Topics and references in pairs, as alike in all as can be by the cosine of their angle.
+    """Return the reference that each topic is, by cosine; pairs are one to one, with the greatest total.
 
-    topic_word: (topic, word), a row for each topic. references: (word, reference), a row for each word and a column for
-    each reference, as COSMIC publishes signatures; words in any order. Returns a row for each topic:
+    topic_word: (topic, word), a row for each topic.
+    references: (word, reference), a row for each word and a column for each reference, as COSMIC publishes signatures.
+        Words may be in any order.
+
+    The result has a row for each topic:
 
     | column | meaning |
     |---|---|
-    | `reference` | the partner: one to one; None of topics beyond the number of references |
+    | `reference` | the partner: one to one; None for topics beyond the number of references |
     | `cosine` | of topic and partner, 0 to 1; NaN without one. Above .9 they are usually called the same |
-    | `nearest`, `nearest_cosine` | the most alike of all references, which another topic may have as its partner |
+    | `nearest`, `nearest_cosine` | the most similar of all references, which another topic may have as its partner |
 
-    Raises ValueError for references without a word that topics have or with one twice, without a column, or with a
-    column that is all zero, negative or not finite.
+    Raises ValueError for references that lack a word of the topics or have one twice, have no column, or have a column
+    that is all zero, negative or not finite.
     """
     from scipy.optimize import linear_sum_assignment  # a tenth of a second that only this needs
 
-    known = _checked(topic_word, references)
+    known = _checked_references(topic_word, references)
     topics = topic_word.to_numpy(np.float64)
     topics = topics / np.linalg.norm(topics, axis=1, keepdims=True)
     cosine = topics @ (known / np.linalg.norm(known, axis=0))
@@ -31,7 +34,9 @@ def match_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> pd.D
     partner[rows], alike[rows] = names[columns], cosine[rows, columns]
     return pd.DataFrame(
         {
-            "reference": pd.Series(partner, topic_word.index, dtype=object),  # else None becomes NaN
+            "reference": pd.Series(
+                partner, topic_word.index, dtype=object
+            ),  # without dtype=object None would become NaN
             "cosine": alike,
             "nearest": names[cosine.argmax(1)],
             "nearest_cosine": cosine.max(1),
@@ -40,8 +45,11 @@ def match_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> pd.D
     )
 
 
-def _checked(topic_word: pd.DataFrame, references: pd.DataFrame) -> np.ndarray:
-    """The references (word, reference) in the topics' order of words."""
+def _checked_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> np.ndarray:
+    """Return the references (word, reference) in the topics' order of words.
+
+    Raises ValueError as `match_references`.
+    """
     if references.shape[1] == 0:
         raise ValueError("got references without a column, expected one for each reference, a row for each word")
     if not references.index.is_unique:

@@ -1,7 +1,7 @@
-"""Indices by which people choose a number of topics, from a fit of each number: what is minimised or maximised.
+"""Indices by which people choose a number of topics from a fit of each number, by minimising or maximising them.
 
-Those of R's ldatuning are computed as it does (`FindTopicsNumber`), also where that departs from the papers; the
-docstrings say where. None of them exists for a single topic, of which there are no pairs: NaN.
+The indices of R's ldatuning are computed as it computes them (`FindTopicsNumber`), also where that departs from the
+papers; the docstrings say where. Indices of pairs of topics do not exist for a single topic: NaN.
 """
 
 import numpy as np
@@ -10,8 +10,12 @@ from scipy.special import logsumexp, rel_entr, xlogy
 
 
 def cao_juan(topic_word: Float[np.ndarray, "topic word"]) -> float:
-    """The mean cosine of the angle between two topics, 0 to 1; to be minimised (Cao et al. 2009, ldatuning's
-    CaoJuan2009). topic_word: (K, V), rows summing to 1."""
+    """Return the mean cosine of the angle between two topics, 0 to 1; to be minimised.
+
+    topic_word: (K, V), rows summing to 1.
+
+    Source: Cao et al. (2009); ldatuning's CaoJuan2009.
+    """
     if len(topic_word) < 2:
         return float("nan")
     unit = topic_word / np.linalg.norm(topic_word, axis=1, keepdims=True)
@@ -24,13 +28,17 @@ def arun(
     proportions: Float[np.ndarray, "docs topic"],
     lengths: Int[np.ndarray, " docs"],
 ) -> float:
-    """KL(s ‖ t) + KL(t ‖ s), nats; to be minimised (Arun et al. 2010, ldatuning's Arun2010).
+    """Return KL(s ‖ t) + KL(t ‖ s), nats; to be minimised.
 
-    s: the singular values of the topics, (K, V), in decreasing order. t: the tokens of each topic, lengths ·
-    proportions, over the tokens of the longest document. The paper means distributions, compared in decreasing order;
-    ldatuning neither scales the two to sum to 1 nor sorts the second, and so it is here. The first are 1 or less, the
-    second about D / K or less: the index falls with every topic as long as these are far fewer than documents, and it
-    changes when topics are renumbered. NaN for more topics than words, which have no K singular values.
+    topic_word: the topics, (K, V). proportions: (docs, K). lengths: the tokens of each document.
+
+    s are the singular values of the topics in decreasing order. t are the tokens of each topic, lengths · proportions,
+    divided by the tokens of the longest document. The paper means distributions, compared in decreasing order.
+    ldatuning neither scales the two to sum to 1 nor sorts the second, and neither does this function. Since s is 1 or
+    less and t about D / K or less, the index falls with every topic as long as there are far more documents than
+    topics. It also changes when topics are renumbered. NaN for more topics than words, which have no K singular values.
+
+    Source: Arun et al. (2010); ldatuning's Arun2010.
     """
     if not 2 <= len(topic_word) <= topic_word.shape[1]:
         return float("nan")
@@ -40,12 +48,13 @@ def arun(
 
 
 def deveaud(topic_word: Float[np.ndarray, "topic word"]) -> float:
-    """Σ over pairs of ½ KL(p ‖ q) + ½ KL(q ‖ p), over K (K − 1), nats; to be maximised (Deveaud, SanJuan & Bellot 2014,
-    ldatuning's Deveaud2014).
+    """Return Σ over pairs of ½ KL(p ‖ q) + ½ KL(q ‖ p), divided by K (K − 1), nats; to be maximised.
 
-    They call it a Jensen–Shannon divergence. It is half of Jeffreys', which has no upper end: a word that one topic
-    almost never uses counts by the logarithm of *how* never, and so by the prior on topics. Where a probability is 0
-    the smallest positive number is added to all.
+    The paper calls it a Jensen–Shannon divergence. It is half of Jeffreys' divergence, which has no upper limit: a word
+    that one topic almost never uses counts by the logarithm of its tiny probability, which the prior on topics decides.
+    Where a probability is 0 the smallest positive number is added to all.
+
+    Source: Deveaud, SanJuan & Bellot (2014); ldatuning's Deveaud2014.
     """
     n_topics = len(topic_word)
     if n_topics < 2:
@@ -56,21 +65,25 @@ def deveaud(topic_word: Float[np.ndarray, "topic word"]) -> float:
 
 
 def log_harmonic_mean(log_likelihood: Float[np.ndarray, " draw"]) -> float:
-    """log of the harmonic mean of the likelihoods, nats; to be maximised (Griffiths & Steyvers 2004; Newton & Raftery
-    1994; ldatuning's Griffiths2004).
+    """Return the log of the harmonic mean of the likelihoods, nats; to be maximised.
 
-    log_likelihood: log p(words | topics of all tokens) at each draw of p(topics of all tokens | words), nats. Its
-    expectation is right, E 1/p(w | z) = 1/p(w), and its variance without end: what is rare decides it, so that any
-    number of draws that can be made says how likely words are *given* a fitted z, which rises as topics are added.
+    log_likelihood: log p(words | topics of all tokens) at each draw of p(topics of all tokens | words), nats.
+
+    The expectation is right, E 1/p(w | z) = 1/p(w), but the variance is infinite: very rare draws decide the mean. With
+    any practical number of draws it says how likely words are *given* a fitted z, which rises as topics are added.
+
+    Source: Griffiths & Steyvers (2004); Newton & Raftery (1994); ldatuning's Griffiths2004.
     """
     return float(np.log(len(log_likelihood)) - logsumexp(-log_likelihood))
 
 
 def bayesian_information_criterion(log_likelihood: float, n_topics: int, n_words: int, n_documents: int) -> float:
-    """−2 log p(words | topics at their estimates) + K (V − 1) log D, nats times two; to be minimised (Schwarz 1978).
+    """Return −2 log p(words | topics at their estimates) + K (V − 1) log D, two times nats; to be minimised.
 
-    log_likelihood: nats, proportions integrated out. The free parameters are the probabilities of K topics, V − 1 each,
-    and the sample is D documents; α is given. (R's `BIC` of a topicmodels fit counts K V of them, for the same D.)
+    log_likelihood: nats, proportions integrated out.
+
+    The free parameters are the probabilities of K topics, V − 1 each. The sample size is D documents; α is given. (R's
+    `BIC` of a topicmodels fit counts K V parameters, for the same D.) Source: Schwarz (1978).
     """
     return -2 * log_likelihood + n_topics * (n_words - 1) * np.log(n_documents)
 
@@ -78,11 +91,12 @@ def bayesian_information_criterion(log_likelihood: float, n_topics: int, n_words
 def term_agreement(
     first: Float[np.ndarray, "topic word"], second: Float[np.ndarray, "topic word"], n_words: int
 ) -> float:
-    """How far two fits of one size agree on the words of their topics, 0 to 1 (Greene, O'Callaghan & Cunningham 2014,
-    Eq. 2–4).
+    """Return how far two fits of one size agree on the words of their topics, 0 to 1.
 
-    Of two topics: the mean over depths d = 1 … n_words of the Jaccard coefficient of their d most probable words; of
-    two fits its mean over topics, matched one to one so that it is largest.
+    The agreement of two topics is the mean over depths d = 1 … n_words of the Jaccard coefficient of their d most
+    probable words. The agreement of two fits is its mean over topics, matched one to one so that it is largest.
+
+    Source: Greene, O'Callaghan & Cunningham (2014), Eq. 2–4.
     """
     from scipy.optimize import linear_sum_assignment  # a tenth of a second that only this needs
 
@@ -91,7 +105,8 @@ def term_agreement(
     similarity = np.zeros((len(first), len(second)))
     for one, words in enumerate(ranked[0]):
         for other, theirs in enumerate(ranked[1]):
-            place, their_place = np.nonzero(words[:, None] == theirs)  # a shared word counts from the deeper of both
+            # a shared word counts from the depth at which both lists have it
+            place, their_place = np.nonzero(words[:, None] == theirs)
             shared = (np.maximum(place, their_place)[:, None] < depth).sum(axis=0)
             similarity[one, other] = (shared / (2 * depth - shared)).mean()
     rows, columns = linear_sum_assignment(-similarity)

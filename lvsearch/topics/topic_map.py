@@ -1,4 +1,4 @@
-"""Topics as places: near each other where they use the same words."""
+"""A map of topics, in which topics that use the same words are near each other."""
 
 from typing import TYPE_CHECKING
 
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LARGEST = 500.0
-"""Square points of the largest circle."""
+"""The area of the largest circle, in square points."""
 POINTS_PER_CHARACTER = 4.4
-"""Of the words beside a circle, about."""
+"""The approximate width of a character of the words beside a circle."""
 
 
 def topic_places(topic_word: Float[np.ndarray, "topic word"]) -> tuple[Float[np.ndarray, "topic two"], float]:
-    """Coordinates of each topic in two dimensions, and the share of the squared distances that they show.
+    """Return the coordinates of each topic in two dimensions, and the share of the squared distances that they show.
 
-    Classical scaling (Torgerson 1952) of Jensen–Shannon distances, the square roots of divergences in nats: the two
-    leading eigenvectors of −½ J D² J, the largest coordinate of each positive. One topic is at the origin.
+    The method is classical scaling (Torgerson 1952) of Jensen–Shannon distances, the square roots of divergences in
+    nats. The coordinates are the two leading eigenvectors of −½ J D² J, with the largest coordinate of each positive. A
+    single topic is at the origin.
     """
     from scipy.spatial.distance import pdist, squareform
 
@@ -43,9 +44,14 @@ def topic_places(topic_word: Float[np.ndarray, "topic word"]) -> tuple[Float[np.
 
 
 def draw_topic_map(table: pd.DataFrame, shown: float, axes: "Axes") -> Caption:
-    """Circles whose area is the share of tokens, numbers, and words beside those where there is room, the largest
-    first. table: x, y, prevalence, name; a row per topic. shown: the share of squared distances that two dimensions
-    show. Returns the caption."""
+    """Draw a circle for each topic on existing axes, and return the caption.
+
+    table: columns x, y, prevalence, name; a row per topic.
+    shown: the share of squared distances that two dimensions show.
+
+    The area of a circle is the topic's share of the tokens. Circles are numbered; words stand beside them where there
+    is room, the largest circles first.
+    """
     palette = palette_of(axes)
     x, y, share = (table[column].to_numpy(np.float64) for column in ("x", "y", "prevalence"))
     area = LARGEST * share / max(float(share.max()), 1e-12)
@@ -70,7 +76,7 @@ def draw_topic_map(table: pd.DataFrame, shown: float, axes: "Axes") -> Caption:
 
 
 def _write_words(axes: "Axes", words: list[str], x: np.ndarray, y: np.ndarray, area: np.ndarray) -> None:
-    """Words at the right, left, below or above of each circle, in points; none where all four are taken."""
+    """Write words at the right, left, below or above of each circle; none where all four places are taken."""
     box = axes.get_window_extent()
     width, height = (72 * side / axes.figure.dpi for side in (box.width, box.height))
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
@@ -95,4 +101,5 @@ def _write_words(axes: "Axes", words: list[str], x: np.ndarray, y: np.ndarray, a
 
 
 def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Return True if two boxes (left, bottom, right, top) overlap."""
     return bool(one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3])

@@ -1,4 +1,4 @@
-"""A tree of topics for people: as text, JSON, a picture, a graph for networkx or Graphviz."""
+"""A tree of topics for people: as text, JSON, a picture, or a graph for networkx or Graphviz."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,20 +13,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicTree:
-    """A tree of topics, siblings ordered by their documents, most first."""
+    """A tree of topics. Siblings are ordered by their numbers of documents, the most first."""
 
     nodes: tuple[TreeNode, ...]
 
     def children(self, number: int) -> tuple[TreeNode, ...]:
-        """The nodes directly below a node."""
+        """Return the nodes directly below a node."""
         return tuple(node for node in self.nodes if node.parent == number)
 
     @property
     def depth(self) -> int:
+        """The number of levels, the root included."""
         return 1 + max(node.level for node in self.nodes)
 
     def pruned(self, min_documents: float | int) -> "TopicTree":
-        """Without nodes that fewer documents pass, and what is below them; numbers are given anew."""
+        """Return the tree without nodes that fewer documents pass, and without the nodes below them; with new
+        numbers.
+        """
         kept: dict[int, int] = {}
         nodes = []
         for node in self.nodes:
@@ -39,7 +42,7 @@ class TopicTree:
     # -- forms ---------------------------------------------------------------------------------------------------------
 
     def text(self, n_words: int = 8) -> str:
-        """An indented line per node: top words and documents."""
+        """Return the tree as text: an indented line per node, with its top words and documents."""
         lines = []
 
         def add(node: TreeNode, lead: str, branch: str) -> None:
@@ -53,12 +56,12 @@ class TopicTree:
         return "\n".join(lines)
 
     def to_json(self) -> str:
-        """Every field of every node; `from_json` is the inverse."""
+        """Return every field of every node as JSON; `from_json` is the inverse."""
         return json.dumps({"format": "lvsearch topic tree 1", "nodes": [asdict(node) for node in self.nodes]}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "TopicTree":
-        """The inverse of `to_json`. Raises ValueError for anything else."""
+        """Return the tree that `to_json` wrote. Raises ValueError for any other text."""
         try:
             content = json.loads(text)
             if content["format"] != "lvsearch topic tree 1":
@@ -72,9 +75,9 @@ class TopicTree:
         return cls(nodes)
 
     def to_networkx(self) -> "networkx.DiGraph":
-        """A directed graph from parents to children, the fields of a node as its attributes.
+        """Return a directed graph from parents to children, with the fields of a node as its attributes.
 
-        Raises ImportError, saying what to install, where networkx is missing.
+        Raises ImportError, saying what to install, if networkx is missing.
         """
         try:
             import networkx
@@ -88,20 +91,21 @@ class TopicTree:
         return graph
 
     def to_graphviz(self, n_words: int = 6) -> str:
-        """The tree in Graphviz' DOT language, for `dot -Tsvg` or `graphviz.Source`."""
+        """Return the tree in Graphviz' DOT language, for `dot -Tsvg` or `graphviz.Source`."""
         lines = ["digraph topics {", "  rankdir=LR;", '  node [shape=box, style=rounded, fontname="sans-serif"];']
         for node in self.nodes:
             words = [word for word, _ in node.words[:n_words]]
-            label = "\\n".join([*(_escaped(word) for word in words), f"({count_in_words(node.documents)})"])
+            label = "\\n".join([*(_escape(word) for word in words), f"({count_in_words(node.documents)})"])
             lines.append(f'  {node.number} [label="{label}"];')
         lines += [f"  {node.parent} -> {node.number};" for node in self.nodes if node.parent is not None]
         return "\n".join([*lines, "}"])
 
     def to_svg(self, n_words: int = 6, most_height: int = MOST_HEIGHT) -> str:
-        """A picture, root at the left: top words and documents in each box, example documents on hovering.
+        """Return a picture with the root at the left: top words and documents in each box, example documents on
+        hovering.
 
-        most_height: pixels. Where all nodes are taller, those with the fewest documents are left out, and their parents
-        say how many.
+        most_height: pixels. If the picture would be taller, the nodes with the fewest documents are left out, and their
+            parents say how many.
         """
         return tree_svg(self.nodes, n_words, most_height)
 
@@ -113,8 +117,10 @@ class TopicTree:
 
 
 def _fields(node: TreeNode) -> tuple[Any, ...]:
+    """Return the values of a node's fields, in their order."""
     return tuple(getattr(node, name) for name in node.__dataclass_fields__)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
+    """Return a text as it is written in a DOT string."""
     return visible(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -48,20 +48,21 @@ FEWEST_DRAWS = 4
 
 @dataclass(frozen=True, repr=False)
 class FittedTree:
-    """The most probable tree that some chains visited, as people use it; scores in nats, higher is better. Beside it
-    `branches`: how many nodes other trees have at each level, and how probable that is.
+    """The most probable tree that some chains visited. Scores are in nats, higher is better.
 
-    New documents are a `Corpus` on the training vocabulary (`training.encode(texts)` makes one and reports unknown
-    words, which are left out), or counts over it; ValueError otherwise. They are described given this one tree, with
-    topics at their posterior means.
+    `branches` says how many nodes other trees have at each level, and how probable that is.
+
+    New documents are a `Corpus` on the training vocabulary, or counts over it; other data raise ValueError.
+    `training.encode(texts)` makes such a corpus and reports unknown words, which are left out. New documents are
+    described given this one tree, with topics at their posterior means.
 
     | field | meaning |
     |---|---|
-    | `model` | as it was passed |
+    | `model` | the model that was fitted |
     | `training` | the corpus |
     | `traces` | one per chain, the best first |
-    | `burn_in` | sweeps of each chain that are no draws yet |
-    | `inferred` | whether γ, α and η were drawn too |
+    | `burn_in` | sweeps at the beginning of each chain that do not count as draws |
+    | `inferred` | True if γ, α and η were drawn too |
     """
 
     model: HLDA
@@ -72,32 +73,36 @@ class FittedTree:
 
     @property
     def allocation(self) -> Allocation:
-        """Paths of the training documents and levels of their tokens."""
+        """The paths of the training documents and the levels of their tokens."""
         return self.traces[0].best
 
     @property
     def hyper(self) -> TreeHyper:
-        """γ, α and η at this state."""
+        """The hyper-parameters γ, α and η at this state."""
         return self.traces[0].best_hyper
 
     @property
     def log_joint(self) -> float:
-        """log p(words, levels, paths) of this state, topics and proportions integrated out; plus the log prior density
-        of γ, α and η where these were inferred."""
+        """The log-joint log p(words, levels, paths) of this state in nats, with topics and proportions integrated out.
+
+        If γ, α and η were inferred, it includes the log of their prior density.
+        """
         return self.traces[0].best_log_joint
 
     @property
     def topics(self) -> TreeTopics:
-        """Topics at their posterior means, and the paths open to a new document."""
+        """The topics at their posterior means, and the paths that a new document can take."""
         return tree_topics(self.training.counts, self.allocation, self.hyper)
 
     def branches(self) -> pd.DataFrame:
-        """The posterior over the number of nodes at each level below the root, 0: a row per level and number.
+        """Return the posterior over the number of nodes at each level below the root: a row per level and number.
 
-        From every sweep after the first half, in all chains. `standard_error` is that of `probability`: of several
-        chains, from the spread between and within them; of one, by batch means, which know nothing of trees that the
-        chain did not reach. `log_prior`, nats, is known of the level below the root where γ is given, else NaN.
-        `occupied` says whether the chains agree. Raises ValueError where chains have fewer than 4 draws.
+        It counts every sweep after the first half, in all chains. `standard_error` is that of `probability`. With
+        several chains it comes from the spread between and within them; with one chain from batch means, which cannot
+        see trees that the chain did not reach. `log_prior`, nats, is known at the level below the root where γ is
+        given, and NaN elsewhere. `occupied` says whether the chains agree.
+
+        Raises ValueError if chains have fewer than 4 draws.
         """
         frames = []
         for level, table in enumerate(self.occupied().tables(), start=1):
@@ -108,7 +113,7 @@ class FittedTree:
         return pd.concat(frames, ignore_index=True)
 
     def __repr__(self) -> str:
-        """The tree, and how sure its numbers of branches are."""
+        """Return the tree as text, with how sure its numbers of branches are."""
         tree = self.tree(n_examples=0).text() + f"\nThe best tree visited: log joint {self.log_joint:,.1f} nats."
         if self.model.depth < 2:
             return tree
@@ -117,8 +122,11 @@ class FittedTree:
         return f"{tree} {self.occupied().describe()}"
 
     def occupied(self) -> OccupiedPosterior:
-        """The posterior of `branches` as `lv.occupied` gives it, with R-hat and effective draws, from these chains.
-        Errors as for `branches`."""
+        """Return the posterior of `branches` in the form of `lv.occupied`, with R-hat and effective draws, from these
+        chains.
+
+        Raises ValueError as `branches`.
+        """
         counts = np.stack([trace.nodes_each[:, 1:] for trace in self.traces])
         draws, depth = counts.shape[1] - self.burn_in, self.model.depth
         if draws < FEWEST_DRAWS or depth < 2:
@@ -131,16 +139,26 @@ class FittedTree:
         return OccupiedPosterior(level_names(depth), counts, self.burn_in, log_prior)
 
     def save(self, folder: str | Path) -> None:
-        """Write the tree and its chains to a new folder (`lv.load_tree`). FileExistsError where something is there."""
+        """Write the tree and its chains to a new folder (read by `lv.load_tree`).
+
+        Raises FileExistsError if something is there.
+        """
         save_parts(TreeParts(self.model, self.training, self.traces, self.burn_in, self.inferred), folder)
 
     def tree(self, n_words: int = 10, n_examples: int = 3) -> TopicTree:
-        """The tree with top words, document counts and example documents; `number` orders nodes as `transform` does."""
+        """Return the tree with top words, document counts and example documents.
+
+        `number` is a node's column in `transform`.
+        """
         return TopicTree(tuple(node for node, _ in self._numbered(n_words, n_examples)))
 
     def describe(self, data: Any, samples: int = 200, seed: int = 0) -> pd.DataFrame:
-        """A row per document: log_likelihood and its standard_error, the most probable path (numbers of `tree()`'s
-        nodes, "new" beyond them) and its probability, and the expected share of each level.
+        """Return a table with a row per document.
+
+        Columns: log_likelihood, its standard_error, the most probable path, its probability, and the expected share of
+        each level. A path is numbers of nodes of `tree()`, or "new" for a new node.
+
+        samples: the number of samples for each document. seed: of these samples.
         """
         result, topics = self._documents(data, samples, seed)
         number = {label: node.number for node, label in self._numbered(1, 0)} | {NEW: "new"}
@@ -158,34 +176,43 @@ class FittedTree:
         return frame
 
     def path_posterior(self, data: Any, samples: int = 200, seed: int = 0) -> pd.DataFrame:
-        """p(path | document), a row per document, a column per path: each leaf, and below each inner node a new one."""
+        """Return p(path | document): a row per document, a column per path.
+
+        There is a path to each leaf, and one to a new node below each inner node.
+        """
         result, topics = self._documents(data, samples, seed)
         number = {label: node.number for node, label in self._numbered(1, 0)} | {NEW: "new"}
         names = [" → ".join(str(number[node]) for node in path) for path in topics.paths.tolist()]
         return pd.DataFrame(result.posterior, columns=names)
 
     def transform(self, data: Any, samples: int = 200, seed: int = 0) -> Float[np.ndarray, "docs node"]:
-        """p(the document's path passes each node of `tree()`); the root's column is 1, a level's sums to 1 less what
-        goes to new nodes."""
+        """Return the probability that each document's path passes each node of `tree()`.
+
+        The column of the root is 1. The columns of a level sum to 1 minus the probability of new nodes.
+        """
         result, topics = self._documents(data, samples, seed)
         labels = [label for _, label in self._numbered(1, 0)]
         passes = np.array([[(path == label).any() for label in labels] for path in topics.paths], np.float64)
         return result.posterior @ passes
 
     def score_units(self, data: Any, samples: int = 200, seed: int = 0) -> Float[np.ndarray, " docs"]:
-        """log p(document | this tree), estimated, one per document; `describe` gives standard errors."""
+        """Return an estimate of log p(document | this tree) for each document, in nats.
+
+        `describe` has standard errors.
+        """
         return self._documents(data, samples, seed)[0].log_likelihood
 
     def score(self, data: Any, samples: int = 200, seed: int = 0) -> float:
-        """The sum of `score_units`."""
+        """Return the sum of `score_units`, in nats."""
         return float(self.score_units(data, samples, seed).sum())
 
     def _documents(self, data: Any, samples: int, seed: int) -> tuple[DocumentPaths, TreeTopics]:
+        """Return how new documents go through the tree, and the tree's topics."""
         counts, topics = self.training.like_this(data).counts, self.topics
         return describe_documents(topics, self.hyper, counts, jax.random.key(seed), samples=samples), topics
 
     def _numbered(self, n_words: int, n_examples: int) -> list[tuple[TreeNode, int]]:
-        """(node, its label in the allocation), the root first, siblings by documents."""
+        """Return (node, its label in the allocation) of every node, the root first, siblings by documents."""
         paths, level_counts = self.allocation
         counts = self.training.counts
         document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
@@ -227,23 +254,26 @@ def fit_tree(
     temperatures: Sequence[float] = (),
     seed: int = 0,
 ) -> FittedTree:
-    """A tree of topics by collapsed Gibbs sampling: how many branches there are is part of the answer.
+    """Return a tree of topics, by collapsed Gibbs sampling. The number of branches is part of the answer.
 
-    The most probable tree visited is one of many: `.branches()` says how probable each number of nodes is, and
-    printing the result says so below the tree. Errors are those of several chains where `chains` is 2 or more.
+    model: `lv.models.HLDA(depth=3, branching=…, levels=…, topics=…)`.
+    data: a `Corpus`, or counts.
+    sweeps: of each chain. chains: the first starts from a dendrogram of the documents, the others from draws of the
+        prior. The most probable state of all is kept.
+    climbs: start the first chain instead at the mode that hill climbing finds from this many random orders of the
+        documents. Use it where topics are peaked (η far below 0.1), since a chain then does not leave the tree that it
+        starts with. It takes a minute or so for some hundred documents and some dozen nodes. `sweeps=0` keeps that
+        mode.
+    start_branching: draw the first chain's start from the prior too, with this γ. The start from a dendrogram is often
+        a mode with fewer inner nodes than typical trees have.
+    infer: draw γ, each α and each η too, under Gamma priors of means 1, 10 and 1. States are then compared by joints
+        that contain these priors.
+    temperatures: of the first sweeps; above 1 anneals. Sweeps with temperatures are no draws.
 
-    model: `lv.models.HLDA(depth=3, branching=…, levels=…, topics=…)`. data: a `Corpus`, or counts.
-    sweeps: of each of `chains` chains, the first from a dendrogram of the documents, the others from starts drawn from
-    the prior; the most probable state of all is kept.
-    climbs: begin the first chain at the mode that hill climbing finds from so many random orders of the documents
-    instead. Where topics are peaked, with η far below 0.1, a chain does not leave the tree that it starts with, and
-    this does; it is for some hundred documents and some dozen nodes, a minute or so. `sweeps=0` keeps that mode.
-    start_branching: draw the first chain's start from the prior too, with this γ: a dendrogram's start is often a mode
-    with fewer inner nodes than typical trees have.
-    infer: draw γ, each α and each η too, under Gamma priors of means 1, 10 and 1; states are then compared by joints
-    that contain these priors. temperatures: of the first sweeps, above 1 anneals; sweeps at them are no draws.
+    The tree is one of many: `.branches()` says how probable each number of nodes is, and printing the result says so
+    below the tree. With 2 chains or more, errors come from the spread between chains. `lv.fit` fits the same model by
+    mean field on a truncated tree instead.
 
-    `lv.fit` fits the same model by mean field on a truncated tree instead.
     Raises ValueError for bad data and settings, and for a model whose paths have several lengths.
     """
     if not isinstance(model, HLDA):
@@ -278,9 +308,9 @@ def fit_tree(
 
 
 def load_tree(folder: str | Path) -> FittedTree:
-    """The tree that `FittedTree.save` wrote; nothing is fitted.
+    """Return the tree that `FittedTree.save` wrote. Nothing is fitted.
 
-    Raises FileNotFoundError where there is no such folder, ValueError for one that holds no tree or is damaged.
+    Raises FileNotFoundError if there is no such folder, ValueError if it holds no tree or is damaged.
     """
     return FittedTree(*load_parts(folder))
 
@@ -288,9 +318,13 @@ def load_tree(folder: str | Path) -> FittedTree:
 def mean_field_tree(
     fitted: FittedModel, n_words: int = 10, n_examples: int = 3, min_documents: float | int = 0.5
 ) -> TopicTree:
-    """The tree of `lv.fit(lv.models.HLDA(…), …)`: nodes that at least `min_documents` documents are expected to pass.
+    """Return the tree of `lv.fit(lv.models.HLDA(…), …)`.
 
-    Document counts are expected; tokens are not told apart by level and given as NaN. ValueError for another model.
+    min_documents: nodes that fewer documents are expected to pass are left out.
+
+    Document counts are expected counts. Tokens are not counted by level: NaN.
+
+    Raises ValueError for a fit of another model.
     """
     model = fitted.model
     if not isinstance(model, HLDA):

@@ -1,4 +1,4 @@
-"""The nodes of a tree of topics, and their picture: boxes from left to right, no taller than can be looked at."""
+"""The nodes of a tree of topics, and their picture: boxes from left to right, of limited height."""
 
 import html
 from collections.abc import Sequence
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from lvsearch.files.plain_text import visible
 
 MOST_HEIGHT = 1400
-"""Pixels of a picture, unless more are asked for: about two screens."""
+"""The default of the largest height of a picture in pixels, about two screens."""
 ROW, BOX, ACROSS, PAD, BETWEEN = 15, 190, 46, 6, 8
-"""Pixels: a line of text, the width of a box, the space to the next level, inside a box, between boxes."""
+"""Lengths in pixels: the height of a line of text, the width of a box, the space to the next level, the space inside a
+box, and the space between boxes."""
 SHADES = ("#fdf3d8", "#e3eefa", "#e8f5e4", "#f5e6f0")
 INK, MUTED, LINE = "#1c2530", "#4b5563", "#888888"
-"""Set, not inherited: boxes are light on dark pages too."""
+"""Colours of text and lines. They are set, not inherited, since boxes are light on dark pages too."""
 MOST_CHARACTERS = 30
 
 
@@ -40,13 +41,16 @@ class TreeNode:
     examples: tuple[str, ...]
 
     def label(self, n_words: int | None = None) -> str:
-        """Its top words, separated by spaces."""
+        """Return its top words, separated by spaces."""
         return " ".join(word for word, _ in self.words[:n_words])
 
 
 def tree_svg(nodes: Sequence[TreeNode], n_words: int, most_height: float | int) -> str:
-    """The picture of a tree whose first node is the root, parents before their children; see `TopicTree.to_svg`."""
-    shown = _shown(nodes, n_words, most_height)
+    """Return the picture of a tree as SVG; see `TopicTree.to_svg`.
+
+    nodes: the root first, parents before their children.
+    """
+    shown = _fitting_numbers(nodes, n_words, most_height)
     left_out = {node.number: 0 for node in nodes}
     for node in nodes:
         if node.number not in shown and node.parent is not None:
@@ -68,31 +72,36 @@ def tree_svg(nodes: Sequence[TreeNode], n_words: int, most_height: float | int) 
 
 
 def count_in_words(documents: float) -> str:
-    """Such as "1 document", "3.4 documents"."""
+    """Return a number of documents as text, such as "1 document" or "3.4 documents"."""
     number = f"{documents:,.0f}" if float(documents).is_integer() else f"{documents:,.1f}"
     return f"{number} document{'' if documents == 1 else 's'}"
 
 
-def _shown(nodes: Sequence[TreeNode], n_words: int, most_height: float | int) -> set[int]:
-    """Numbers of the nodes with most documents that fit, each with all above it. The root is always among them."""
+def _fitting_numbers(nodes: Sequence[TreeNode], n_words: int, most_height: float | int) -> set[int]:
+    """Return the numbers of the nodes with most documents that fit, each with all nodes above it.
+
+    The root is always shown.
+    """
     ranked = sorted(nodes, key=lambda node: (node.level != 0, -node.documents, node.level, node.number))
-    low, high = 1, len(ranked)  # a parent has at least its children's documents, and comes first where they tie
+    # bisect the number of nodes; a parent has at least its children's documents, and comes first in ties
+    low, high = 1, len(ranked)
     none = {node.number: 1 for node in nodes}
     while low < high:
         middle = (low + high + 1) // 2
-        taken = {node.number for node in ranked[:middle]}
-        kept = [node for node in nodes if node.number in taken]
+        numbers = {node.number for node in ranked[:middle]}
+        kept = [node for node in nodes if node.number in numbers]
         low, high = (middle, high) if _places(kept, n_words, none)[1] <= most_height else (low, middle - 1)
     return {node.number for node in ranked[:low]}
 
 
 def _height(node: TreeNode, n_words: int, left_out: int) -> int:
+    """Return the height of a node's box, in pixels."""
     lines = -(-min(n_words, len(node.words)) // 2) + 1 + (left_out > 0)
     return ROW * lines + 2 * PAD
 
 
 def _places(kept: Sequence[TreeNode], n_words: int, left_out: dict[int, int]) -> tuple[dict[int, float], float]:
-    """The upper end of each node, and the height of the picture."""
+    """Return the upper end of each node, and the height of the picture, in pixels."""
     below: dict[int | None, list[TreeNode]] = {}
     for node in kept:
         below.setdefault(node.parent, []).append(node)
@@ -117,6 +126,7 @@ def _places(kept: Sequence[TreeNode], n_words: int, left_out: dict[int, int]) ->
 
 
 def _line(node: TreeNode, parent: TreeNode, top: dict[int, float], n_words: int, left_out: dict[int, int]) -> str:
+    """Return the SVG of the line from a node's parent to the node."""
     x = 10 + node.level * (BOX + ACROSS)
     begin, bend = x - ACROSS, x - ACROSS / 2
     y0, y1 = (top[each.number] + _height(each, n_words, left_out[each.number]) / 2 for each in (parent, node))
@@ -124,6 +134,7 @@ def _line(node: TreeNode, parent: TreeNode, top: dict[int, float], n_words: int,
 
 
 def _box(node: TreeNode, y: float, n_words: int, left_out: int) -> str:
+    """Return the SVG of a node's box."""
     x, height = 10 + node.level * (BOX + ACROSS), _height(node, n_words, left_out)
     examples = "\n".join(["Example documents:", *map(visible, node.examples)]) if node.examples else "no examples"
     words = [visible(word) for word, _ in node.words[:n_words]]

@@ -19,11 +19,11 @@ from lvsearch.models.plain_arguments import as_path
 
 KIND = "fitted tree"
 ALONG = ("sweep", "log_joint", "nodes", "seconds", "nodes_each")
-"""Arrays of a chain that are stored as they are."""
+"""The names of the arrays of a chain that are stored unchanged."""
 
 
 class TreeParts(NamedTuple):
-    """What a `FittedTree` is made of, whose fields these are."""
+    """The fields of a `FittedTree`."""
 
     model: HLDA
     training: Corpus
@@ -33,7 +33,7 @@ class TreeParts(NamedTuple):
 
 
 def save_parts(tree: TreeParts, folder: str | Path) -> None:
-    """Write a tree to a new folder, atomically. FileExistsError where something is there already."""
+    """Write a tree to a new folder, atomically. Raises FileExistsError if something is there already."""
     data, data_arrays = encode_data(tree.training)
     arrays, traces = {"data": data_arrays}, []
     for number, chain in enumerate(tree.traces):
@@ -55,9 +55,10 @@ def save_parts(tree: TreeParts, folder: str | Path) -> None:
 
 
 def load_parts(folder: str | Path) -> TreeParts:
-    """What `save_parts` wrote.
+    """Return the tree that `save_parts` wrote.
 
-    Raises FileNotFoundError where there is no such folder, ValueError for one that holds no tree or is damaged."""
+    Raises FileNotFoundError if there is no such folder, ValueError if it holds no tree or is damaged.
+    """
     folder = as_path("folder", folder)
     body, arrays = read_folder(folder)
     if not isinstance(body, dict) or body.get("kind") != KIND:
@@ -74,15 +75,15 @@ def load_parts(folder: str | Path) -> TreeParts:
             for number, settings in enumerate(body["traces"])
         )
         parts = as_declared(TreeParts(model, training, traces, body["burn_in"], body["inferred"]))
-        if not parts.traces or not all(_fits(chain, parts) for chain in parts.traces):
+        if not parts.traces or not all(_is_consistent(chain, parts) for chain in parts.traces):
             raise TypeError("chains that are not of its corpus and depth")
         return parts
     except (KeyError, TypeError, AttributeError, RecursionError, IndexError, OverflowError) as error:
         raise CorruptFolderError(f"{folder} is damaged ({error!r}); restore it from a copy") from error
 
 
-def _fits(chain: TreeTrace, parts: TreeParts) -> bool:
-    """Whether every array of a chain has the shape and the kind of numbers that the corpus and the model call for."""
+def _is_consistent(chain: TreeTrace, parts: TreeParts) -> bool:
+    """Return True if every array of a chain has the shape and the type that the corpus and the model require."""
     depth, scored, sweeps = parts.model.depth, len(chain.log_joint), len(chain.nodes_each)
     corpus = parts.training.counts
     shapes = [(chain.sweep, (scored,)), (chain.log_joint, (scored,)), (chain.seconds, (scored,))]
@@ -105,6 +106,7 @@ def _fits(chain: TreeTrace, parts: TreeParts) -> bool:
 
 
 def _chain_arrays(chain: TreeTrace) -> dict[str, np.ndarray]:
+    """Return the arrays of a chain by name, for storage."""
     arrays = {name: getattr(chain, name) for name in ALONG}
     states = (("best", chain.best, chain.best_hyper), ("last", chain.last, chain.last_hyper))
     for name, allocation, hyper in states:
@@ -115,6 +117,7 @@ def _chain_arrays(chain: TreeTrace) -> dict[str, np.ndarray]:
 
 
 def _chain(arrays: Mapping[str, np.ndarray], trace: Trace) -> TreeTrace:
+    """Return the chain from its stored arrays and its trace."""
     (best, best_hyper), (last, last_hyper) = _state(arrays, "best"), _state(arrays, "last")
     return TreeTrace(
         **{name: arrays[name] for name in ALONG},
@@ -129,6 +132,7 @@ def _chain(arrays: Mapping[str, np.ndarray], trace: Trace) -> TreeTrace:
 
 
 def _state(arrays: Mapping[str, np.ndarray], name: str) -> tuple[Allocation, TreeHyper]:
+    """Return the allocation and the hyper-parameters of one stored state, "best" or "last"."""
     hyper = TreeHyper(
         float(arrays[f"{name}.branching"]), DirichletLevels(arrays[f"{name}.alpha"]), arrays[f"{name}.eta"]
     )

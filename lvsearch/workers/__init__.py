@@ -1,1 +1,1 @@
-"""Fits made by several workers at once, and entered as one process would have made them."""
+"""Fits made by several workers at once, and recorded in the order in which one process would have made them."""

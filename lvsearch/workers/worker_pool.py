@@ -1,4 +1,4 @@
-"""Processes of this machine that fit, for `lv.search(…, executor=…)`."""
+"""Processes on this machine that make fits, for `lv.search(…, executor=…)`."""
 
 import os
 import signal
@@ -15,35 +15,43 @@ from lvsearch.models.plain_arguments import whole_number
 
 
 class WorkerPool:
-    """So many processes of this machine, to search with: `with lv.WorkerPool(4) as pool: lv.search(…, executor=pool)`.
+    """A pool of processes on this machine: `with lv.WorkerPool(4) as pool: lv.search(…, executor=pool)`.
 
-    It differs from `concurrent.futures.ProcessPoolExecutor` in three things. Processes are always spawned, never forked
-    from one in which JAX is at work. A process that is lost, killed for want of memory say, is replaced. And at the end
-    of the `with`, or of this process, whatever they are still doing ends at once. Ctrl-C is for this process to hear.
+    num_workers: the number of processes, at least 1.
 
-    Spawned processes import the script that they come from: what it does stands under `if __name__ == "__main__":`.
-    Each takes the memory of a fit, and shares the processors with the others. Raises ValueError for a number below 1.
+    It differs from `concurrent.futures.ProcessPoolExecutor` in three ways. Processes are always spawned, never forked
+    from one in which JAX is running. A process that is lost, for example killed for lack of memory, is replaced. At the
+    end of the `with`, or of this process, the workers stop at once, whatever they are doing. Ctrl-C goes to this
+    process only.
+
+    Spawned processes import the script that started them, so its code must be under `if __name__ == "__main__":`. Each
+    process takes the memory of a fit, and shares the processors with the others.
+
+    Raises ValueError for a number below 1.
     """
 
     def __init__(self, num_workers: int):
         self.num_workers = whole_number("num_workers", num_workers, least=1)
         self._context = get_context("spawn")
         self._ends, self._lifeline = self._context.Pipe(duplex=False)
-        self._pool = self._new()
+        self._pool = self._new_pool()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> "Future[Any]":
-        """The future of fn(*args); by new processes where the old ones are lost. Raises RuntimeError once closed."""
+        """Return the future of fn(*args). If processes were lost, new ones take the call.
+
+        Raises RuntimeError once the pool is closed.
+        """
         if self._lifeline.closed:
             raise RuntimeError("the pool of workers is closed")
         try:
             return self._pool.submit(fn, *args)
-        except (BrokenProcessPool, OSError):  # the latter while it is just breaking
+        except (BrokenProcessPool, OSError):  # OSError is raised while the pool is just breaking
             self._pool.shutdown(wait=False)
-            self._pool = self._new()
+            self._pool = self._new_pool()
             return self._pool.submit(fn, *args)
 
     def close(self) -> None:
-        """End all processes now, whatever they do."""
+        """End all processes now, whatever they are doing."""
         self._lifeline.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -53,20 +61,25 @@ class WorkerPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _new(self) -> ProcessPoolExecutor:
+    def _new_pool(self) -> ProcessPoolExecutor:
+        """Return a new pool of processes."""
         return ProcessPoolExecutor(
             self.num_workers, self._context, initializer=_begin, initargs=(self._ends, decision())
         )
 
 
 def _begin(ends: Connection, kept: ProgramsKept) -> None:
-    """In a new process: end when the pool does, also where its process was killed; programs are kept where it does."""
+    """Prepare a new process.
+
+    It ends when the pool ends, also if the pool's process is killed. It keeps compiled programs in the same place.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(ends,), daemon=True).start()
     adopt(kept)
 
 
 def _end_with(ends: Connection) -> None:
+    """End this process as soon as the other end of the connection is closed."""
     try:
         ends.recv_bytes()
     except (EOFError, OSError):

@@ -1,7 +1,7 @@
-"""Is a model what the contract says? `check` looks at one small size and a few units, and says what is wrong.
+"""Checks of the contract: `check` looks at a model at one small size and a few units, and reports what is wrong.
 
-Most mistakes in a model raise nothing by themselves: a mask forgotten in `log_prior` shifts the evidence by tens of
-nats, and a term that is not multilinear gives a bound that is none. Either decides "how many".
+Most mistakes in a model raise nothing by themselves. A mask forgotten in `log_prior` shifts the evidence by tens of
+nats. A term that is not multilinear gives a number that is no bound. Either can decide "how many".
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ from lvsearch.models.checks.relabelling import check_relabelling
 from lvsearch.models.contract import Model, Unit
 
 UNITS = 4
-"""Units that are looked at: the emptiest, the fullest, and some between."""
+"""How many units are looked at: the emptiest, the fullest, and some between."""
 SIZE = 3
-"""Entries of each size variable: enough to be renamed and to interact."""
+"""The value of each size variable: enough entries to be renamed and to interact."""
 
 
 @runtime_checkable
@@ -38,7 +38,7 @@ class PackedBatch(Protocol):
 
 @runtime_checkable
 class BatchedData(Protocol):
-    """Data in padded batches, with the lengths of the axes of the globals that they decide."""
+    """Data in padded batches, with the lengths of those axes of the globals that the data decide."""
 
     @property
     def batches(self) -> Sequence[PackedBatch]: ...
@@ -48,21 +48,21 @@ class BatchedData(Protocol):
 
 @runtime_checkable
 class Packable(Protocol):
-    """Data as a person holds them, such as `lv.Points`."""
+    """A person's data object that can be packed into batches, such as `lv.Points`."""
 
     def dataset(self) -> BatchedData: ...
 
 
 @dataclass(frozen=True)
 class ContractReport:
-    """What was found in order.
+    """The result of a check in which everything was in order.
 
     | field | meaning |
     |---|---|
     | `model` | the class of the model |
-    | `size` | at which it was looked |
-    | `n_units` | on how many of the data's units |
-    | `findings` | (what was looked at, what was found), one for each check |
+    | `size` | the size at which it was checked |
+    | `n_units` | the number of the data's units on which it was checked |
+    | `findings` | (name of the check, its result), one for each check |
     """
 
     model: str
@@ -77,20 +77,22 @@ class ContractReport:
 
 
 def check(model: Model, data: Any, *, size: tuple[int, ...] | None = None, seed: int = 0) -> ContractReport:
-    """Look for mistakes in a model that nothing else reports.
+    """Look for mistakes in a model that nothing else reports, and return a report. Takes a few seconds, to compile.
 
-    data: what it is to be fitted to, such as `lv.Points` (or its `dataset()`); a few units are looked at. size: at
-    which; 3 of each size variable by default. seed: of the random statistics. Takes a few seconds, to compile.
+    model: the model, such as one of your own.
+    data: the data that it is to be fitted to, such as `lv.Points` (or its `dataset()`). A few units are looked at.
+    size: the size at which to check; 3 for each size variable by default.
+    seed: of the random statistics.
 
     - declared: families, axes, slices, copies, gates and `representation` exist and fit together
     - multilinear: every term is linear in the statistics of each site
     - proper: the gradient by each site's statistics is a natural parameter of its family
     - empty places: value and gradients do not depend on the capacity
-    - padding: nor on what was not observed
+    - padding: value and gradients do not depend on cells that were not observed
     - log-normalisers: their gradients are the families' means
     - relabellings: `log_symmetry` is log K! where entries can be renamed, 0 where they cannot
 
-    Raises ValueError for the first mistake: which site, axis or term, what was got and expected, and what to do.
+    Raises ValueError for the first mistake: which site, axis or term, what was found and expected, and what to do.
     """
     packed = data.dataset() if isinstance(data, Packable) else data
     if not isinstance(packed, BatchedData):
@@ -100,7 +102,7 @@ def check(model: Model, data: Any, *, size: tuple[int, ...] | None = None, seed:
         units = _some_units(packed.batches)
         declared = check_declared(model, jax.tree.map(lambda leaf: leaf[0], units), packed.extents, size)
         point = probe(model, units, packed.extents, size, size, seed)
-        multilinear = check_multilinear(point, seed)  # first: a term that is not has no complete conditional either
+        multilinear = check_multilinear(point, seed)  # first, since the next check needs it
         check_proper(point)
         findings = (
             ("declared", declared),
@@ -114,20 +116,20 @@ def check(model: Model, data: Any, *, size: tuple[int, ...] | None = None, seed:
 
 
 def _some_units(batches: Sequence[PackedBatch]) -> Unit:
-    """Units of the batch that has the emptiest one, from the emptiest to the fullest, floats in float64."""
-    filled = [np.where(np.asarray(batch.weight) > 0, _filled(batch.units), np.inf) for batch in batches]
+    """Return a few units of the batch with the emptiest one, from the emptiest to the fullest, floats in float64."""
+    filled = [np.where(np.asarray(batch.weight) > 0, _fill_of(batch.units), np.inf) for batch in batches]
     chosen = min(range(len(batches)), key=lambda number: filled[number].min())
     order = np.argsort(filled[chosen], kind="stable")[: int(np.isfinite(filled[chosen]).sum())]
     rows = order[np.unique(np.linspace(0, len(order) - 1, UNITS).astype(int))]
 
-    def taken(leaf: Any) -> np.ndarray:
+    def chosen_rows(leaf: Any) -> np.ndarray:
         values = np.asarray(leaf)[rows]
         return values.astype(np.float64) if np.issubdtype(values.dtype, np.floating) else values
 
-    return jax.tree.map(taken, batches[chosen].units)
+    return jax.tree.map(chosen_rows, batches[chosen].units)
 
 
-def _filled(units: Unit) -> np.ndarray:
-    """How much of each unit is not 0 or False."""
+def _fill_of(units: Unit) -> np.ndarray:
+    """Return how much of each unit is neither 0 nor False: the sum over its arrays of the share of such entries."""
     shares = [(np.asarray(leaf) != 0).reshape(len(leaf), -1).mean(1) for leaf in jax.tree.leaves(units)]
     return np.stack(shares).sum(0)

@@ -1,5 +1,8 @@
-"""Is the log-joint independent of the places that stand empty? A mask forgotten in `log_prior` moves the evidence by
-tens of nats, by as much as the capacity is larger than the size, and nothing else says so."""
+"""A check that the log-joint does not depend on empty places (entries between the size and the capacity).
+
+A mask forgotten in `log_prior` changes the evidence by tens of nats, by as much as the capacity is larger than the
+size. Nothing else reports it.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,13 +15,17 @@ from lvsearch.models.contract import Site, Statistics
 
 TOLERANCE = 1e-9
 Places = Mapping[str, np.ndarray]
-"""Masks of which the values are known."""
+"""{axis: mask}, with values that are known (not traced)."""
 EXTRA = 2
-"""Empty places beside the entries that exist."""
+"""How many empty places are added to the entries that exist."""
 
 
 class _Half(NamedTuple):
-    """One half of the log-joint without and with empty places: (values, gradients by the globals) of each."""
+    """One half of the log-joint (`log_prior` or `log_unit`), computed without and with empty places.
+
+    `where`: its name. `lead`: the number of leading axes of its gradients before those of the site. `narrow`, `wide`:
+        (values, gradients by the globals) without and with empty places.
+    """
 
     where: str
     lead: int
@@ -27,9 +34,10 @@ class _Half(NamedTuple):
 
 
 def check_capacity(p: Probe) -> str:
-    """Value and gradients with empty places are those without; gradients by what does not exist are 0.
+    """Check that empty places change neither value nor gradients, and that gradients at empty places are 0.
 
-    Returns how close they were. Raises ValueError naming the half of the log-joint, the axes and the sites.
+    Returns how close the values were, as text. Raises ValueError naming the half of the log-joint, the axes and the
+    sites.
     """
     model = p.model
     wide = _wide_masks(p)
@@ -46,7 +54,7 @@ def check_capacity(p: Probe) -> str:
 
 
 def _wide_masks(p: Probe) -> dict[str, np.ndarray]:
-    """The masks with empty places. Raises ValueError where there are none, or where more entries exist."""
+    """Return the masks of a larger capacity. Raises ValueError where it adds no places, or makes more entries exist."""
     name, more = type(p.model).__name__, tuple(c + EXTRA for c in p.capacity)
     wide = {axis: np.asarray(mask) for axis, mask in p.model.active(p.size, more).items()}
     grown = _grown(p, wide)
@@ -65,11 +73,15 @@ def _wide_masks(p: Probe) -> dict[str, np.ndarray]:
 
 
 def _grown(p: Probe, wide: Places) -> list[str]:
+    """Return the axes that are longer in the masks `wide`."""
     return [axis for axis, mask in wide.items() if len(mask) != len(p.on[axis])]
 
 
 def _check_half(p: Probe, wide: Places, half: _Half) -> float:
-    """By how much the value moved, nats. Raises ValueError where that is not rounding, or a gradient moved."""
+    """Return by how much the value changed, in nats.
+
+    Raises ValueError for more than rounding, or a gradient that changed.
+    """
     sites, grown = p.model.globals(), _grown(p, wide)
     where = f"{half.where} of {type(p.model).__name__}"
     places = ", ".join(f"{axis!r} has {len(p.on[axis])} or {len(wide[axis])} places" for axis in grown)
@@ -78,8 +90,8 @@ def _check_half(p: Probe, wide: Places, half: _Half) -> float:
         f"entries is on[{grown[0]!r}].sum()"
     )
     value, wide_value = np.sum(half.narrow[0]), np.sum(half.wide[0])
-    beyond = {name: _beyond(site, half.wide[1][name], wide, half.lead) for name, site in sites.items()}
-    suspects = [name for name, largest in beyond.items() if largest]
+    at_empty = {name: _largest_at_empty(site, half.wide[1][name], wide, half.lead) for name, site in sites.items()}
+    suspects = [name for name, largest in at_empty.items() if largest]
     if not close(value, wide_value):
         among = f" (its gradient by {', '.join(map(repr, suspects))} is not 0 there)" if suspects else ""
         raise ValueError(
@@ -96,12 +108,13 @@ def _check_half(p: Probe, wide: Places, half: _Half) -> float:
     if suspects:
         raise ValueError(
             f"{where} has a gradient by the site {suspects[0]!r} at places that hold nothing, got "
-            f"{beyond[suspects[0]]:.6g}, expected 0. {remedy}"
+            f"{at_empty[suspects[0]]:.6g}, expected 0. {remedy}"
         )
     return abs(float(value - wide_value))
 
 
 def _globals_only(found: Any) -> tuple[Any, Any]:
+    """Return (value, gradients by the globals) from the result of `unit_gradients`."""
     value, (by_globals, _) = found
     return value, by_globals
 
@@ -109,27 +122,32 @@ def _globals_only(found: Any) -> tuple[Any, Any]:
 def moved_to(
     sites: Mapping[str, Site], statistics: Mapping[str, Statistics], old: Places, new: Places, lead: int
 ) -> dict[str, Statistics]:
-    """The entries that exist, from the places of the masks `old` to those of `new`, 0 elsewhere; `lead`: leading axes
-    that are no site's."""
+    """Return statistics with the entries that exist moved from the places of the masks `old` to those of `new`.
 
-    def one(leaf: Any, site: Site) -> np.ndarray:
+    sites: the sites. statistics: their statistics.
+    lead: the number of leading axes before those of the site.
+
+    Places that do not exist get 0.
+    """
+
+    def relocate(leaf: Any, site: Site) -> np.ndarray:
         values = np.asarray(leaf)
         for position, axis in enumerate(site.axes[: values.ndim - lead]):
             if axis in old and len(old[axis]) != len(new[axis]):
-                taken = np.compress(old[axis], values, axis=position + lead)
+                existing = np.compress(old[axis], values, axis=position + lead)
                 shape = [*values.shape]
                 shape[position + lead] = len(new[axis])
                 values = np.zeros(shape, values.dtype)
                 index = [slice(None)] * values.ndim
-                index[position + lead] = np.flatnonzero(new[axis])  # pyright: ignore[reportArgumentType, reportCallIssue]
-                values[tuple(index)] = taken
+                index[position + lead] = np.flatnonzero(new[axis])  # pyright: ignore
+                values[tuple(index)] = existing
         return values
 
-    return {n: jax.tree.map(lambda leaf, s=site: one(leaf, s), statistics[n]) for n, site in sites.items()}
+    return {n: jax.tree.map(lambda leaf, s=site: relocate(leaf, s), statistics[n]) for n, site in sites.items()}
 
 
-def _beyond(site: Site, gradient: Statistics, on: Places, lead: int) -> float:
-    """The largest gradient at a place that does not exist; 0 where there is none."""
+def _largest_at_empty(site: Site, gradient: Statistics, on: Places, lead: int) -> float:
+    """Return the largest absolute gradient at a place that does not exist; 0 where there is no such place."""
 
     def outside(leaf: Any) -> float:
         values = np.asarray(leaf)
@@ -144,11 +162,11 @@ def _beyond(site: Site, gradient: Statistics, on: Places, lead: int) -> float:
 
 
 def close(a: Any, b: Any) -> bool:
-    """Equal but for rounding: two pytrees of one structure."""
+    """Return True if two pytrees of one structure are equal but for rounding."""
 
     def one(x: Any, y: Any) -> bool:
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         scale = 1 + max(np.max(np.abs(x), initial=0), np.max(np.abs(y), initial=0))
-        return bool(np.all(np.abs(x - y) <= TOLERANCE * scale))  # no for NaN
+        return bool(np.all(np.abs(x - y) <= TOLERANCE * scale))  # False for NaN
 
     return all(map(one, jax.tree.leaves(a), jax.tree.leaves(b)))

@@ -1,4 +1,4 @@
-"""What a model declares about itself, looked at before anything is computed: sites, axes, families, sizes."""
+"""A check of what a model declares about itself, before anything is computed: sites, axes, families, sizes."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -13,9 +13,11 @@ from lvsearch.models.families import Family
 
 
 def check_declared(model: Model, unit: Unit, extents: Mapping[str, int], size: tuple[int, ...]) -> str:
-    """Every site's family, axes, slices, copies and gate, and `representation`.
+    """Check every site's family, axes, slices, copies and gate, and `representation`.
 
-    unit: one unit. Returns the sites for people. Raises ValueError, naming the site and what is wrong with it.
+    unit: one unit. extents: the lengths of the axes that the data decide. size: the size to check at.
+
+    Returns the sites as text. Raises ValueError, naming the site and what is wrong with it.
     """
     name = type(model).__name__
     _check_hyperparameters(model)
@@ -46,6 +48,11 @@ def check_declared(model: Model, unit: Unit, extents: Mapping[str, int], size: t
 
 
 def _check_site(what: str, site: Site, lengths: Mapping[str, int], sources: str) -> None:
+    """Check the family, axes and slices of one site. Raises ValueError.
+
+    what: the site's name, for the error. lengths: {axis: length} of all axes. sources: where axes come from, for the
+        error.
+    """
     if not isinstance(site.family, Family):
         hint = f"write {site.family.__name__}() with parentheses" if isinstance(site.family, type) else ""
         raise ValueError(f"{what} has the family {site.family!r}, expected one of lv.models.families; {hint}")
@@ -65,6 +72,7 @@ def _check_site(what: str, site: Site, lengths: Mapping[str, int], sources: str)
 
 
 def _check_local(what: str, site: Site, sites: Mapping[str, Site], unit: Unit, lengths: Mapping[str, int]) -> None:
+    """Check the copies and the gate of one local site. Raises ValueError."""
     if site.copies is not None:
         got, wanted = np.shape(site.copies(unit)), tuple(lengths[axis] for axis in site.element_axes)
         if len(got) != len(wanted) or any(have not in (1, n) for have, n in zip(got, wanted, strict=True)):
@@ -77,6 +85,7 @@ def _check_local(what: str, site: Site, sites: Mapping[str, Site], unit: Unit, l
 
 
 def _check_hyperparameters(model: Model) -> None:
+    """Raise ValueError for a leaf of the model that is not a number or an array."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(model):
         if not eqx.is_array_like(leaf):
             raise ValueError(
@@ -86,9 +95,11 @@ def _check_hyperparameters(model: Model) -> None:
 
 
 def _listed(names: Any) -> str:
+    """Return the names as text for an error: "one of 'a', 'b'"."""
     return "one of " + ", ".join(map(repr, names)) if names else "none, since there are none"
 
 
 def _meant(name: str, names: Any) -> str:
+    """Return " (did you mean 'x'?)" for a name close to `name`, or ""."""
     close = get_close_matches(name, list(names), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

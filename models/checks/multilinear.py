@@ -1,4 +1,4 @@
-"""Is every term multilinear in each site's statistics? The bound and every update rest on it."""
+"""A check that every term is multilinear in each site's statistics. The bound and every update rest on this."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,29 +11,29 @@ from lvsearch.models.contract import Site, Statistics
 
 TOLERANCE = 1e-8
 SLICES = 4
-"""Slices of a site that are looked at one by one."""
+"""The largest number of slices of a site that are checked, one by one."""
 
 
 def check_multilinear(p: Probe, seed: int) -> str:
-    """The gradient by a site does not move with that site (of one slice, where it has slices).
+    """Check that the gradient by a site does not change with that site (within one slice, where it has slices).
 
-    Returns what was looked at. Raises ValueError naming the half of the log-joint, the site and its statistics.
+    Returns what was checked, as text. Raises ValueError naming the half of the log-joint, the site and its statistics.
     """
     rng = np.random.default_rng(seed)
 
-    def of_prior(g: Any) -> Any:
+    def prior_by_globals(g: Any) -> Any:
         return prior_gradient(p.model, g, p.on)[1]
 
-    def of_units(g: Any) -> Any:
+    def units_by_globals(g: Any) -> Any:
         return unit_gradients(p.model, g, p.l, p.units, p.on)[1][0]
 
-    def of_locals(l: Any) -> Any:
+    def units_by_locals(l: Any) -> Any:
         return unit_gradients(p.model, p.g, l, p.units, p.on)[1][1]
 
     for where, gradient, sites, at, lead in (
-        ("log_prior", of_prior, p.model.globals(), p.g, 0),
-        ("log_unit", of_units, p.model.globals(), p.g, 0),
-        ("log_unit", of_locals, p.model.locals(), p.l, 1),
+        ("log_prior", prior_by_globals, p.model.globals(), p.g, 0),
+        ("log_unit", units_by_globals, p.model.globals(), p.g, 0),
+        ("log_unit", units_by_locals, p.model.locals(), p.l, 1),
     ):
         for name, site in sites.items():
             _check_site(p, where, gradient, name, site, at, lead, rng)
@@ -51,11 +51,17 @@ def _check_site(
     lead: int,
     rng: np.random.Generator,
 ) -> None:
+    """Check one site in one half of the log-joint. Raises ValueError where its gradient changes with itself.
+
+    where: the half's name. gradient: the gradients by site, a function of the statistics `at`. lead: the number of
+        leading axes before those of the site.
+    """
+    # a term is linear in a site iff the gradient by the site stays the same when the site takes a random step
     before = gradient(at)[name]
     step = jax.tree.map(lambda leaf: rng.normal(size=np.shape(leaf)) * (1 + np.abs(leaf)), at[name])
     for here in _slices(site, step, lead):
         moved = jax.tree.map(lambda leaf, s, h: leaf + s * h, at[name], step, here)
-        if not _moved(before, gradient({**at, name: moved})[name], here):
+        if not _changed_fields(before, gradient({**at, name: moved})[name], here):
             continue
         interacting = _interacting(gradient, name, at, step, here)
         within = f" within one slice of {site.slices!r}" if site.slices is not None else ""
@@ -69,7 +75,10 @@ def _check_site(
 
 
 def _slices(site: Site, step: Statistics, lead: int) -> Iterator[Statistics]:
-    """Which elements are moved together: all, or those of one slice; as numbers 0 or 1 of each leaf's rank."""
+    """Yield which elements take the step together: all of them, or those of one slice.
+
+    Each is a pytree of numbers 0 or 1, of each leaf's rank.
+    """
     if site.slices is None:
         yield jax.tree.map(lambda leaf: np.ones((1,) * leaf.ndim), step)
         return
@@ -83,32 +92,33 @@ def _slices(site: Site, step: Statistics, lead: int) -> Iterator[Statistics]:
         yield jax.tree.map(one, step)
 
 
-def _moved(before: Statistics, after: Statistics, here: Statistics) -> list[str]:
-    """The fields whose gradient moved in the slice; all that are no numbers among them."""
+def _changed_fields(before: Statistics, after: Statistics, here: Statistics) -> list[str]:
+    """Return the fields whose gradient changed in the slice. A gradient that is NaN counts as changed."""
     pairs = list(zip(fields_of(before), fields_of(after), fields_of(here), strict=True))
     scale = 1 + max(np.nan_to_num(np.abs(a)).max(initial=0) for (_, a), _, _ in pairs)
     # a gradient of log_unit by a global has the units in front, and `here` broadcasts from the right
     return [
         field
         for (field, a), (_, b), (_, h) in pairs
-        if not np.all(np.abs(a - b) * h <= TOLERANCE * max(scale, np.abs(b).max(initial=0)))  # also for NaN
+        if not np.all(np.abs(a - b) * h <= TOLERANCE * max(scale, np.abs(b).max(initial=0)))  # NaN counts as changed
     ]
 
 
 def _interacting(
     gradient: Callable[[Any], Any], name: str, at: Any, step: Statistics, here: Statistics
 ) -> tuple[str, str]:
-    """(statistics whose gradient moves, the statistic that moves it), each as "site.field"."""
+    """Return (statistics whose gradient changes, the statistic that changes it), each as "site.field"."""
     before = gradient(at)[name]
     leaves, tree = jax.tree.flatten(step)
     for index, (field, _) in enumerate(fields_of(step)):
         alone = jax.tree.unflatten(tree, [leaf if i == index else np.zeros_like(leaf) for i, leaf in enumerate(leaves)])
         moved = jax.tree.map(lambda leaf, s, h: leaf + s * h, at[name], alone, here)
-        fields = _moved(before, gradient({**at, name: moved})[name], here)
+        fields = _changed_fields(before, gradient({**at, name: moved})[name], here)
         if fields:
             return " and ".join(_dotted(name, f) for f in fields), _dotted(name, field)
     return name, name
 
 
 def _dotted(name: str, field: str) -> str:
+    """Return "site.field", or the site alone where its statistic is one array."""
     return f"{name}.{field}" if field else name

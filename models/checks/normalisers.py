@@ -1,4 +1,4 @@
-"""Does the mean of a family of one's own equal the gradient of its log-normaliser? (Blei 2004, Eq. 2.3)"""
+"""A check that the mean of a user's own family equals the gradient of its log-normaliser (Blei 2004, Eq. 2.3)."""
 
 from typing import Any
 
@@ -12,27 +12,32 @@ from lvsearch.models.families import Family
 from lvsearch.models.kernels import kernel
 
 OURS = frozenset(getattr(families, name) for name in families.__all__)
-"""Tested on their own, and compiling all of them again takes as long as the rest of the check."""
+"""The families of lvsearch. They are tested on their own, and compiling them here takes as long as all other checks."""
 TOLERANCE = 1e-6
-"""Relative. Families compute a digamma, or a gradient of log Γ, in more than one way."""
+"""The largest relative difference. Families compute a digamma, or a gradient of log Γ, in more than one way."""
 
 
 @kernel()
-def _both(family: Family, natural: Any) -> tuple[Any, Any]:
+def _gradient_and_mean(family: Family, natural: Any) -> tuple[Any, Any]:
+    """Return (gradient of the log-normaliser, mean) at natural parameters."""
     return jax.grad(lambda eta: family.log_normaliser(eta).sum())(natural), family.mean(natural)
 
 
 def check_normalisers(p: Probe) -> str:
-    """At the natural parameters that the model gives its sites. Raises ValueError naming site, family and statistic."""
-    of_sites = [(p.model.globals(), p.natural_g), (p.model.locals(), p.natural_l)]
-    own = [(n, s, nat[n]) for sites, nat in of_sites for n, s in sites.items() if type(s.family) not in OURS]
+    """Check the families that are not lvsearch's own, at the natural parameters that the model gives its sites.
+
+    Returns what was checked, as text. Raises ValueError naming site, family and statistic.
+    """
+    levels = [(p.model.globals(), p.natural_g), (p.model.locals(), p.natural_l)]
+    own = [(n, s, nat[n]) for sites, nat in levels for n, s in sites.items() if type(s.family) not in OURS]
     for name, site, natural in own:
         _check_family(type(p.model).__name__, name, site, natural)
     return ", ".join(type(site.family).__name__ for _, site, _ in own) or "families of lv.models, tested on their own"
 
 
 def _check_family(model: str, name: str, site: Site, natural: Any) -> None:
-    gradient, mean = _both(site.family, natural)
+    """Raise ValueError if the family's mean differs from the gradient of its log-normaliser."""
+    gradient, mean = _gradient_and_mean(site.family, natural)
     for (field, got), (_, expected) in zip(fields_of(mean), fields_of(gradient), strict=True):
         if not np.allclose(got, expected, rtol=TOLERANCE, atol=TOLERANCE):
             index = np.unravel_index(np.argmax(np.abs(got - expected)), got.shape)

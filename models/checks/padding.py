@@ -1,6 +1,6 @@
-"""Is the log-joint independent of padding: of what stands where nothing was observed, and of elements of no copies?
+"""A check that the log-joint does not depend on padding: the values of missing cells, and elements of no copies.
 
-What is padding depends on what a unit is: each type of `lvsearch.models.units` says how it is padded.
+What is padding depends on the type of unit: this module says it for each type of `lvsearch.models.units`.
 """
 
 from functools import singledispatch
@@ -15,23 +15,25 @@ from lvsearch.models.contract import Unit
 from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
 EXTRA = 2
-"""Padded entries that are added to each unit."""
+"""How many padded entries are added to each unit."""
 ELSEWHERE = 7.5
-"""A value that stands where nothing was observed."""
+"""The value that is put into missing cells."""
 
 
 def check_padding(p: Probe, seed: int) -> str:
-    """log_unit and its gradients are the same with padding added, and with other contents in it.
+    """Check that log_unit and its gradients do not change with padding added, or with other contents in the padding.
 
-    Returns what was looked at. Raises ValueError saying which padding counts.
+    Returns what was checked, as text. Raises ValueError saying which padding counts.
     """
     name, before = type(p.model).__name__, unit_gradients(p.model, p.g, p.l, p.units, p.on)
     looked = []
+    # 1. other contents in cells that were not observed
     units = disturbed(p.units)
     if not close(units, p.units):
         after = called("log_unit", p.model, unit_gradients, p.model, p.g, p.l, units, p.on)
         _compare(name, before, after, "reads what was not observed (a missing cell, a word of no copies)")
         looked.append("what was not observed")
+    # 2. other statistics of elements that have no copies
     copied = {n: np.asarray(jax.vmap(s.copies)(p.units)) for n, s in p.model.locals().items() if s.copies is not None}
     if any((copies == 0).any() for copies in copied.values()):
         rng = np.random.default_rng(seed)
@@ -47,6 +49,7 @@ def check_padding(p: Probe, seed: int) -> str:
         after = called("log_unit", p.model, unit_gradients, p.model, p.g, l, p.units, p.on)
         _compare(name, before, after, f"counts elements of no copies of {', '.join(map(repr, copied))}")
         looked.append(f"{', '.join(copied)} of no copies")
+    # 3. empty entries added to every unit
     units = widened(p.units)
     if units is not None:
         l = local_statistics(p.model, _padded(p, units), units, p.on)
@@ -57,7 +60,7 @@ def check_padding(p: Probe, seed: int) -> str:
 
 
 def _padded(p: Probe, units: Unit) -> dict[str, Any]:
-    """The natural parameters of the locals on the longer axes of `units`: 0 at what was added."""
+    """Return the natural parameters of the locals on the longer axes of `units`; 0 at entries that were added."""
     lengths = {a: e if isinstance(e, int) else len(e) for a, e in p.model.extents(_first(units)).items()}
     natural = {}
     for name, site in p.model.locals().items():
@@ -75,11 +78,15 @@ def _padded(p: Probe, units: Unit) -> dict[str, Any]:
 
 
 def _first(units: Unit) -> Unit:
+    """Return the first of several stacked units."""
     return jax.tree.map(lambda leaf: leaf[0], units)
 
 
 def _compare(name: str, before: Any, after: Any, what: str) -> None:
-    """The values, and the gradients by the globals. ValueError where they differ."""
+    """Raise ValueError if the values, or the gradients by the globals, differ.
+
+    before, after: results of `unit_gradients`. what: what the model did wrong, for the error.
+    """
     difference = float(np.max(np.abs(np.asarray(before[0]) - np.asarray(after[0]))))
     remedy = (
         "Multiply counts into every term, and mask what is over cells or rows by the unit's `observed` and `present`: "
@@ -103,17 +110,18 @@ def _compare(name: str, before: Any, after: Any, what: str) -> None:
 
 @singledispatch
 def widened(units: Unit) -> Unit | None:
-    """The units with empty entries added, as a batch of longer units would hold them; None where none can be."""
+    """Return the units with empty entries added, as in a batch of longer units; None for types without padding."""
     return None
 
 
 @singledispatch
 def disturbed(units: Unit) -> Unit:
-    """The units with other contents where nothing was observed; as they are where that means nothing."""
+    """Return the units with other contents in missing cells; unchanged for types that have none."""
     return units
 
 
 def _longer(leaf: Any, axis: int) -> np.ndarray:
+    """Return the array with `EXTRA` zeros added on one axis."""
     values = np.asarray(leaf)
     return np.pad(values, [(0, EXTRA if a == axis else 0) for a in range(values.ndim)])
 
@@ -150,7 +158,7 @@ def _(units: AnnotatedImage) -> AnnotatedImage:
 
 @disturbed.register
 def _(units: AnnotatedImage) -> AnnotatedImage:
-    there = np.asarray(units.present).reshape(np.shape(units.present) + (1,) * (np.ndim(units.regions) - 2))
+    present = np.asarray(units.present).reshape(np.shape(units.present) + (1,) * (np.ndim(units.regions) - 2))
     other = np.asarray(ELSEWHERE if np.ndim(units.regions) > 2 else 0, np.asarray(units.regions).dtype)
     words = np.where(np.asarray(units.counts) > 0, units.words, 0)
-    return AnnotatedImage(np.where(there, units.regions, other), units.present, words, units.counts)
+    return AnnotatedImage(np.where(present, units.regions, other), units.present, words, units.counts)

@@ -1,8 +1,8 @@
-"""A model at a small size, at statistics that can occur: what every check looks at, in float64.
+"""The point at which every check looks at a model: a small size, and statistics that can occur, in float64.
 
-The statistics are found as mean field finds its start, from the model's own gradients: indicators at random, then each
-other site at the natural parameter that the log-joint gives it. Written here without the engine, so that a model that
-breaks the engine still gets an answer.
+The statistics are found from the model's own gradients, as mean field finds its start. Indicators are random; then each
+other site gets the natural parameter that the log-joint gives it. This module does not use the engine, so that a model
+that breaks the engine still gets an answer.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ from lvsearch.models.kernels import kernel
 
 T = TypeVar("T")
 SHARPNESS = 1.0
-"""Spread of the random log-odds of indicators: uneven, and no entry near 0."""
+"""Standard deviation of the random log-odds of indicators: probabilities are uneven, and none is near 0."""
 
 
 class Probe(NamedTuple):
-    """One point at which a model is looked at.
+    """One point at which a model is checked.
 
     | field | meaning |
     |---|---|
@@ -31,7 +31,7 @@ class Probe(NamedTuple):
     | `extents` | lengths of the axes of the globals that the data decide |
     | `on` | the masks of `Model.active` |
     | `g`, `l` | statistics of the globals, and of the locals of each unit (units leading) |
-    | `natural_g`, `natural_l` | the natural parameters they are the means of |
+    | `natural_g`, `natural_l` | natural parameters whose means `g` and `l` are |
     """
 
     model: Model
@@ -51,7 +51,7 @@ class Probe(NamedTuple):
 
 @kernel()
 def prior_gradient(model: Model, g: dict[str, Statistics], on: Masks) -> tuple[Any, dict[str, Statistics]]:
-    """(log_prior in nats, its gradient by each global site)."""
+    """Return (log_prior in nats, its gradient by each global site)."""
     return jax.value_and_grad(lambda m: model.log_prior(m, on))(g)
 
 
@@ -59,7 +59,7 @@ def prior_gradient(model: Model, g: dict[str, Statistics], on: Masks) -> tuple[A
 def unit_gradients(
     model: Model, g: dict[str, Statistics], l: dict[str, Statistics], units: Unit, on: Masks
 ) -> tuple[Any, tuple[dict[str, Statistics], dict[str, Statistics]]]:
-    """(log_unit of each unit in nats, its gradients by the globals and by the locals), units leading."""
+    """Return (log_unit of each unit in nats, (its gradients by globals, by locals)), units on a leading axis."""
 
     def one(unit: Unit, lu: dict[str, Statistics]) -> Any:
         exists = within(model, unit, on)
@@ -70,12 +70,15 @@ def unit_gradients(
 
 
 def within(model: Model, unit: Unit, on: Masks) -> dict[str, Any]:
-    """The masks of the size, and those of the unit's own axes."""
+    """Return the masks of the size together with those of the unit's own axes."""
     return {**on, **{axis: extent for axis, extent in model.extents(unit).items() if not isinstance(extent, int)}}
 
 
 def called(what: str, model: Model, function: Callable[..., T], *arguments: Any) -> T:
-    """`function(*arguments)`; an error from inside is said in the words of the contract. Raises ValueError."""
+    """Return `function(*arguments)`, or raise a ValueError that explains an error from inside it.
+
+    what: the method of the contract that is computed, for the error. The last argument is the masks.
+    """
     try:
         return function(*arguments)
     except Exception as error:  # whatever the author's code raises
@@ -88,7 +91,10 @@ def called(what: str, model: Model, function: Callable[..., T], *arguments: Any)
 
 
 def _held(model: Model) -> str:
-    """Each site's statistics for people: "rates: GammaStatistics(log_value, negative_value) on (component, dim)"."""
+    """Describe each site's statistics.
+
+    Such as "rates: GammaStatistics(log_value, negative_value) on (component, dim)".
+    """
 
     def one(name: str, site: Site) -> str:
         fields = site.family.statistics_type
@@ -104,7 +110,7 @@ def _held(model: Model) -> str:
 def probe(
     model: Model, units: Unit, extents: Mapping[str, int], size: tuple[int, ...], capacity: tuple[int, ...], seed: int
 ) -> Probe:
-    """Statistics that can occur, components distinct; random ones where the model leaves a site without any.
+    """Find statistics that can occur, with distinct components; random ones where the model gives a site none.
 
     Raises ValueError where the log-joint cannot be computed.
     """
@@ -112,14 +118,16 @@ def probe(
     lengths = {axis: len(mask) for axis, mask in on.items()}
     sites, local_sites = model.globals(), model.locals()
     blank = {n: zeros(s, {**lengths, **extents}) for n, s in sites.items()}
+    # globals begin at statistics of 0, locals at random indicators
     g, natural_l = dict(blank), random_indicators(model, units, lengths, seed)
     _, at_zero = called("log_prior", model, prior_gradient, model, blank, on)
     beginning = global_statistics(model, at_zero, on)
-    g |= {
-        n: beginning[n] for n, s in sites.items() if not s.axes
-    }  # a scale of 0 is not one: these begin at their prior
+    # a site without axes, such as a scale, begins at its prior: 0 is no possible scale
+    g |= {n: beginning[n] for n, s in sites.items() if not s.axes}
     blank_l = as_numpy(local_statistics(model, natural_l, units, on))
-    l = jax.tree.map(lambda leaf: np.where(np.isfinite(leaf), leaf, 0.0), blank_l)  # sites without any yet may multiply
+    # locals that have no statistics yet are 0, so that products with them are finite
+    l = jax.tree.map(lambda leaf: np.where(np.isfinite(leaf), leaf, 0.0), blank_l)
+    # then each local site that is no indicator gets its complete conditional, given the indicators
     others = [name for name, site in local_sites.items() if not isinstance(site.family, IndicatorFamily)]
     if others:
         choosing = {site.gate.site for site in local_sites.values() if site.gate is not None}
@@ -128,6 +136,7 @@ def probe(
         each = as_numpy(per_copy(model, by_site, units))
         natural_l |= {name: each[name] for name in others}
         l = _finite(local_statistics(model, natural_l, units, on), seed)
+    # then each global site gets its complete conditional, given the locals
     by_prior = called("log_prior", model, prior_gradient, model, g, on)[1]
     by_units = called("log_unit", model, unit_gradients, model, g, l, units, on)[1][0]
     natural_g = jax.tree.map(lambda prior, each: np.asarray(prior) + np.asarray(each).sum(0), by_prior, by_units)
@@ -136,12 +145,12 @@ def probe(
 
 
 def zeros(site: Site, lengths: Mapping[str, int]) -> Statistics:
-    """Statistics of 0 on the site's axes."""
+    """Return statistics of 0 on the site's axes."""
     return as_numpy(site.family.zeros(tuple(lengths[axis] for axis in site.axes), np.float64))
 
 
 def random_indicators(model: Model, units: Unit, lengths: Mapping[str, int], seed: int) -> dict[str, Statistics]:
-    """Natural parameters of the locals, units leading: random log-odds of indicators, 0 for the others."""
+    """Return natural parameters of the locals, units leading: random log-odds for indicators, 0 for all others."""
     first = jax.tree.map(lambda leaf: leaf[0], units)
     own = {axis: e if isinstance(e, int) else len(e) for axis, e in model.extents(first).items()}
     rng, n = np.random.default_rng(seed), len(jax.tree.leaves(units)[0])
@@ -159,7 +168,7 @@ def random_indicators(model: Model, units: Unit, lengths: Mapping[str, int], see
 
 @kernel()
 def local_statistics(model: Model, natural: dict[str, Statistics], units: Unit, on: Masks) -> dict[str, Statistics]:
-    """E[t] of the locals of each unit at these natural parameters; 0 where elements do not exist."""
+    """Return E[t] of the locals of each unit at these natural parameters; 0 where elements do not exist."""
     sites = model.locals()
 
     def one(unit: Unit, eta: dict[str, Statistics]) -> dict[str, Statistics]:
@@ -170,24 +179,27 @@ def local_statistics(model: Model, natural: dict[str, Statistics], units: Unit, 
 
 
 def expected(site: Site, natural: Statistics, on: Masks) -> Statistics:
-    """E[t] of the elements that exist, 0 elsewhere."""
+    """Return E[t] of the elements that exist, and 0 elsewhere."""
     mask = site.element_mask(on, len(site.element_axes))
 
-    def kept(leaf: Any) -> Any:
+    def masked(leaf: Any) -> Any:
         return leaf if mask is None else jnp.where(mask.reshape(mask.shape + (1,) * (leaf.ndim - mask.ndim)), leaf, 0)
 
-    return jax.tree.map(kept, site.family.mean(natural, site.event_mask(on)))
+    return jax.tree.map(masked, site.family.mean(natural, site.event_mask(on)))
 
 
 @kernel()
 def global_statistics(model: Model, natural: dict[str, Statistics], on: Masks) -> dict[str, Statistics]:
-    """E[t] of the globals at these natural parameters."""
+    """Return E[t] of the globals at these natural parameters."""
     return {name: expected(site, natural[name], on) for name, site in model.globals().items()}
 
 
 @kernel()
 def per_copy(model: Model, gradients: dict[str, Statistics], units: Unit) -> dict[str, Statistics]:
-    """The natural parameters of the locals: gradients divided by copies, 0 where there are none. Units leading."""
+    """Return the natural parameters of the locals: gradients divided by copies, 0 where there are no copies.
+
+    Units lead.
+    """
 
     def one(site: Site, gradient: Statistics) -> Statistics:
         if site.copies is None:
@@ -204,17 +216,21 @@ def per_copy(model: Model, gradients: dict[str, Statistics], units: Unit) -> dic
 
 
 def as_numpy(tree: Any) -> Any:
-    """The arrays in NumPy: what is changed one by one is not to be compiled."""
+    """Return the arrays of a pytree in NumPy. Changing them one by one then compiles nothing."""
     return jax.tree.map(np.asarray, tree)
 
 
 def _finite(statistics: dict[str, Statistics], seed: int) -> dict[str, Statistics]:
+    """Return the statistics with random numbers in the place of those that are not finite."""
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda leaf: np.where(np.isfinite(leaf), leaf, rng.normal(size=leaf.shape)), statistics)
 
 
 def check_proper(p: Probe) -> None:
-    """The complete conditional of every site is in its family. Raises ValueError naming the site that has none."""
+    """Check that the complete conditional of every site is in its family.
+
+    Raises ValueError naming a site where it is not.
+    """
     of_globals = global_statistics(p.model, p.natural_g, p.on)
     of_locals = local_statistics(p.model, p.natural_l, p.units, p.on)
     for kind, sites, natural, mean in (
@@ -237,6 +253,6 @@ def check_proper(p: Probe) -> None:
 
 
 def fields_of(statistics: Statistics) -> list[tuple[str, np.ndarray]]:
-    """(name of the field, array) of one site's statistics; one array has the name ""."""
+    """Return (name of the field, array) of one site's statistics. A statistic of one array has the name ""."""
     leaves = jax.tree_util.tree_leaves_with_path(statistics)
     return [(jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf)) for path, leaf in leaves]

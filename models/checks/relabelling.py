@@ -1,4 +1,4 @@
-"""Does `log_symmetry` say how many relabellings leave the log-joint as it is?"""
+"""A check that `log_symmetry` is the log of the number of relabellings that leave the log-joint unchanged."""
 
 from math import lgamma
 from typing import Any
@@ -12,10 +12,11 @@ from lvsearch.models.contract import Model, Site, Statistics
 
 
 def check_relabelling(p: Probe, seed: int) -> str:
-    """log K! where the entries of the size axis can be renamed, 0 where they cannot.
+    """Check that `log_symmetry` is log K! where the entries of the size axis can be renamed, and 0 where they cannot.
 
-    Looked at for models of one size variable with one axis, beside those that have a length of their own; others may
-    have symmetries of their own. Returns what was found. Raises ValueError saying both numbers.
+    Only models with one size variable and one axis of its length are checked; others may have symmetries of their own.
+
+    Returns what was found, as text. Raises ValueError saying both numbers.
     """
     lengths = [{a: len(m) for a, m in p.model.active(p.size, each).items()} for each in (p.size, _more(p.size))]
     axes = [axis for axis, length in lengths[0].items() if lengths[1][axis] > length]
@@ -27,7 +28,8 @@ def check_relabelling(p: Probe, seed: int) -> str:
     distinct = jax.tree.map(lambda leaf: np.asarray(leaf) + rng.uniform(1, 2, np.shape(leaf)), p.natural_g)
     said, every = float(p.model.log_symmetry(p.size, distinct)), lgamma(k + 1)
     order = np.roll(np.arange(k), 1)
-    models = (p.model, _renamed(p.model, k, order))  # hyper-parameters may be given one for each entry, or for all
+    # a hyper-parameter of K numbers may belong to the entries, so the check passes with it renamed or not
+    models = (p.model, _renamed(p.model, k, order))
     renamed = min(abs(_change(p, model, axis, order)) for model in models)
     symmetric = close(renamed, 0.0)
     if symmetric and not np.isclose(said, every):
@@ -45,11 +47,12 @@ def check_relabelling(p: Probe, seed: int) -> str:
 
 
 def _more(size: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the size with 1 added to every variable."""
     return tuple(n + 1 for n in size)
 
 
 def _change(p: Probe, model: Model, axis: str, order: np.ndarray) -> float:
-    """By how much the log-joint moves when the entries of `axis` are renamed, nats, relative to its size."""
+    """Return by how much the log-joint changes when the entries of `axis` are renamed, relative to its size."""
     g = {n: _reordered(s, p.g[n], axis, order, 0) for n, s in p.model.globals().items()}
     l = {n: _reordered(s, p.l[n], axis, order, 1) for n, s in p.model.locals().items()}
     before = _log_joint(p, p.model, p.g, p.l)
@@ -57,10 +60,16 @@ def _change(p: Probe, model: Model, axis: str, order: np.ndarray) -> float:
 
 
 def _log_joint(p: Probe, model: Model, g: Any, l: Any) -> float:
+    """Return the log-joint of the units at these statistics, in nats."""
     return float(prior_gradient(model, g, p.on)[0]) + float(np.sum(unit_gradients(model, g, l, p.units, p.on)[0]))
 
 
 def _reordered(site: Site, statistics: Statistics, axis: str, order: np.ndarray, lead: int) -> Statistics:
+    """Return a site's statistics with the entries of `axis` in another order.
+
+    lead: leading axes before those of the site.
+    """
+
     def one(leaf: Any) -> np.ndarray:
         values = np.asarray(leaf)
         for position, name in enumerate(site.axes[: values.ndim - lead]):
@@ -72,5 +81,5 @@ def _reordered(site: Site, statistics: Statistics, axis: str, order: np.ndarray,
 
 
 def _renamed(model: Model, k: int, order: np.ndarray) -> Model:
-    """The model with hyper-parameters that are given one for each entry renamed too."""
+    """Return the model with those hyper-parameters reordered that have one value for each of the `k` entries."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[order] if np.shape(leaf) == (k,) else leaf, model)

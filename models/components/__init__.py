@@ -1,4 +1,4 @@
-"""What the components of a mixture can be; one kind a file, all with the face of `component.Component`."""
+"""The kinds of components that a mixture can have, one kind in each file, all with the interface of `Component`."""
 
 from lvsearch.models.components.bernoulli import BernoulliComponents
 from lvsearch.models.components.categorical import CategoricalComponents

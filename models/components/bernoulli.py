@@ -16,7 +16,7 @@ from lvsearch.models.units import Row
 
 
 class BernoulliComponents(Component):
-    """x_d ~ Bernoulli(v_d), v_d ~ Beta(ones, zeros). Cells are 0 or 1; missing ones are left out.
+    """Independent cells of 0 or 1: x_d ~ Bernoulli(v_d), v_d ~ Beta(ones, zeros). Missing cells are left out.
 
     ones, zeros: pseudo-counts, positive.
     """
@@ -68,7 +68,7 @@ class BernoulliComponents(Component):
         return jnp.zeros((), coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """0: a probability is at most 1."""
+        """Return 0, in nats: a probability is at most 1."""
         return np.zeros(len(units.value))
 
     def plug_in(self) -> "BernoulliComponents":

@@ -3,6 +3,7 @@
 Source: Lazarsfeld & Henry (1968); as a mixture of products of multinomials, Goodman (1974), Linzer & Lewis (2011).
 """
 
+import warnings
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, ClassVar
@@ -23,13 +24,14 @@ from lvsearch.models.units import Row
 
 
 class CategoricalComponents(Component):
-    """c_j ~ Categorical(θ_j), θ_j ~ Dirichlet(concentration, …) for every column j; answers may be missing.
+    """Independent columns of categories: c_j ~ Categorical(θ_j), θ_j ~ Dirichlet(concentration, …) for every column j.
 
-    A row holds its columns one after the other as indicators, `categories[j]` cells for column j, one of them 1 and the
-    others 0; all are missing where the answer is: `lv.Points.from_categories(frame)` makes such rows, and
-    `CategoricalComponents.of_columns(points.columns)` the components.
+    A row holds its columns one after another as indicators: `categories[j]` cells for column j, one of them 1 and the
+    others 0. Where an answer is missing, all cells of its column are. `lv.Points.from_categories(frame)` makes such
+    rows, and `CategoricalComponents.from_columns(points.columns)` the components.
 
-    categories: how many each column has, at least 2. concentration: pseudo-counts of every category, positive.
+    categories: the number of categories of each column, at least 2.
+    concentration: pseudo-counts of every category, positive.
     """
 
     concentration: HyperparameterArray
@@ -42,21 +44,33 @@ class CategoricalComponents(Component):
     def __init__(self, categories: Sequence[int], concentration: Any = 1.0, estimated: bool = False):
         self.categories = tuple(int(n) for n in categories)
         if not self.categories or min(self.categories) < 2:
-            raise ValueError(f"got categories={categories!r}, expected how many each column has, at least 2 each")
+            raise ValueError(f"got categories={categories!r}, expected the number of each column, at least 2 each")
         self.concentration = positive_parameter("concentration", concentration)
         self.estimated = estimated
 
     @classmethod
-    def of_columns(cls, columns: Sequence[str], concentration: Any = 1.0) -> "CategoricalComponents":
-        """For the columns of `lv.Points.from_categories`, "name=category": neighbours with one name are one column.
+    def from_columns(cls, columns: Sequence[str], concentration: Any = 1.0) -> "CategoricalComponents":
+        """Make the components for the columns of `lv.Points.from_categories`, whose names are "name=category".
+
+        columns: neighbours with one name are one column.
 
         Raises ValueError for a column without "=".
         """
         for column in columns:
             if question_of(column) is None:
                 raise ValueError(f'got the column {column!r}, expected "name=category": see lv.Points.from_categories')
-        together = groupby(columns, key=question_of)
-        return cls([len(list(members)) for _, members in together], concentration)
+        groups = groupby(columns, key=question_of)
+        return cls([len(list(members)) for _, members in groups], concentration)
+
+    @classmethod
+    def of_columns(cls, columns: Sequence[str], concentration: Any = 1.0) -> "CategoricalComponents":
+        """Do the same as `from_columns`, under its former name. Deprecated: it warns."""
+        warnings.warn(
+            "CategoricalComponents.of_columns is called CategoricalComponents.from_columns now",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return cls.from_columns(columns, concentration)
 
     @property
     def family(self) -> Family:
@@ -80,6 +94,7 @@ class CategoricalComponents(Component):
                 f"{len(self.categories)} columns, expected one cell for each: lv.Points.from_categories makes them"
             )
         starts = np.concatenate([[0], np.cumsum(self.categories)[:-1]])
+        # a column is right if none of its cells is known, or if all are and exactly one of them is 1
         seen = np.where(observed, values, 0.0)
         known = np.add.reduceat(observed, starts, axis=-1, dtype=np.int64)
         total = np.add.reduceat(seen, starts, axis=-1)
@@ -102,14 +117,17 @@ class CategoricalComponents(Component):
         return jnp.zeros((), coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """0: a probability is at most 1."""
+        """Return 0, in nats: a probability is at most 1."""
         return np.zeros(len(units.value))
 
     def plug_in(self) -> "CategoricalComponents":
         return CategoricalComponents(self.categories, self.concentration, estimated=True)
 
     def moments(self, statistics: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
-        """Of the indicators: a column's exclude each other, columns are independent."""
+        """Return (mean, covariance) of the indicators of a row.
+
+        The categories of one column exclude each other; columns are independent.
+        """
         share = jnp.exp(statistics)
         column = np.repeat(np.arange(len(self.categories)), self.categories)
         return share, jnp.diag(share) - jnp.where(column[:, None] == column, share[:, None] * share, 0.0)

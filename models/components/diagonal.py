@@ -25,20 +25,20 @@ from lvsearch.models.units import Row
 
 
 class DiagonalComponents(Component):
-    """x_d = location_d + scale_d y_d, y_d ~ Normal(μ_d, 1/τ_d), μ_d | τ_d ~ Normal(0, 1/(κτ_d)), τ_d ~ Gamma(a, b).
+    """Gaussians with independent columns: x_d = location_d + scale_d y_d, y_d ~ Normal(μ_d, 1/τ_d).
 
-    location, scale: a number, or one per column; they only choose the unit in which the rest is said. The defaults
-        expect data of mean 0 and standard deviation 1; `scaled_to(values)` takes both from the data.
-    pseudo_count: κ; how many rows the prior of a mean is worth. A number or a `GammaPrior`.
-    shape, rate: a and b; a component's variance is around rate/shape of scale². rate: a number, one per column, or a
-        `GammaPrior` from which each column has its own, shared by all components: how wide they are is then inferred,
-        and they are as wide as each other but for what `shape` leaves open.
+    The prior is μ_d | τ_d ~ Normal(0, 1/(κτ_d)), τ_d ~ Gamma(a, b), for every column d. Missing cells are left out.
 
-    variance_floor: where parameters are to be estimated, in the plug-in form, the smallest variance, in units of
-        scale². None for no such form: without a floor the likelihood grows without bound as a component shrinks onto a
-        row.
-
-    Missing cells are left out.
+    location, scale: a number, or one per column; the unit in which the other hyper-parameters are expressed. The
+        defaults expect data of mean 0 and standard deviation 1; `scaled_to(values)` computes both from the data.
+    pseudo_count: κ, the number of rows that the prior of a mean is worth. A number or a `GammaPrior`.
+    shape: a. A component's variance is around rate/shape, in units of scale².
+    rate: b. A number, one per column, or a `GammaPrior`. With a prior, each column has a rate of its own, shared by all
+        components: the width of components is then inferred, and components are as wide as each other up to the
+        variation that `shape` allows.
+    variance_floor: the smallest variance in the plug-in form, in units of scale². None means that there is no plug-in
+        form: without a floor the likelihood grows without bound as a component shrinks onto a row.
+    estimated: True in the plug-in form; leave it to `plug_in`.
     """
 
     location: HyperparameterArray
@@ -75,9 +75,9 @@ class DiagonalComponents(Component):
 
     @classmethod
     def scaled_to(cls, values: Any, pseudo_count: Any = 0.1, shape: Any = 2.0, rate: Any = 0.5) -> "DiagonalComponents":
-        """With the columns' means and standard deviations as location and scale.
+        """Make the components with the columns' means and standard deviations as location and scale.
 
-        values: (rows, columns), NaN where missing, as `points.values` has it.
+        values: (rows, columns), NaN where missing, as in `points.values`.
 
         Raises ValueError for a column that does not vary.
         """
@@ -85,12 +85,16 @@ class DiagonalComponents(Component):
 
     @classmethod
     def weak(cls, values: Any) -> "DiagonalComponents":
-        """As `scaled_to`, with weakly informative hyper-priors in place of numbers for how wide components are and how
-        far apart.
+        """Make the components like `scaled_to`, with weakly informative priors on how wide they are and how far apart.
 
-        shape is 2, and the rate of each column ~ Gamma(1, rate 1), as of Richardson & Green (1997): a component's
-        variance is on average that of the whole column, and as much smaller as the components then say. pseudo_count ~
-        Gamma(1, rate 1): means spread on average as widely as rows do about them, or as much wider.
+        values: (rows, columns), NaN where missing.
+
+        shape is 2, and the rate of each column ~ Gamma(1, rate 1), as in Richardson & Green (1997). A component's
+        variance is then a priori, on average, that of the whole column; the data may make it much smaller. pseudo_count
+        ~ Gamma(1, rate 1): means spread, on average, as widely as rows do about them; the data may make them spread
+        much wider.
+
+        Raises ValueError for a column that does not vary.
         """
         return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 2.0, GammaPrior(1.0, 1.0))
 
@@ -115,7 +119,7 @@ class DiagonalComponents(Component):
         )
 
     def check(self, units: Row) -> None:
-        """Any real cells will do."""
+        """Accept all rows: any real cells have a density."""
 
     def prior(self, n_dims: int) -> NormalGammaStatistics:
         zero = jnp.zeros(n_dims)
@@ -135,8 +139,11 @@ class DiagonalComponents(Component):
         return jnp.where(observed, per_cell, 0.0).sum().astype(coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Where parameters are estimated, that of the smallest variance, Σ_d −½ log(2π · floor · scale_d²). Else none:
-        a component on one row, its variance shrinking, has a density without bound."""
+        """Return the greatest log-density of each row, in nats; inf unless parameters are estimated.
+
+        With estimated parameters it is that of the smallest variance, Σ_d −½ log(2π · floor · scale_d²). Otherwise a
+        component on one row, with a variance that shrinks to 0, has a density without bound.
+        """
         observed = np.asarray(units.observed)
         if not self.estimated:
             return np.where(observed.any(-1), np.inf, 0.0)

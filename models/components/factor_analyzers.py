@@ -1,4 +1,4 @@
-"""Gaussian components whose covariance is of low rank but for noise: factor analysers."""
+"""Factor analysers: Gaussian components whose covariance is a matrix of low rank plus independent noise per column."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, refuse_partial_rows, words
+from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.requirements import refuse_partial_rows
 from lvsearch.models.components.standard import (
     location_and_scale,
     location_parameter,
@@ -31,26 +32,32 @@ from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.units import Row
 
 MOST_FACTORS = 3
-"""Sums over factors are written out, and quadratures have so many axes."""
+"""The largest number of factors. Sums over factors are written out, and quadratures have one axis for each factor."""
 NODES = 9
-"""Of a quadrature, along each factor."""
+"""The number of nodes of a quadrature along each factor."""
 
 
 class FactorAnalyzerComponents(Component):
-    """x = location + scale · y, y_d = μ_d + λ_dᵀf + ε_d, f ~ Normal(0, I), ε_d ~ Normal(0, 1/τ_d): y has the covariance
-    ΛΛᵀ + diag(1/τ), Λ the `n_factors` loadings of every column.
+    """Factor analysers: x = location + scale · y, y_d = μ_d + λ_dᵀf + ε_d, f ~ Normal(0, I), ε_d ~ Normal(0, 1/τ_d).
 
-    Prior, for each column by itself: τ_d ~ Gamma(a, b_d), μ_d | τ_d ~ Normal(0, 1/(κτ_d)), and of each loading
-    λ_dj | τ_d ~ Normal(0, 1/(ℓτ_d)). So a column by itself is one of `DiagonalComponents` but for what its loadings add
-    to its variance, and how much factors say of a column beside its noise, λ²τ, does not depend on the column's unit.
-    Nothing tells factors from their rotations; no number here depends on which it is.
+    So y has the covariance ΛΛᵀ + diag(1/τ), where Λ holds the `n_factors` loadings of every column. The prior of each
+    column is τ_d ~ Gamma(a, b_d), μ_d | τ_d ~ Normal(0, 1/(κτ_d)) and, for each loading, λ_dj | τ_d ~ Normal(0,
+    1/(ℓτ_d)). Without its loadings a column is one of `DiagonalComponents`. The share of a column's variance that
+    factors explain, relative to its noise, is λ²τ; its prior does not depend on the column's unit. Factors cannot be
+    told from their rotations, and no number here depends on the rotation.
 
-    n_factors: at least 1. location, scale: as in `DiagonalComponents`. pseudo_count: κ. loading_count: ℓ; small:
-    factors say much. shape, rate: a and b. pseudo_count, loading_count: a number or a `GammaPrior`; rate: a number, one
-    per column, or a `GammaPrior` from which each column has its own, shared by all components.
+    n_factors: from 1 to 3.
+    location, scale: as in `DiagonalComponents`.
+    pseudo_count: κ. A number or a `GammaPrior`.
+    loading_count: ℓ; a small value lets factors explain much. A number or a `GammaPrior`.
+    shape: a.
+    rate: b. A number, one per column, or a `GammaPrior`, from which each column has a rate of its own, shared by all
+        components.
 
-    Rows must be whole. `FactorAnalyzerMixture` alone takes this kind. Source: Ghahramani & Hinton (1996), with priors
-    as of Ghahramani & Beal (2000) but for the loadings', which are conjugate to loadings and noise together.
+    No cell of a row may be missing. Only `FactorAnalyzerMixture` takes this kind.
+
+    Source: Ghahramani & Hinton (1996). The priors are those of Ghahramani & Beal (2000), except for the loadings, whose
+    prior here is conjugate to loadings and noise together.
     """
 
     n_factors: int = eqx.field(static=True)
@@ -98,7 +105,9 @@ class FactorAnalyzerComponents(Component):
         shape: Any = 2.0,
         rate: Any = 0.5,
     ) -> "FactorAnalyzerComponents":
-        """With the columns' means and standard deviations as location and scale. values: (rows, columns).
+        """Make the components with the columns' means and standard deviations as location and scale.
+
+        values: (rows, columns).
 
         Raises ValueError for a column that does not vary.
         """
@@ -106,9 +115,15 @@ class FactorAnalyzerComponents(Component):
 
     @classmethod
     def weak(cls, values: Any, n_factors: int = 1) -> "FactorAnalyzerComponents":
-        """As `scaled_to`, with the weakly informative hyper-priors of `DiagonalComponents.weak`, and as weak a one of
-        the loadings: loading_count ~ Gamma(1, rate 1), so that a factor is expected to move a column as much as its
-        noise does, or as much more."""
+        """Make the components like `scaled_to`, with weakly informative priors on widths, distances and loadings.
+
+        values: (rows, columns).
+
+        The priors on pseudo_count and rate are those of `DiagonalComponents.weak`. loading_count ~ Gamma(1, rate 1): a
+        factor is expected to move a column as much as its noise does; the data may make it much more.
+
+        Raises ValueError for a column that does not vary.
+        """
         one = GammaPrior(1.0, 1.0)
         return cls(n_factors, *location_and_scale(values), one, one, 2.0, one)
 
@@ -151,13 +166,16 @@ class FactorAnalyzerComponents(Component):
         return standardised(unit, self.location, self.scale)
 
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> RegressionStatistics:
-        """That of a row whose scores are 0, as starts see it."""
+        """Return what a row whose scores are 0 adds to the natural parameters; starts of a fit use it."""
         return self.increment_at(coordinates, observed, jnp.zeros(self.n_factors, coordinates.dtype))
 
     def increment_at(
         self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"], scores: Float[Array, " factor"]
     ) -> RegressionStatistics:
-        """What a row with these scores adds: of every column (½, ½y², yg, ggᵀ), g the scores after a 1."""
+        """Return what a row with these scores adds to the natural parameters.
+
+        For every column it is (½, ½y², yg, ggᵀ), where g is 1 followed by the scores.
+        """
         seen = jnp.broadcast_to(observed.all(), coordinates.shape).astype(coordinates.dtype)
         y, g = seen * coordinates, jnp.concatenate([jnp.ones(1, scores.dtype), scores])
         outer = seen[:, None, None] * (g[:, None] * g)
@@ -168,7 +186,10 @@ class FactorAnalyzerComponents(Component):
         return jnp.where(observed.all(), total, 0.0).astype(coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """None: a component on few rows has a density without bound."""
+        """Return inf for every row with observed cells: a component on few rows has a density without bound.
+
+        In nats.
+        """
         return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
 
     def plug_in(self) -> Component:
@@ -178,10 +199,14 @@ class FactorAnalyzerComponents(Component):
         )
 
     def log_densities(self, statistics: RegressionStatistics, unit: Row) -> Float[Array, " component"]:
-        """Scores integrated out: log Normal(y | μ, ΛΛᵀ + diag(1/τ)), by the q × q matrix I + Λᵀ diag(τ) Λ; nats."""
+        """Return log p(x | θ_k) of one row with its scores integrated out, in nats.
+
+        It is log Normal(y | μ, ΛΛᵀ + diag(1/τ)), computed by the q × q matrix I + Λᵀ diag(τ) Λ.
+        """
         y, observed = self.coordinates(unit), jnp.asarray(unit.observed)
         weight, precision = NormalGammaRegression().value(statistics)
         loadings, away = weight[..., 1:], y - weight[..., 0]
+        # Woodbury: (ΛΛᵀ + diag(1/τ))⁻¹ = diag(τ) − diag(τ) Λ (I + Λᵀ diag(τ) Λ)⁻¹ Λᵀ diag(τ)
         factor = cholesky(jnp.eye(self.n_factors) + jnp.einsum("kdi,kd,kdj->kij", loadings, precision, loadings))
         along = solve_lower(factor, jnp.einsum("kdi,kd,kd->ki", loadings, precision, away)[..., None])[..., 0]
         quadratic = (precision * away**2).sum(-1) - (along**2).sum(-1)
@@ -189,11 +214,15 @@ class FactorAnalyzerComponents(Component):
         return jnp.where(observed.all(), each, 0.0) + self.log_carrier(y, observed)
 
     def log_predictives(self, natural: RegressionStatistics, unit: Row) -> Float[Array, " component"]:
-        """Parameters integrated out, and scores by Gauss–Hermite quadrature about where they would be if parameters
-        were known; nats."""
+        """Return log p(x | natural_k) of one row with parameters and scores integrated out, in nats.
+
+        Parameters are integrated out exactly given the scores. Scores are integrated out by Gauss–Hermite quadrature,
+        centred where the scores would be if the parameters were known.
+        """
         y, observed = self.coordinates(unit), jnp.asarray(unit.observed)
         weight, precision = NormalGammaRegression().value(NormalGammaRegression().point(natural))
         loadings, q = weight[..., 1:], self.n_factors
+        # q(f) at the parameters' posterior point: precision I + Λᵀ diag(τ) Λ, the centre and scale of the quadrature
         around = jnp.eye(q) + jnp.einsum("kdi,kd,kdj->kij", loadings, precision, loadings)
         centre = jnp.einsum("kdi,kd,kd->ki", loadings, precision, jnp.where(observed, y - weight[..., 0], 0.0))
         scores = VectorGaussianStatistics(centre, around)
@@ -205,6 +234,7 @@ class FactorAnalyzerComponents(Component):
             steps = jnp.broadcast_to(node[:, None], (*middle.shape, 1))
             offset = solve_lower(factor, steps, transposed=True)[..., 0]
             f = middle + offset
+            # log p(y, f) − log of the Gaussian that the node stands for
             increments = jax.vmap(lambda each: self.increment_at(y, observed, each))(f)
             after = NormalGammaRegression().log_normaliser(jax.tree.map(jnp.add, natural, increments)).sum(-1)
             return after - before - 0.5 * (f**2).sum(-1) + 0.5 * (node**2).sum() - 0.5 * log_determinant(factor)
@@ -227,7 +257,7 @@ class FactorAnalyzerComponents(Component):
     def draw_at(
         self, key: Array, statistics: RegressionStatistics, scores: Float[Array, " factor"]
     ) -> Float[Array, " dim"]:
-        """The cells of one row with these scores, given the statistics of its component's parameters."""
+        """Draw the cells of one row with these scores, given the statistics of its component's parameters."""
         weight, precision = NormalGammaRegression().value(statistics)
         noise = jax.random.normal(key, precision.shape, precision.dtype) / jnp.sqrt(precision)
         scale = jnp.asarray(self.scale)
@@ -235,7 +265,7 @@ class FactorAnalyzerComponents(Component):
 
 
 def _nodes(n_factors: int) -> tuple[Float[np.ndarray, "node factor"], Float[np.ndarray, " node"]]:
-    """Nodes of a standard Gaussian and the logarithms of their weights, which sum to 1."""
+    """Return (nodes, log-weights) of Gauss–Hermite quadrature for a standard Gaussian. The weights sum to 1."""
     one, weight = np.polynomial.hermite_e.hermegauss(NODES)
     nodes = np.stack(np.meshgrid(*[one] * n_factors, indexing="ij"), -1).reshape(-1, n_factors)
     weights = np.stack(np.meshgrid(*[weight / weight.sum()] * n_factors, indexing="ij"), -1).prod(-1)

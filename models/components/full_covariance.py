@@ -1,4 +1,4 @@
-"""Gaussian components with a covariance matrix of their own, mean and precision matrix integrated out."""
+"""Gaussian components with a covariance matrix of their own; mean and precision matrix are integrated out."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, refuse_partial_rows, words
+from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.requirements import refuse_partial_rows
 from lvsearch.models.components.standard import (
     location_and_scale,
     location_parameter,
@@ -25,16 +26,18 @@ from lvsearch.models.units import Row
 
 
 class FullCovarianceComponents(Component):
-    """x = location + scale · y, y ~ Normal(μ, Λ⁻¹), Λ ~ Wishart(ν, (spread · I)⁻¹), μ | Λ ~ Normal(0, (κΛ)⁻¹).
+    """Gaussians with free covariance: x = location + scale · y, y ~ Normal(μ, Λ⁻¹).
 
-    location, scale: a number, or one per column, as in `DiagonalComponents`; `scaled_to(values)` takes both from data.
-    pseudo_count: κ; how many rows the prior of a mean is worth. A number or a `GammaPrior`.
-    excess_degrees: ν − (D − 1) > 0, the same meaning in any number of columns; with 2 or less the covariance has no
-        prior mean.
+    The prior is Λ ~ Wishart(ν, (spread · I)⁻¹), μ | Λ ~ Normal(0, (κΛ)⁻¹). No cell of a row may be missing.
+
+    location, scale: a number, or one per column, as in `DiagonalComponents`; `scaled_to(values)` computes both from
+        data.
+    pseudo_count: κ, the number of rows that the prior of a mean is worth. A number or a `GammaPrior`.
+    excess_degrees: ν − (D − 1) > 0, which has the same meaning in any number of columns D. With 2 or less the
+        covariance has no prior mean.
     spread: a component's covariance is around spread / (ν − D − 1) · I, in units of scale². A number, one per column
-        (the diagonal of a matrix), or a `GammaPrior` from which each column has its own, shared by all components.
-
-    Rows must be whole.
+        (the diagonal of a matrix), or a `GammaPrior`, from which each column has a value of its own, shared by all
+        components.
     """
 
     location: HyperparameterArray
@@ -64,7 +67,9 @@ class FullCovarianceComponents(Component):
     def scaled_to(
         cls, values: Any, pseudo_count: Any = 0.1, excess_degrees: Any = 4.0, spread: Any = 0.5
     ) -> "FullCovarianceComponents":
-        """With the columns' means and standard deviations as location and scale. values: (rows, columns).
+        """Make the components with the columns' means and standard deviations as location and scale.
+
+        values: (rows, columns).
 
         Raises ValueError for a column that does not vary.
         """
@@ -72,13 +77,16 @@ class FullCovarianceComponents(Component):
 
     @classmethod
     def weak(cls, values: Any) -> "FullCovarianceComponents":
-        """As `scaled_to`, with weakly informative hyper-priors in place of numbers for how wide components are and how
-        far apart.
+        """Make the components like `scaled_to`, with weakly informative priors on how wide they are and how far apart.
+
+        values: (rows, columns).
 
         excess_degrees is 4, and the spread of each column ~ Gamma(1, rate 1/2), a diagonal form of the hierarchy of
-        Malsiner-Walli, Frühwirth-Schnatter & Grün (2016): a component's variance is on average that of the whole
-        column, and as much smaller as the components then say. pseudo_count ~ Gamma(1, rate 1): means spread on average
-        as widely as rows do about them, or as much wider.
+        Malsiner-Walli, Frühwirth-Schnatter & Grün (2016). A component's variance is then a priori, on average, that of
+        the whole column; the data may make it much smaller. pseudo_count ~ Gamma(1, rate 1): means spread, on average,
+        as widely as rows do about them; the data may make them spread much wider.
+
+        Raises ValueError for a column that does not vary.
         """
         return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 4.0, GammaPrior(1.0, 0.5))
 
@@ -117,7 +125,10 @@ class FullCovarianceComponents(Component):
         return jnp.where(observed.all(), total, 0.0).astype(coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """None: a component on few rows has a density without bound."""
+        """Return inf for every row with observed cells: a component on few rows has a density without bound.
+
+        In nats.
+        """
         return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
 
     def plug_in(self) -> Component:

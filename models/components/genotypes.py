@@ -1,4 +1,4 @@
-"""Components of genotypes: individuals of one population, some copies of one of a few alleles at every locus."""
+"""Components of genotypes: populations of individuals with some copies of an allele at every locus."""
 
 import jax
 import jax.numpy as jnp
@@ -6,18 +6,21 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.models.components.categorical import CategoricalComponents
-from lvsearch.models.components.component import require_counts
+from lvsearch.models.components.requirements import require_counts
 from lvsearch.models.units import Row
 
 
 class GenotypeComponents(CategoricalComponents):
-    """Each copy at locus j has an allele ~ Categorical(θ_j), θ_j ~ Dirichlet(concentration, …), copies independent
-    (Pritchard, Stephens & Donnelly 2000, the model without admixture: Hardy–Weinberg and linkage equilibrium within
-    populations).
+    """Populations without admixture: each copy at locus j has an allele ~ Categorical(θ_j), θ_j ~
+    Dirichlet(concentration, …).
 
-    A row holds the counts of alleles, locus after locus, `categories[j]` cells for locus j: 2 in all for a diploid, 0
-    where the genotype is missing. Copies are told apart, as in `Admixture`: no multinomial coefficient is in the
-    density. `GenotypeComponents.of_columns(corpus.vocabulary)` finds the loci.
+    Copies are independent: Hardy–Weinberg and linkage equilibrium within populations.
+
+    A row holds the counts of alleles, locus after locus: `categories[j]` cells for locus j. They sum to 2 for a
+    diploid, and to 0 where the genotype is missing. Copies are told apart, as in `Admixture`, so the density has no
+    multinomial coefficient. `GenotypeComponents.from_columns(corpus.vocabulary)` finds the loci.
+
+    Source: Pritchard, Stephens & Donnelly (2000), the model without admixture.
     """
 
     def describe(self) -> str:
@@ -36,14 +39,14 @@ class GenotypeComponents(CategoricalComponents):
         require_counts(units, "GenotypeComponents")
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """0: a probability is at most 1."""
+        """Return 0, in nats: a probability is at most 1."""
         return np.zeros(len(units.value))
 
     def plug_in(self) -> "GenotypeComponents":
         return GenotypeComponents(categories=self.categories, concentration=self.concentration, estimated=True)
 
     def draw(self, key: Array, statistics: Float[Array, " dim"], unit: Row) -> Float[Array, " dim"]:
-        """With as many copies at each locus as `unit` has."""
+        """Draw a row with as many copies at each locus as `unit` has."""
         ends, drawn = np.cumsum(self.categories), []
         for j, (end, n) in enumerate(zip(ends, self.categories, strict=True)):
             copies = jnp.asarray(unit.value)[end - n : end].sum()

@@ -9,7 +9,8 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, refuse_partial_rows, words
+from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.requirements import refuse_partial_rows
 from lvsearch.models.components.standard import location_parameter, positive_parameter
 from lvsearch.models.contract import HyperparameterArray, hyperparameter, traced
 from lvsearch.models.exponential.scalars import LOG_2PI
@@ -18,14 +19,17 @@ from lvsearch.models.units import Row
 
 
 class KnownCovarianceComponents(Component):
-    """x ~ Normal(mean, Σ), mean ~ Normal(location, Σ/κ), the conjugate base measure of the thesis (its Λ/λ₂, §5.5).
+    """Gaussians with one known covariance Σ: x ~ Normal(mean, Σ), mean ~ Normal(location, Σ/κ).
 
-    covariance: Σ; a positive number (that times the identity), one variance per column, or a matrix (D, D).
+    The prior is the conjugate base measure of the thesis (its Λ/λ₂, §5.5).
+
+    covariance: Σ; a positive number (times the identity), one variance per column, or a matrix (D, D).
     location: a number, or one per column.
-    pseudo_count: κ; how many rows the prior of a mean is worth.
+    pseudo_count: κ, the number of rows that the prior of a mean is worth.
 
-    In the coordinates y = L⁻¹(x − location), Σ = LLᵀ, columns are independent with variance 1, so that even a full Σ
-    costs no more than a diagonal one. With a matrix, rows must be whole; otherwise missing cells are left out.
+    In the coordinates y = L⁻¹(x − location), with Σ = LLᵀ, columns are independent with variance 1. So even a full Σ
+    costs no more than a diagonal one. With a matrix no cell of a row may be missing; otherwise missing cells are left
+    out.
     """
 
     covariance: HyperparameterArray
@@ -92,7 +96,9 @@ class KnownCovarianceComponents(Component):
         return jnp.where(self._seen(observed), per_cell, 0.0).sum().astype(coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """The density at its mean, −½ log|2πΣ| over the cells observed, nats: none is greater."""
+        """Return the log-density of each row at its own mean, −½ log|2πΣ| over the observed cells, in nats: the
+        greatest.
+        """
         observed, n_dims = np.asarray(units.observed), np.shape(units.value)[-1]
         if np.ndim(self.covariance) == 2:
             each = np.linalg.slogdet(self.covariance)[1] / n_dims
@@ -118,18 +124,19 @@ class KnownCovarianceComponents(Component):
         return jnp.asarray(self.location) + jnp.linalg.cholesky(jnp.asarray(self.covariance)) @ y
 
     def _seen(self, observed: Any) -> Array:
-        """Which cells count: all of a whole row or none, with a matrix."""
+        """Return which cells count. With a covariance matrix they are all cells of a whole row, or none."""
         known = jnp.asarray(observed)
         return jnp.logical_and(known, known.all()) if np.ndim(self.covariance) == 2 else known
 
     def _log_variances(self, n_dims: int) -> Array:
-        """log of the variances whose product is |Σ|, (dim,)."""
+        """Return the logs of the variances whose product is |Σ|, shape (dim,)."""
         if np.ndim(self.covariance) == 2:
             return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(jnp.asarray(self.covariance))))
         return jnp.broadcast_to(jnp.log(jnp.asarray(self.covariance)), (n_dims,))
 
 
 def _is_covariance(array: np.ndarray) -> bool:
+    """Return True for a symmetric positive definite matrix."""
     square = array.ndim == 2 and array.shape[0] == array.shape[1] and array.shape[0] > 0
     if not square or not np.allclose(array, array.T, rtol=1e-10, atol=0):
         return False

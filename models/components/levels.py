@@ -1,4 +1,4 @@
-"""Components of independent cells that each take one of a few values: ratings, grades, answers."""
+"""Components of independent cells, each with one of a few values: ratings, grades, answers."""
 
 from typing import Any, ClassVar
 
@@ -16,10 +16,13 @@ from lvsearch.models.units import Row
 
 
 class LevelComponents(Component):
-    """x_d = levels_c with probability θ_dc, θ_d ~ Dirichlet(concentration, …), independently in each column.
+    """Independent cells of a few values: x_d = levels_c with probability θ_dc, θ_d ~ Dirichlet(concentration, …).
 
-    levels: the values that a cell may have, two or more, such as (1, 2, 3, 4, 5); their order and distances mean
-        nothing. concentration: pseudo-counts of every level, positive. Missing cells are left out.
+    levels: the values that a cell may have, two or more, such as (1, 2, 3, 4, 5). Their order and distances have no
+        meaning.
+    concentration: pseudo-counts of every level, positive.
+
+    Missing cells are left out.
     """
 
     levels: tuple[float, ...] = eqx.field(static=True)
@@ -62,14 +65,14 @@ class LevelComponents(Component):
         if wrong.size:
             raise ValueError(
                 f"got a cell with {float(wrong[0])!r} for LevelComponents, expected one of its levels, "
-                f"{', '.join(f'{level:g}' for level in self.levels)}: say which values there are with levels="
+                f"{', '.join(f'{level:g}' for level in self.levels)}: give all values of the data as levels="
             )
 
     def prior(self, n_dims: int) -> Float[Array, "dim level"]:
         return jnp.zeros((n_dims, len(self.levels))) + (self.concentration - 1)
 
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
-        """The place of each cell's value among the levels."""
+        """Return the index of each cell's value among the levels; 0 for missing cells."""
         value = jnp.asarray(unit.value)
         place = jnp.argmin(jnp.abs(value[..., None] - jnp.asarray(self.levels, value.dtype)), axis=-1)
         return jnp.where(unit.observed, place.astype(value.dtype), 0.0)
@@ -82,7 +85,7 @@ class LevelComponents(Component):
         return jnp.zeros((), coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """0: a probability is at most 1."""
+        """Return 0, in nats: a probability is at most 1."""
         return np.zeros(len(units.value))
 
     def plug_in(self) -> "LevelComponents":

@@ -1,5 +1,6 @@
-"""Components whose columns are of several kinds: measurements beside counts beside categories."""
+"""Components whose columns are of several kinds, such as measurements, counts and categories."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -10,22 +11,24 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.categorical import CategoricalComponents
-from lvsearch.models.components.component import Component, required_numbers
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.indicator_names import number_name, question_of
+from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.exponential.mixed import MixedFamily
 from lvsearch.models.families import Family
 from lvsearch.models.units import Row
 
 
 class MixedComponents(Component):
-    """p(x | θ) = Π_j p(x_j | θ_j): given the component, groups of columns are independent, each of its own kind.
+    """Groups of columns of different kinds, independent given the component: p(x | θ) = Π_j p(x_j | θ_j).
 
-    parts: kinds of components, their hyper-parameters numbers. columns: for each the numbers of its columns; every
-    column of the data is in one part. `of_columns` takes names.
+    parts: the kinds of components, one for each group of columns. Their hyper-parameters are numbers.
+    columns: for each part the numbers of its columns. Every column of the data is in one part. `from_columns` takes
+        names.
 
     Raises ValueError for columns that are missing or named twice, for parts of which some are estimated and some not,
-    and for `LevelComponents`, whose columns are `CategoricalComponents` here.
+    and for `LevelComponents` (use `CategoricalComponents` for such columns).
     """
 
     parts: tuple[Component, ...]
@@ -49,10 +52,14 @@ class MixedComponents(Component):
             raise ValueError("got parts of which some are estimated, expected all or none")
 
     @classmethod
-    def of_columns(cls, names: Sequence[str], parts: Sequence[tuple[Component, Sequence[str]]]) -> "MixedComponents":
-        """Of the columns of `lv.Points`, each part with the names of its own.
+    def from_columns(cls, names: Sequence[str], parts: Sequence[tuple[Component, Sequence[str]]]) -> "MixedComponents":
+        """Make the components from the names of the columns of `lv.Points`.
 
-        "sex" stands for the indicators "sex=female", "sex=male" too. Raises ValueError for a name that is no column's.
+        names: the names of all columns.
+        parts: each kind of component with the names of its columns. "sex" stands for the indicators "sex=female",
+            "sex=male" too.
+
+        Raises ValueError for a name that no column has.
         """
         by_name = {name: [number] for number, name in enumerate(names)}
         for number, name in enumerate(names):
@@ -68,9 +75,19 @@ class MixedComponents(Component):
         return cls([part for part, _ in parts], columns)
 
     @classmethod
+    def of_columns(cls, names: Sequence[str], parts: Sequence[tuple[Component, Sequence[str]]]) -> "MixedComponents":
+        """Do the same as `from_columns`, under its former name. Deprecated: it warns."""
+        warnings.warn(
+            "MixedComponents.of_columns is called MixedComponents.from_columns now", DeprecationWarning, stacklevel=2
+        )
+        return cls.from_columns(names, parts)
+
+    @classmethod
     def scaled_to(cls, values: Any, names: Sequence[str]) -> "MixedComponents":
-        """`DiagonalComponents.scaled_to` the columns of numbers, `CategoricalComponents` of those named
-        "name=category": rows of `lv.Points.from_categories(frame, numbers=…)`, whose `values` and `columns` these are.
+        """Make the components for rows of `lv.Points.from_categories(frame, numbers=…)`.
+
+        values, names: the `values` and `columns` of these points. Columns of numbers get
+            `DiagonalComponents.scaled_to`; columns named "name=category" get `CategoricalComponents`.
 
         Raises ValueError where there are no numbers or no categories, and for a column that does not vary.
         """
@@ -82,7 +99,7 @@ class MixedComponents(Component):
                 "DiagonalComponents or CategoricalComponents take the one alone"
             )
         real = DiagonalComponents.scaled_to(np.asarray(values)[:, numbers])
-        return cls([real, CategoricalComponents.of_columns([names[number] for number in coded])], [numbers, coded])
+        return cls([real, CategoricalComponents.from_columns([names[number] for number in coded])], [numbers, coded])
 
     @property
     def estimated(self) -> bool:  # pyright: ignore
@@ -100,7 +117,7 @@ class MixedComponents(Component):
         return sum(map(len, self.columns))
 
     def describe(self) -> str:
-        """Such as "columns 0, 1: Gaussians …; column 2: independent counts …"."""
+        """Describe the parts, such as "columns 0, 1: Gaussians …; column 2: independent counts …"."""
         named = zip(self.parts, self.columns, strict=True)
         return "; ".join(
             f"column{'s' * (len(chosen) > 1)} {', '.join(map(str, chosen))}: {part.describe()}"
@@ -110,15 +127,18 @@ class MixedComponents(Component):
     def check(self, units: Row) -> None:
         n_columns = np.shape(units.value)[-1]
         if n_columns != self.n_dims(None):
-            raise ValueError(f"got rows of {n_columns} columns for parts of {self.n_dims(None)}, expected as many")
-        for part, own in self._of(units):
+            raise ValueError(
+                f"got rows of {n_columns} columns for parts of {self.n_dims(None)} columns, expected the same number: "
+                "give MixedComponents every column of the data"
+            )
+        for part, own in self._split_columns(units):
             part.check(own)
 
     def prior(self, n_dims: int) -> tuple[Any, ...]:
         return tuple(part.prior(len(chosen)) for part, chosen in zip(self.parts, self.columns, strict=True))
 
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
-        return self._joined([part.coordinates(own) for part, own in self._of(unit)])
+        return self._join_columns([part.coordinates(own) for part, own in self._split_columns(unit)])
 
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> tuple[Any, ...]:
         return tuple(part.increment(coordinates[own], observed[own]) for part, own in self._own_columns)
@@ -128,37 +148,38 @@ class MixedComponents(Component):
         return sum(each[1:], each[0])
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """The sum of the parts'."""
-        return np.sum([part.log_ceiling(own) for part, own in self._of(units)], axis=0)
+        """Return the sum of the parts' ceilings for each row, in nats."""
+        return np.sum([part.log_ceiling(own) for part, own in self._split_columns(units)], axis=0)
 
     def plug_in(self) -> "MixedComponents":
         return MixedComponents([part.plug_in() for part in self.parts], self.columns)
 
     def moments(self, statistics: tuple[Any, ...]) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
-        """Columns of different parts are independent."""
+        """Return (mean, covariance) of a row. Columns of different parts are independent."""
         found = [part.moments(own) for part, own in zip(self.parts, statistics, strict=True)]
         covariance = jax.scipy.linalg.block_diag(*(covariance for _, covariance in found))
         order = self._order
-        return self._joined([mean for mean, _ in found]), covariance[order][:, order]
+        return self._join_columns([mean for mean, _ in found]), covariance[order][:, order]
 
     def draw(self, key: Array, statistics: tuple[Any, ...], unit: Row) -> Float[Array, " dim"]:
         keys = jax.random.split(key, len(self.parts))
-        drawn = zip(self._of(unit), keys, statistics, strict=True)
-        return self._joined([part.draw(k, own, row) for (part, row), k, own in drawn])
+        drawn = zip(self._split_columns(unit), keys, statistics, strict=True)
+        return self._join_columns([part.draw(k, own, row) for (part, row), k, own in drawn])
 
-    def _of(self, units: Row) -> list[tuple[Component, Row]]:
-        """Each part with its columns of a row or of rows."""
+    def _split_columns(self, units: Row) -> list[tuple[Component, Row]]:
+        """Return each part with its own columns of one row, or of several rows."""
         return [(part, Row(units.value[..., own], units.observed[..., own])) for part, own in self._own_columns]
 
     @property
     def _own_columns(self) -> list[tuple[Component, np.ndarray]]:
+        """Each part with the numbers of its columns."""
         return [(part, np.array(chosen)) for part, chosen in zip(self.parts, self.columns, strict=True)]
 
     @property
     def _order(self) -> np.ndarray:
-        """Where each column stands among those of the parts one after another."""
+        """The position of each column of the data among the columns of the parts, one part after another."""
         return np.argsort([column for chosen in self.columns for column in chosen])
 
-    def _joined(self, parts: list[Float[Array, " _"]]) -> Float[Array, " dim"]:
-        """The parts' columns in the order of the data."""
+    def _join_columns(self, parts: list[Float[Array, " _"]]) -> Float[Array, " dim"]:
+        """Return the columns of all parts in the order of the data."""
         return jnp.concatenate(parts)[self._order]

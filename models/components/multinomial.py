@@ -1,4 +1,4 @@
-"""Components of rows of counts: how a row's total falls to the columns."""
+"""Components of rows of counts: how the total of a row is distributed over the columns."""
 
 from typing import Any, ClassVar
 
@@ -11,7 +11,8 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln as scipy_gammaln
 from scipy.special import xlogy
 
-from lvsearch.models.components.component import Component, refuse_partial_rows, require_counts, words
+from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.requirements import refuse_partial_rows, require_counts
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Dirichlet, Family, PointSimplex
@@ -19,9 +20,11 @@ from lvsearch.models.units import Row
 
 
 class MultinomialComponents(Component):
-    """x ~ Multinomial(n, θ), n = Σ_d x_d the row's total (given, not modelled), θ ~ Dirichlet(concentration, …).
+    """Rows of counts: x ~ Multinomial(n, θ), θ ~ Dirichlet(concentration, …), where n = Σ_d x_d is given, not modelled.
 
-    concentration: pseudo-counts of every column, positive. Cells are whole numbers ≥ 0 and rows must be whole.
+    concentration: pseudo-counts of every column, positive.
+
+    Cells are whole numbers ≥ 0, and no cell of a row may be missing.
     """
 
     concentration: HyperparameterArray
@@ -64,11 +67,16 @@ class MultinomialComponents(Component):
         return gammaln(coordinates.sum() + 1) - gammaln(coordinates + 1).sum()
 
     def log_tokens(self, statistics: Float[Array, "component dim"], tokens: Any) -> Float[Array, "token component"]:
-        """log p(token | θ_k), nats: of rows with a single count, each given as the place of it."""
+        """Return log p(token | θ_k) in nats: the log-likelihood of rows with a single count.
+
+        tokens: the column of each row's count.
+        """
         return statistics.T[tokens]
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """That of the saturated model, θ_d = x_d / n (Gibbs' inequality), nats."""
+        """Return the log-likelihood of each row with its own frequencies, θ_d = x_d / n (Gibbs' inequality), in
+        nats.
+        """
         x = np.where(np.asarray(units.observed).all(-1, keepdims=True), np.asarray(units.value, np.float64), 0.0)
         n = x.sum(-1, keepdims=True)
         coefficient = scipy_gammaln(n[:, 0] + 1) - scipy_gammaln(x + 1).sum(-1)
@@ -78,11 +86,11 @@ class MultinomialComponents(Component):
         return MultinomialComponents(self.concentration, estimated=True)
 
     def moments(self, statistics: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
-        """Of one count."""
+        """Return (mean, covariance) of a row with a single count."""
         share = jnp.exp(statistics)
         return share, jnp.diag(share) - share[:, None] * share
 
     def draw(self, key: Array, statistics: Float[Array, " dim"], unit: Row) -> Float[Array, " dim"]:
-        """With the total of `unit`."""
+        """Draw a row of counts with the total of `unit`."""
         total = jnp.asarray(unit.value).sum()
         return jax.random.multinomial(key, total, jnp.exp(statistics), dtype=statistics.dtype)

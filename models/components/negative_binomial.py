@@ -1,4 +1,4 @@
-"""Components of independent counts that vary more than a Poisson's: negative binomial columns."""
+"""Components of independent counts with a variance above their mean: negative binomial columns."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,8 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln as scipy_gammaln
 from scipy.special import xlogy
 
-from lvsearch.models.components.component import Component, require_counts, words
+from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.requirements import require_counts
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Beta, BetaStatistics, Family
@@ -18,16 +19,15 @@ from lvsearch.models.units import Row
 
 
 class NegativeBinomialComponents(Component):
-    """x_d ~ NegativeBinomial(r_d, v_d), v_d ~ Beta(shape, rate · r_d), independently in each column: cells are whole
-    numbers ≥ 0.
+    """Independent counts: x_d ~ NegativeBinomial(r_d, v_d), v_d ~ Beta(shape, rate · r_d). Cells are whole numbers ≥ 0.
 
         p(x | r, v) = Γ(x + r) / (Γ(r) x!) · v^x (1 − v)^r,      mean m = r v / (1 − v),      variance m + m² / r
 
-    concentration: r, a number or one per column, positive: the smaller, the further counts vary beyond a Poisson's, and
-        the fewer components they need. It is given, not inferred; searches with several of them have evidence that
-        can be compared.
-    shape, rate: positive; a column's mean is around shape/rate. As r grows all this becomes
-        `PoissonComponents(shape, rate)`.
+    concentration: r, a number or one per column, positive. The smaller, the more counts vary beyond a Poisson
+        distribution, and the fewer components they need. It is given, not inferred; the evidence of searches with
+        different r can be compared.
+    shape, rate: positive; a column's mean is around shape/rate. As r grows, the kind becomes `PoissonComponents(shape,
+        rate)`.
 
     Missing cells are left out.
     """
@@ -79,7 +79,9 @@ class NegativeBinomialComponents(Component):
         return jnp.where(observed, each, 0.0).sum()
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Of each cell that of the mean that is its count, the largest there is at this r; nats."""
+        """Return for each row the log-likelihood with the mean of each cell equal to its count, in nats: the greatest
+        at this r.
+        """
         x = np.where(np.asarray(units.observed), np.asarray(units.value, np.float64), 0.0)
         r = np.asarray(self.concentration, np.float64)
         carrier = scipy_gammaln(x + r) - scipy_gammaln(r) - scipy_gammaln(x + 1)
@@ -90,7 +92,9 @@ class NegativeBinomialComponents(Component):
         return mean, jnp.diag(mean + mean**2 / self.concentration)
 
     def draw(self, key: Array, statistics: BetaStatistics, unit: Row) -> Float[Array, " dim"]:
-        """A Poisson whose mean is drawn from a Gamma of shape r about the component's."""
+        """Draw counts from Poisson distributions whose means are drawn from Gammas of shape r about the component's
+        means.
+        """
         key_mean, key_count = jax.random.split(key)
         mean = self._mean(statistics)
         r = jnp.broadcast_to(jnp.asarray(self.concentration, mean.dtype), mean.shape)
@@ -98,4 +102,5 @@ class NegativeBinomialComponents(Component):
         return jax.random.poisson(key_count, drawn).astype(mean.dtype)
 
     def _mean(self, statistics: BetaStatistics) -> Float[Array, " dim"]:
+        """Return the mean of each column, r v / (1 − v)."""
         return jnp.asarray(self.concentration) * jnp.exp(statistics.log_value - statistics.log_complement)

@@ -10,7 +10,8 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln as scipy_gammaln
 from scipy.special import xlogy
 
-from lvsearch.models.components.component import Component, require_counts, words
+from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.requirements import require_counts
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Family, Gamma, GammaStatistics
@@ -18,9 +19,11 @@ from lvsearch.models.units import Row
 
 
 class PoissonComponents(Component):
-    """x_d ~ Poisson(v_d), v_d ~ Gamma(shape, rate), independently in each column: cells are whole numbers ≥ 0.
+    """Independent counts: x_d ~ Poisson(v_d), v_d ~ Gamma(shape, rate), in each column. Cells are whole numbers ≥ 0.
 
-    shape, rate: positive; a column's mean is around shape/rate. Missing cells are left out.
+    shape, rate: positive; a column's mean is around shape/rate.
+
+    Missing cells are left out.
     """
 
     shape: HyperparameterArray
@@ -59,7 +62,7 @@ class PoissonComponents(Component):
         return -gammaln(coordinates + 1).sum()
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Of each cell that of the mean that is its count, the largest a Poisson gives it; nats."""
+        """Return for each row the log-likelihood with each cell's mean equal to its count, the greatest, in nats."""
         x = np.where(np.asarray(units.observed), np.asarray(units.value, np.float64), 0.0)
         return (xlogy(x, x) - x - scipy_gammaln(x + 1)).sum(-1)
 

@@ -1,4 +1,4 @@
-"""Data shifted and scaled: the coordinates that Gaussian components share, and how they are chosen from data."""
+"""Shifted and scaled data: the coordinates that Gaussian components share, and how they are chosen from data."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from lvsearch.models.units import Row
 
 
 def location_parameter(value: Any) -> HyperparameterArray:
-    """A number, or one per column."""
+    """Return a location as an array: one number, or one per column. Raises ValueError for other shapes."""
     array = hyperparameter(value)
     if array.ndim > 1:
         raise ValueError(f"got location of shape {array.shape}, expected one number, or one per column")
@@ -21,7 +21,12 @@ def location_parameter(value: Any) -> HyperparameterArray:
 
 
 def positive_parameter(name: str, value: Any, ndim: int = 0) -> HyperparameterArray:
-    """A positive number; with ndim 1, or one per column."""
+    """Return positive numbers as an array: one number, or with ndim 1 also one per column.
+
+    name: what it is called in the error.
+
+    Raises ValueError for any other value.
+    """
     array = hyperparameter(value)
     if array.ndim > ndim or array.size == 0 or refuted(array > 0):
         wanted = "one positive number" + (", or one per column" if ndim else "")
@@ -30,19 +35,19 @@ def positive_parameter(name: str, value: Any, ndim: int = 0) -> HyperparameterAr
 
 
 def positive_or_prior(name: str, value: Any, ndim: int = 0) -> HyperparameterArray | GammaPrior:
-    """As `positive_parameter`, or the `GammaPrior` of such numbers."""
+    """Return `positive_parameter` of a number, or the `GammaPrior` of such numbers."""
     return given_or_prior(name, value) if isinstance(value, GammaPrior) else positive_parameter(name, value, ndim)
 
 
 def standardised(unit: Row, location: Any, scale: Any) -> Float[Array, " dim"]:
-    """(x − location) / scale, 0 where nothing was observed."""
+    """Return (x − location) / scale of a row, 0 for missing cells."""
     return jnp.where(unit.observed, (jnp.asarray(unit.value) - location) / scale, 0.0)
 
 
 def location_and_scale(values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each column, (dim,) each, of the cells that are not NaN.
+    """Return the mean and the standard deviation of each column, shape (dim,) each, over cells that are not NaN.
 
-    Raises ValueError for a matrix of another shape, and for a column that is constant or has fewer than two cells.
+    Raises ValueError for an array of another rank, and for a column that is constant or has fewer than two cells.
     """
     array = numbers("values", values)
     if array.ndim != 2:
@@ -58,7 +63,8 @@ def location_and_scale(values: Any) -> tuple[np.ndarray, np.ndarray]:
             "scale; give location= and scale= yourself"
         )
     first = array[np.argmax(seen, axis=0), np.arange(array.shape[1])]
-    shifted = np.where(seen, array - first, 0.0)  # of data far from 0, differences are exact where squares are not
+    # subtract the first cell: for data far from 0 differences keep the digits that squares would lose
+    shifted = np.where(seen, array - first, 0.0)
     centre = shifted.sum(0) / count
     scale = np.sqrt((np.where(seen, shifted - centre, 0.0) ** 2).sum(0) / count)
     constant = np.flatnonzero(~(scale > 1e-12 * np.maximum(np.abs(first + centre), 1e-300)))

@@ -19,22 +19,24 @@ from lvsearch.models.units import Row
 
 
 class StudentComponents(Component):
-    """x | μ, Σ, u ~ Normal(μ, Σ/u), u one of a few multipliers u_1 … u_V with p(u_v) = w_v, the same for a row's cells.
+    """Student's t with a few widths: x | μ, Σ, u ~ Normal(μ, Σ/u), where u is one of u_1 … u_V with p(u_v) = w_v.
 
-    With u ~ Gamma(ν/2, rate ν/2) the row would be Student's t with ν degrees of freedom (Peel & McLachlan 2000); the
-    multipliers and their probabilities are the nodes and weights of Gauss's quadrature of that Gamma, so that every
-    polynomial in u of degree below 2V has the same mean. Nothing else is approximate: the model *is* this mixture of
-    Gaussians, its evidence that of it. With ν = 4 and V = 4 the density of a row is within .2 nats of Student's up to a
-    distance of 4 from the mean in standard units in one or two columns, .4 in thirteen; beyond, its tails are those of
-    the widest Gaussian.
+    All cells of a row share u. If u ~ Gamma(ν/2, rate ν/2), a row is Student's t with ν degrees of freedom (Peel &
+    McLachlan 2000). Here the multipliers u_v and their probabilities are the nodes and weights of Gauss's quadrature of
+    that Gamma. So every polynomial in u of degree below 2V has the same mean. Nothing else is approximate: the model
+    *is* this mixture of Gaussians, and its evidence is that of this mixture.
+
+    With ν = 4 and V = 4 the log-density of a row is close to Student's up to a distance of 4 standard units from the
+    mean: within .2 nats in one or two columns, and .4 in thirteen. Further out its tails are those of the widest
+    Gaussian.
 
     gaussians: `DiagonalComponents` or `FullCovarianceComponents`, with their priors; their covariance is Σ.
-    degrees: ν, positive: the smaller, the heavier the tails. It is given, not inferred; searches with several of them,
-        and with `gaussians` alone, have evidence that can be compared.
+    degrees: ν, positive; the smaller, the heavier the tails. It is given, not inferred; the evidence of searches with
+        different ν, and with `gaussians` alone, can be compared.
     variants: V, at least 2.
 
-    A row that lies far out belongs to a component in a wide variant, where Gaussians alone would need one more
-    component for it. `FiniteMixture` alone takes this kind.
+    A row far from all others belongs to a component in a wide variant, where Gaussians alone would need one more
+    component for it. Only `FiniteMixture` takes this kind.
     """
 
     gaussians: Component
@@ -56,7 +58,7 @@ class StudentComponents(Component):
 
     @property
     def multipliers(self) -> Float[np.ndarray, " variant"]:
-        """u_v."""
+        """The multipliers u_v of the precision, shape (variant,)."""
         return roots_genlaguerre(self.variants, self.degrees / 2 - 1)[0] / (self.degrees / 2)
 
     @property
@@ -65,7 +67,7 @@ class StudentComponents(Component):
 
     @property
     def log_variants(self) -> Float[np.ndarray, " variant"]:
-        """log w_v, nats."""
+        """log w_v, the log-probability of each variant, in nats."""
         weights = roots_genlaguerre(self.variants, self.degrees / 2 - 1)[1]
         return np.log(weights) - gammaln(self.degrees / 2)
 
@@ -77,7 +79,7 @@ class StudentComponents(Component):
 
     @property
     def cellwise(self) -> bool:  # pyright: ignore
-        """No: cells of a row share its multiplier."""
+        """False: the cells of a row share its multiplier."""
         return False
 
     @property
@@ -88,8 +90,8 @@ class StudentComponents(Component):
     def inferred(self) -> dict[str, GammaPrior]:
         return self.gaussians.inferred
 
-    def given(self: "StudentComponents", values: Mapping[str, Any]) -> "StudentComponents":
-        return StudentComponents(self.gaussians.given(values), self.degrees, self.variants)
+    def with_numbers(self: "StudentComponents", values: Mapping[str, Any]) -> "StudentComponents":
+        return StudentComponents(self.gaussians.with_numbers(values), self.degrees, self.variants)
 
     @property
     def family(self) -> Family:
@@ -109,7 +111,7 @@ class StudentComponents(Component):
         return self.gaussians.coordinates(unit)
 
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Any:
-        """That of a Gaussian row."""
+        """Return what a Gaussian row adds to the natural parameters."""
         return self.gaussians.increment(coordinates, observed)
 
     def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
@@ -127,14 +129,18 @@ class StudentComponents(Component):
         )
 
     def variant_increments(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Any:
-        """A precision times u: all but what multiplies its logarithm is u times that of a Gaussian row."""
+        """Return what a row adds in each variant, variants on the leading axis.
+
+        The precision is multiplied by u. So all statistics of a Gaussian row are multiplied by u, except the first,
+        which belongs to the log of the precision.
+        """
         one = self.increment(coordinates, observed)
         multipliers = jnp.asarray(self.multipliers, coordinates.dtype)
         every = jax.tree.map(lambda leaf: multipliers.reshape(-1, *[1] * leaf.ndim) * leaf, one)
         return every._replace(**{one._fields[0]: jnp.broadcast_to(one[0], every[0].shape)})
 
     def variant_tilts(self, observed: Bool[Array, " dim"]) -> Float[Array, " variant"]:
-        """½ log u_v for every cell."""
+        """Return ½ log u_v for every observed cell, summed, in nats."""
         return 0.5 * observed.sum() * jnp.log(jnp.asarray(self.multipliers))
 
     def plug_in(self) -> Component:
@@ -153,7 +159,7 @@ class StudentComponents(Component):
         return self.draw_variant(key_row, statistics, unit, variant)
 
     def draw_variant(self, key: Array, statistics: Any, unit: Row, variant: Int[Array, ""]) -> Float[Array, " dim"]:
-        """A Gaussian row, its distance from the mean stretched."""
+        """Draw a Gaussian row, and stretch its distance from the mean by 1/√u."""
         mean, _ = self.gaussians.moments(statistics)
         row = self.gaussians.draw(key, statistics, unit)
         return mean + (row - mean) / jnp.sqrt(jnp.asarray(self.multipliers, row.dtype)[variant])

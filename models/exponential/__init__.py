@@ -1,1 +1,1 @@
-"""The exponential families, one kind of variable per file; `lvsearch.models.families` is their public face."""
+"""The exponential families, one kind of variable in each file. `lvsearch.models.families` exports them."""

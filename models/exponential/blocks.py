@@ -12,9 +12,12 @@ from lvsearch.models.exponential.simplex import Dirichlet, PointSimplex
 
 
 class SimplexBlocks(Family[Event]):
-    """Independent vectors on simplices of `widths` entries, one after the other on the event axis, of one family.
+    """Independent vectors on simplices of `widths` entries, one after another on the event axis, all of one family.
 
-    Entries are gathered into rows of one length, the missing ones masked, so that the base does the work.
+    base: the family of every vector.
+    widths: the number of entries of each vector.
+
+    To compute, entries are gathered into rows of one length, and missing entries are masked.
     """
 
     base: Dirichlet | PointSimplex
@@ -51,7 +54,7 @@ class SimplexBlocks(Family[Event]):
         return self._flat(self.base.value(rows, mask))
 
     def to_numpyro(self, natural: Event) -> NumpyroDistribution:
-        """Where all blocks have one width: a distribution over (…, block, entry). ValueError otherwise."""
+        """Return a distribution over (…, block, entry). Raises ValueError unless all blocks have one width."""
         if len(set(self.widths)) > 1:
             raise ValueError(
                 f"got blocks of {min(self.widths)} to {max(self.widths)} entries, expected one width: NumPyro has no "
@@ -60,20 +63,23 @@ class SimplexBlocks(Family[Event]):
         return self.base.to_numpyro(self._rows(natural, None)[0]).to_event(1)
 
     def _rows(self, leaf: Any, event_mask: Any) -> tuple[Array, Any]:
-        """(…, event) as (…, block, entry), and which entries there are."""
+        """Return (…, event) rearranged as (…, block, entry), and which of these entries exist."""
         index, exists = _layout(self.widths)
         mask = exists if event_mask is None else exists & jnp.asarray(event_mask)[..., index]
         return jnp.where(exists, jnp.asarray(leaf)[..., index], 0), mask
 
     def _flat(self, rows: Array) -> Array:
-        """The inverse of `_rows`."""
+        """Return (…, block, entry) rearranged as (…, event): the inverse of `_rows`."""
         block = np.repeat(np.arange(len(self.widths)), self.widths)
         entry = np.concatenate([np.arange(width) for width in self.widths])
         return rows[..., block, entry]
 
 
 def _layout(widths: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """(block, entry): the place of each entry on the event axis (0 where there is none), and which there are."""
+    """Return (position of each entry on the event axis, which entries exist), both (block, entry).
+
+    The position is 0 where an entry does not exist.
+    """
     starts = np.concatenate([[0], np.cumsum(widths)[:-1]])
     exists = np.arange(max(widths)) < np.array(widths)[:, None]
     return np.where(exists, starts[:, None] + np.arange(max(widths)), 0), exists

@@ -1,4 +1,4 @@
-"""Digamma equations: e^ψ fast, and the parameters of Gamma and Dirichlet distributions from their expected logarithms.
+"""Fast digamma functions, and parameters of Gamma and Dirichlet distributions from their expected logarithms.
 
 Source: Minka (2000, revised 2012), "Estimating a Dirichlet distribution", appendix C, and Minka (2002), "Estimating a
 Gamma distribution", for the starting points. The Dirichlet is solved through one scalar equation for its total.
@@ -17,14 +17,14 @@ INVERSE_STEPS = 6
 GAMMA_STEPS = 8
 DIRICHLET_STEPS = 24
 LARGE = 1e3
-"""From here on Stirling's series needs no shift."""
+"""From this value of x on, Stirling's series is accurate without a shift of x."""
 
 
 def _shifted(x: Any) -> tuple[Any, Any]:
-    """(y, r) with ψ(x) = log y − r, for x > 0: three divisions, no logarithm.
+    """Return (y, r) with ψ(x) = log y − r, for x > 0, at the cost of three divisions and no logarithm.
 
-    ψ(x) = ψ(x + 8) − Σ_{i<8} 1/(x + i), the sum in pairs as a function of t = x(x + 7), and the asymptotic series at
-    y = x + 8.
+    ψ(x) = ψ(x + 8) − Σ_{i<8} 1/(x + i). The sum is taken in pairs, as a function of t = x(x + 7). ψ(x + 8) is the
+    asymptotic series at y = x + 8.
     """
     t = x * (x + 7)
     steps = (2 * x + 7) * ((2 * t + 12) / (t * (t + 12)) + (2 * t + 16) / ((t + 6) * (t + 10)))
@@ -37,14 +37,20 @@ def _shifted(x: Any) -> tuple[Any, Any]:
 
 @kernel()
 def digamma_positive(x: Any) -> Array:
-    """ψ(x) for x > 0, several times cheaper than the library's; absolute error below 1e-11 of max(1, 1/x) (float64)."""
+    """Return ψ(x) for x > 0, several times faster than the library's.
+
+    The absolute error is below 1e-11 of max(1, 1/x) in float64.
+    """
     y, r = _shifted(x)
     return jnp.log(y) - r
 
 
 @kernel()
 def exp_digamma(x: Any) -> Array:
-    """e^ψ(x) for x > 0, 0 for x ≤ 0; relative error below 1e-5 (float32, where ψ > −20) and 1e-11 (float64)."""
+    """Return e^ψ(x) for x > 0, and 0 for x ≤ 0.
+
+    The relative error is below 1e-5 in float32 (where ψ > −20) and 1e-11 in float64.
+    """
     positive = x > 0
     y, r = _shifted(jnp.where(positive, x, 1.0))
     return jnp.where(positive, y * jnp.exp(-r), 0.0)
@@ -52,10 +58,13 @@ def exp_digamma(x: Any) -> Array:
 
 @kernel()
 def log_gamma_positive(x: Any) -> Array:
-    """log Γ(x) for x > 0 by Stirling's series at x + 8, or at x itself where that is large; absolute error below 1e-11
-    of max(1, |log Γ|) (float64)."""
+    """Return log Γ(x) for x > 0, by Stirling's series at x + 8, or at x itself where x is large.
+
+    The absolute error is below 1e-11 of max(1, |log Γ|) in float64.
+    """
     large = x > LARGE
-    t = jnp.where(large, 1.0, x * (x + 7))  # the steps from x to x + 8 in pairs, whose product float32 holds too
+    # Γ(x) = Γ(x + 8) / Π_{i<8} (x + i), with factors in pairs x + i and x + 7 − i, whose product float32 can hold
+    t = jnp.where(large, 1.0, x * (x + 7))
     y = jnp.where(large, x, x + 8)
     i = 1 / y
     i2 = i * i
@@ -65,7 +74,7 @@ def log_gamma_positive(x: Any) -> Array:
 
 
 def inverse_digamma(y: Any) -> Array:
-    """The x > 0 with ψ(x) = y, element by element."""
+    """Return the x > 0 with ψ(x) = y, elementwise, by Newton's method."""
     large, small = jnp.exp(jnp.maximum(y, -3.0)) + 0.5, -1 / (jnp.minimum(y, -1.5) + jnp.euler_gamma)
     start = jnp.where(y >= -2.22, large, small)
 
@@ -76,10 +85,13 @@ def inverse_digamma(y: Any) -> Array:
 
 
 def gamma_shape(deficit: Any) -> Array:
-    """The a > 0 with log a − ψ(a) = deficit, where deficit = log E[x] − E[log x] > 0, element by element."""
+    """Return the shape a > 0 of a Gamma distribution with log a − ψ(a) = deficit, elementwise.
+
+    deficit: log E[x] − E[log x] > 0.
+    """
     start = (3 - deficit + jnp.sqrt((deficit - 3) ** 2 + 24 * deficit)) / (12 * deficit)
 
-    def newton(_, a):  # in 1/a, where the equation is nearly linear
+    def newton(_, a):  # a step in 1/a, in which the equation is nearly linear
         gap = jnp.log(a) - digamma(a) - deficit
         return 1 / (1 / a + gap / (a**2 * (1 / a - polygamma(1, a))))
 
@@ -87,11 +99,11 @@ def gamma_shape(deficit: Any) -> Array:
 
 
 def dirichlet_concentration(mean_log: Any, event_mask: Any = None) -> Array:
-    """The concentration a with ψ(a_k) − ψ(Σ_j a_j) = mean_log_k along the last axis; 1 for entries that do not exist.
+    """Return the concentration a with ψ(a_k) − ψ(Σ_j a_j) = mean_log_k along the last axis; 1 at missing entries.
 
-    With t = ψ(Σ_j a_j), every a_k is ψ⁻¹(mean_log_k + t), so t is the root of f(t) = ψ(Σ_k ψ⁻¹(mean_log_k + t)) − t.
-    f falls (1/ψ′ is superadditive) and Newton's method is started from the value for a large total,
-    Σ_k e^{mean_log_k} = 1 − (entries − 1) / (2 · total).
+    With t = ψ(Σ_j a_j), every a_k is ψ⁻¹(mean_log_k + t). So t is the root of f(t) = ψ(Σ_k ψ⁻¹(mean_log_k + t)) − t. f
+    falls (1/ψ′ is superadditive). Newton's method starts from the value for a large total, Σ_k e^{mean_log_k} = 1 −
+    (entries − 1) / (2 · total).
     """
     exists = jnp.ones_like(mean_log, bool) if event_mask is None else jnp.broadcast_to(event_mask, mean_log.shape)
     mean_log = jnp.where(exists, mean_log, -1)

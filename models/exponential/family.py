@@ -1,4 +1,4 @@
-"""What every exponential family can do, and the few functions that all of them share."""
+"""The interface of every exponential family, and the few functions that all of them share."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Key
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution as NumpyroDistribution
 else:
-    NumpyroDistribution = Any  # NumPyro takes a quarter of a second to import: only `to_numpyro` does
+    NumpyroDistribution = Any  # only `to_numpyro` imports NumPyro, which takes a quarter of a second
 
 Element = Float[Array, "*element"]
 Event = Float[Array, "*element event"]
@@ -27,41 +27,53 @@ class Family(eqx.Module, Generic[T]):
 
     event_ndim: eqx.AbstractClassVar[int]
     statistics_type: ClassVar[type | None] = None
-    """The NamedTuple that holds the statistics; None where they are one array."""
+    """The NamedTuple that holds the statistics; None if they are one array."""
     field_event_ndims: ClassVar[tuple[int, ...] | None] = None
-    """Event axes of each field where they differ (a matrix and its determinant); None where all have the event's."""
+    """The number of event axes of each field, such as 2 for a matrix and 0 for its determinant. None if all fields
+    have `event_ndim`."""
 
     @abstractmethod
     def log_normaliser(self, natural: T, event_mask: Any = None) -> Array:
-        """A(η) = log ∫ h(x) exp⟨η, t(x)⟩ dx, one number per element (elements…), in nats (Blei 2004,
-        Eq. 2.2)."""
+        """Return A(η) = log ∫ h(x) exp⟨η, t(x)⟩ dx, one number per element (elements…), in nats.
+
+        Source: Blei (2004), Eq. 2.2.
+        """
 
     @abstractmethod
     def mean(self, natural: T, event_mask: Any = None) -> T:
-        """E[t(x)] = ∇A(η) (Blei 2004, Eq. 2.3)."""
+        """Return E[t(x)] = ∇A(η) (Blei 2004, Eq. 2.3)."""
 
     @abstractmethod
     def natural(self, mean: T, event_mask: Any = None) -> T:
-        """The η with `mean(η) = mean`; by Newton's method where there is no closed form."""
+        """Return the η with `mean(η) = mean`; by Newton's method where there is no closed form."""
 
     @abstractmethod
     def entropy(self, natural: T, event_mask: Any = None) -> Array:
-        """−E[log p(x | η)] = A(η) − ⟨η, E[t(x)]⟩ − E[log h(x)], one number per element, in nats."""
+        """Return −E[log p(x | η)] = A(η) − ⟨η, E[t(x)]⟩ − E[log h(x)], one number per element, in nats."""
 
     @abstractmethod
     def sample(self, key: RandomKey, natural: T, event_mask: Any = None) -> T:
-        """t(x) of one independent draw of x per element."""
+        """Return t(x) of one independent draw of x per element."""
 
     @abstractmethod
     def point(self, natural: T, event_mask: Any = None) -> T:
-        """t(E[x]): the statistics at the mean of x itself, for plug-in prediction. For an indicator, E[x]."""
+        """Return t(E[x]), the statistics at the mean of x itself, for plug-in prediction.
+
+        For an indicator it is E[x].
+        """
 
     @abstractmethod
     def value(self, statistics: T, event_mask: Any = None) -> Any:
-        """x from t(x). Given expected statistics, x at those statistics (a geometric mean, where t is a logarithm)."""
+        """Return x from t(x).
+
+        From expected statistics it returns the x that has them (a geometric mean, where t is a logarithm).
+        """
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> T:
-        """Statistics of 0, which add nothing to a log-joint linear in them; shape: elements, then the event if any."""
+        """Return statistics of 0, which add nothing to a log-joint that is linear in them.
+
+        shape: the elements, then the event axes if any.
+        """
         fields: Any = self.statistics_type
         if fields is None:
             return cast(T, jnp.zeros(shape, dtype))
@@ -70,13 +82,18 @@ class Family(eqx.Module, Generic[T]):
         return fields(*[jnp.zeros(shape[: elements + ndim], dtype) for ndim in event_ndims])
 
     def legal(self, shape: tuple[int, ...], dtype: Any) -> T:
-        """Some η that is a natural parameter, where any will do; shape: elements, then the event if any. By default
-        1 everywhere."""
+        """Return some η that is a natural parameter, for uses where any will do. By default it is 1 everywhere.
+
+        shape: the elements, then the event axes if any.
+        """
         return jax.tree.map(jnp.ones_like, self.zeros(shape, dtype))
 
     def statistics_at(self, value: Any, natural: T) -> T:
-        """t(x) of a value x over which `to_numpyro` is a distribution, natural: any legal η of its shape. By default
-        from the density alone (Blei 2004, Eq. 2.1 and 2.3):
+        """Return t(x) of a value x over which `to_numpyro` is a distribution.
+
+        natural: any natural parameter of its shape.
+
+        By default it follows from the density alone (Blei 2004, Eq. 2.1 and 2.3):
 
             log p(x | η) = log h(x) + ⟨η, t(x)⟩ − A(η),  so  t(x) = ∂ log p(x | η) / ∂η + E_η[t].
         """
@@ -85,14 +102,14 @@ class Family(eqx.Module, Generic[T]):
 
     @abstractmethod
     def to_numpyro(self, natural: T) -> NumpyroDistribution:
-        """The distribution of x, over what `value` returns, its batch shape the elements. Takes no mask."""
+        """Return the NumPyro distribution of x, in the form that `value` returns. Its batch shape is the elements."""
 
 
 class UnitCarrierFamily(Family[T]):
-    """A family with h(x) = 1: its entropy is A(η) − ⟨η, E[t(x)]⟩."""
+    """A family with h(x) = 1, whose entropy is A(η) − ⟨η, E[t(x)]⟩."""
 
     def entropy(self, natural: T, event_mask: Any = None) -> Array:
-        """−E[log p(x | η)], one number per element (elements…), in nats."""
+        """Return −E[log p(x | η)], one number per element (elements…), in nats."""
         mean = self.mean(natural, event_mask)
         return self.log_normaliser(natural, event_mask) - inner(self, natural, mean, event_mask)
 
@@ -102,18 +119,18 @@ class IndicatorFamily(UnitCarrierFamily[T]):
 
     @abstractmethod
     def sample_counts(self, key: RandomKey, natural: T, copies: Any, event_mask: Any = None) -> T:
-        """The average statistic of `copies` independent draws per element; 0 where `copies` is 0.
+        """Return the average statistic of `copies` independent draws per element; 0 where `copies` is 0.
 
         copies: whole numbers ≥ 0 (in a floating dtype), broadcastable to the elements.
         """
 
     @abstractmethod
     def probability(self, mean: T) -> Array:
-        """The probability of each entry (elements…, entries) from E[t], one array: what describes a unit to people."""
+        """Return the probability of each entry from E[t], shape (elements…, entries); it describes a unit to people."""
 
 
 def inner(family: Family, natural: Any, statistics: Any, event_mask: Any) -> Array:
-    """⟨η, t⟩ per element."""
+    """Return ⟨η, t⟩ per element."""
     products = jax.tree.map(jnp.multiply, natural, statistics)
     if family.field_event_ndims is not None:
         own = zip(jax.tree.leaves(products), family.field_event_ndims, strict=True)
@@ -124,22 +141,22 @@ def inner(family: Family, natural: Any, statistics: Any, event_mask: Any) -> Arr
 
 
 def field_mask(event_mask: Any, missing: int) -> Any:
-    """The mask of a field that lacks the last `missing` event axes: what exists anywhere along them."""
+    """Return the mask of a field that lacks the last `missing` event axes: entries that exist anywhere along them."""
     return event_mask if event_mask is None or not missing else event_mask.any(tuple(range(-missing, 0)))
 
 
 def keep(values: Array, event_mask: Any) -> Array:
-    """`values` where the entry exists, 0 elsewhere."""
+    """Return `values` where the entry exists, and 0 elsewhere."""
     return values if event_mask is None else jnp.where(event_mask, values, 0)
 
 
 def keep_some(per_element: Array, event_mask: Any) -> Array:
-    """`per_element` where any entry of the element's event exists, 0 elsewhere."""
+    """Return `per_element` where any entry of the element's event exists, and 0 elsewhere."""
     return per_element if event_mask is None else jnp.where(event_mask.any(-1), per_element, 0)
 
 
 def log_total(logits: Any, event_mask: Any) -> Array:
-    """log Σ exp over the entries that exist, event axis kept; finite where none does."""
+    """Return log Σ exp(logits) over the entries that exist, with the event axis kept; finite where none exists."""
     if event_mask is not None:
         absent = jnp.where(event_mask.any(-1, keepdims=True), -jnp.inf, 0)
         logits = jnp.where(event_mask, logits, absent)
@@ -147,5 +164,5 @@ def log_total(logits: Any, event_mask: Any) -> Array:
 
 
 def log_normalised(logits: Any, event_mask: Any) -> Array:
-    """Logits less their log total: the logs of numbers that sum to 1 over the entries that exist."""
+    """Return logits minus their log total: the logs of numbers that sum to 1 over the entries that exist."""
     return keep(logits - log_total(logits, event_mask), event_mask)

@@ -1,4 +1,4 @@
-"""Families of indicators, with the indicator itself as the statistic."""
+"""Families of indicators, whose statistic is the indicator itself."""
 
 from typing import ClassVar
 
@@ -22,7 +22,10 @@ from lvsearch.models.exponential.family import (
 
 
 class Categorical(IndicatorFamily[Event]):
-    """p(x | η) = exp(Σ_k η_k x_k − A(η)), x one-hot. A(η) = log Σ_k exp η_k; E[x] = softmax(η) (Blei 2004, Eq. 3.9)."""
+    """One of several entries: p(x | η) = exp(Σ_k η_k x_k − A(η)), x one-hot.
+
+    A(η) = log Σ_k exp η_k; E[x] = softmax(η) (Blei 2004, Eq. 3.9).
+    """
 
     event_ndim: ClassVar[int] = 1
 
@@ -33,7 +36,10 @@ class Categorical(IndicatorFamily[Event]):
         return keep(jnp.exp(log_normalised(natural, event_mask)), event_mask)
 
     def natural(self, mean: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
-        """log E[x]: of the many η that differ by a constant, the one with A(η) = 0. Probabilities must be positive."""
+        """Return log E[x], the one with A(η) = 0 of the many η that differ by a constant.
+
+        Probabilities must be positive.
+        """
         return jnp.log(mean if event_mask is None else jnp.where(event_mask, mean, 1))
 
     def sample(self, key: RandomKey, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
@@ -44,7 +50,7 @@ class Categorical(IndicatorFamily[Event]):
     def sample_counts(
         self, key: RandomKey, natural: Event, copies: Float[Array | np.ndarray, "..."], event_mask: EventMask = None
     ) -> Float[Array, "*element event"]:
-        """Multinomial(copies, softmax(η)) / copies."""
+        """Return a draw from Multinomial(copies, softmax(η)), divided by copies."""
         probabilities = self.mean(natural, event_mask)
         copies = jnp.broadcast_to(jnp.asarray(copies, probabilities.dtype), probabilities.shape[:-1])
         counts = jax.random.multinomial(key, copies, probabilities, dtype=probabilities.dtype)
@@ -57,7 +63,7 @@ class Categorical(IndicatorFamily[Event]):
         return jnp.asarray(mean)
 
     def value(self, statistics: Event, event_mask: EventMask = None) -> Int[Array, "*element"]:
-        """The position of the entry; of expected statistics, the most probable one."""
+        """Return the position of the chosen entry; of expected statistics, the most probable position."""
         known = statistics if event_mask is None else jnp.where(event_mask, statistics, -jnp.inf)
         return jnp.argmax(known, axis=-1)
 
@@ -68,7 +74,7 @@ class Categorical(IndicatorFamily[Event]):
 
 
 class Bernoulli(IndicatorFamily[Element]):
-    """p(x | η) = exp(ηx − A(η)), x in {0, 1}. A(η) = log(1 + exp η); E[x] = 1 / (1 + exp −η)."""
+    """A number x in {0, 1}: p(x | η) = exp(ηx − A(η)), A(η) = log(1 + exp η), E[x] = 1 / (1 + exp −η)."""
 
     event_ndim: ClassVar[int] = 0
 
@@ -87,7 +93,7 @@ class Bernoulli(IndicatorFamily[Element]):
     def sample_counts(
         self, key: RandomKey, natural: Element, copies: Float[Array | np.ndarray, "..."], event_mask: None = None
     ) -> Float[Array, "*element"]:
-        """Binomial(copies, E[x]) / copies."""
+        """Return a draw from Binomial(copies, E[x]), divided by copies."""
         probabilities = self.mean(natural)
         copies = jnp.broadcast_to(jnp.asarray(copies, probabilities.dtype), probabilities.shape)
         counts = jax.random.binomial(key, copies, probabilities, dtype=probabilities.dtype)

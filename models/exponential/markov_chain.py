@@ -1,9 +1,12 @@
-"""The family of a path z_1 … z_T through K states, each state depending on the one before: one element, of structure.
+"""The family of a path z_1 … z_T through K states, in which each state depends on the one before.
+
+A whole path is one element, with structure:
 
     p(z | η) = exp(Σ_t η^state_{t, z_t} + Σ_{t>1} η^step_{t, z_{t−1}, z_t} − A(η))
 
-A is the forward recursion, ∇A the state and pair probabilities of forward–backward (Rabiner 1989, Eq. 18–37), a draw
-runs the recursion and comes back (Chib 1996), and with a maximum in the sum's place the way back is Viterbi's path.
+A is computed by the forward recursion. ∇A is the state and pair probabilities of forward–backward (Rabiner 1989, Eq.
+18–37). A draw runs the recursion forwards and then draws states backwards (Chib 1996). With a maximum in the place of
+the sum, the way back is Viterbi's path.
 """
 
 from collections.abc import Callable
@@ -23,23 +26,26 @@ else:
     NumpyroDistribution = Any
 
 NOWHERE = -1e30
-"""The log-potential of a state that does not exist: a finite number, whose gradient is one too."""
+"""The log-potential of a state that does not exist. It is finite, so that its gradient is finite too."""
 PathMask = Bool[Array | np.ndarray, "*#element #row #state #state"] | None
 
 
 class MarkovChainStatistics(NamedTuple):
-    """Indicators of a path: `state` (row, state), and `step` (row, state, state), from the state of the row before to
-    that of the row; none at the first row."""
+    """The indicators of a path.
+
+    `state` (row, state): the state of each row. `step` (row, state, state): the state of the row before, and of the
+        row; 0 at the first row.
+    """
 
     state: Float[Array, "*element row state"]
     step: Float[Array, "*element row state state"]
 
 
 class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
-    """A path; A(η) by the forward recursion, E[t] by forward–backward. The event axes are (row, state, state).
+    """A path through states. The event axes are (row, state, state).
 
-    event_mask: the product of which rows and which states exist; rows that exist come first, and the path ends with
-    the last of them.
+    event_mask: the product of the masks of rows and of states. Rows that exist come first, and the path ends with the
+        last of them.
     """
 
     event_ndim: ClassVar[int] = 3
@@ -47,17 +53,20 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
     field_event_ndims: ClassVar[tuple[int, ...] | None] = (2, 3)
 
     def log_normaliser(self, natural: MarkovChainStatistics, event_mask: PathMask = None) -> Float[Array, "*element"]:
-        def one(state: Array, step: Array, mask: Array) -> Array:
+        def log_sum(state: Array, step: Array, mask: Array) -> Array:
             return jnp.where(mask.any(), logsumexp(_forward(state, step, mask, logsumexp)[-1]), 0.0)
 
-        return _each_path(one, "()", natural, event_mask)
+        return _each_path(log_sum, "()", natural, event_mask)
 
     def mean(self, natural: MarkovChainStatistics, event_mask: PathMask = None) -> MarkovChainStatistics:
         natural = MarkovChainStatistics(*map(jnp.asarray, natural))
         return jax.grad(lambda eta: self.log_normaliser(eta, event_mask).sum())(natural)
 
     def natural(self, mean: MarkovChainStatistics, event_mask: PathMask = None) -> MarkovChainStatistics:
-        """Of the many η, the logs of p(z_1) and p(z_t | z_{t−1}), with A(η) = 0. Probabilities must be positive."""
+        """Return the logs of p(z_1) and p(z_t | z_{t−1}), the one η with A(η) = 0 of many.
+
+        Probabilities must be positive.
+        """
         first = jnp.arange(mean.state.shape[-2])[:, None] == 0
         begins, steps = first & (mean.state > 0), mean.step > 0
         into = jnp.where(steps, mean.step, 1.0)
@@ -70,12 +79,12 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
     def sample(
         self, key: RandomKey, natural: MarkovChainStatistics, event_mask: PathMask = None
     ) -> MarkovChainStatistics:
-        return self._along(natural, jax.random.gumbel(key, natural.state.shape, natural.state.dtype), event_mask)
+        return self._best_path(natural, jax.random.gumbel(key, natural.state.shape, natural.state.dtype), event_mask)
 
     def sample_counts(
         self, key: RandomKey, natural: MarkovChainStatistics, copies: Any, event_mask: PathMask = None
     ) -> MarkovChainStatistics:
-        """The average of `copies` draws, one after the other."""
+        """Return the average of `copies` draws, made one after another."""
         copies = jnp.broadcast_to(jnp.asarray(copies, natural.state.dtype), natural.state.shape[:-2])
 
         def one(number: Array, total: MarkovChainStatistics) -> MarkovChainStatistics:
@@ -89,8 +98,8 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
         return jax.lax.fori_loop(0, copies.max().astype(int), one, jax.tree.map(jnp.zeros_like, natural))
 
     def mode(self, natural: MarkovChainStatistics, event_mask: PathMask = None) -> MarkovChainStatistics:
-        """The most probable path (Viterbi); the first of several."""
-        return self._along(natural, None, event_mask)
+        """Return the most probable path (Viterbi), the first if there are several."""
+        return self._best_path(natural, None, event_mask)
 
     def point(self, natural: MarkovChainStatistics, event_mask: PathMask = None) -> MarkovChainStatistics:
         return self.mean(natural, event_mask)
@@ -99,7 +108,7 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
         return mean.state
 
     def value(self, statistics: MarkovChainStatistics, event_mask: PathMask = None) -> Int[Array, "*element row"]:
-        """The state of each row; of expected statistics the most probable one of each row by itself."""
+        """Return the state of each row; of expected statistics, the most probable state of each row by itself."""
         known = statistics.state
         if event_mask is not None:
             known = jnp.where(jnp.asarray(event_mask).any((-3, -2))[..., None, :], known, -jnp.inf)
@@ -110,10 +119,13 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
 
         return MarkovPath(self, natural)
 
-    def _along(
+    def _best_path(
         self, natural: MarkovChainStatistics, noise: Array | None, event_mask: PathMask
     ) -> MarkovChainStatistics:
-        """Forward, and back along the best path: of sums with Gumbel noise added it is a draw."""
+        """Run the recursion forward, and come back along the best path.
+
+        noise: Gumbel noise (elements…, row, state), with which the path is a draw; None for the most probable path.
+        """
         drawing = noise is not None
         noise = noise if drawing else jnp.zeros_like(natural.state)
 
@@ -128,7 +140,10 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
 def _each_path(
     function: Callable[..., Array], result: str, natural: MarkovChainStatistics, event_mask: PathMask, *more: Array
 ) -> Array:
-    """function(state (t,k), step (t,k,k), mask (t,k,k), …(t,k)) of each element."""
+    """Return function(state (t,k), step (t,k,k), mask (t,k,k), …(t,k)) of each element.
+
+    result: the axes of the function's result, as in `jnp.vectorize`. more: further arguments (elements…, t, k).
+    """
     step = jnp.asarray(natural.step)
     shape = step.shape if event_mask is None else np.broadcast_shapes(np.shape(event_mask), step.shape[-3:])
     mask = jnp.broadcast_to(True if event_mask is None else jnp.asarray(event_mask), shape)
@@ -137,7 +152,10 @@ def _each_path(
 
 
 def _forward(state: Array, step: Array, mask: Array, total: Callable[..., Array]) -> Float[Array, "row state"]:
-    """α_t = η^state_t + total_i (α_{t−1, i} + η^step_{t, i, ·}); beyond the last row that exists, as there."""
+    """Return α_t = η^state_t + total_i (α_{t−1, i} + η^step_{t, i, ·}) for each row; it stays after the last row.
+
+    total: `logsumexp` for sums over paths, or `max` for the best path.
+    """
     exists, here = mask.any((0, 1)), mask.any((1, 2))
 
     def one(before: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
@@ -151,7 +169,10 @@ def _forward(state: Array, step: Array, mask: Array, total: Callable[..., Array]
 
 
 def _back(alpha: Array, step: Array, mask: Array) -> Float[Array, "row state"]:
-    """From the best last state, each time the best of those that led there: one-hot rows."""
+    """Return the best path as one-hot rows: the best last state, then each time the best state that leads there.
+
+    alpha: the result of `_forward`.
+    """
     exists, here = mask.any((0, 1)), mask.any((1, 2))
     following = jnp.concatenate([here[1:], jnp.zeros(1, bool)])
     leaving = jnp.concatenate([step[1:], jnp.zeros_like(step[:1])])

@@ -1,4 +1,4 @@
-"""Markov paths as NumPyro knows them: a file of its own, so that importing the families does not import NumPyro."""
+"""The NumPyro distribution of Markov paths, in its own file so that the families do not import NumPyro."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,10 @@ from numpyro.distributions.util import validate_sample
 
 
 class MarkovPath(dist.Distribution):
-    """The NumPyro form of `MarkovChain`: the state of each row, on the last axis. family: the `MarkovChain` itself."""
+    """The NumPyro form of `MarkovChain`: the state of each row, on the last axis.
+
+    family: the `MarkovChain`. natural: its natural parameters.
+    """
 
     arg_constraints: ClassVar = {"state": constraints.real_matrix}
     pytree_aux_fields = ("family",)

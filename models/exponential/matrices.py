@@ -1,8 +1,9 @@
 """Cholesky factors and triangular systems of many small matrices, in plain array operations.
 
-`jax.scipy.linalg` hands a batch of matrices to LAPACK in pieces, on the threads that run the program. Where a program
-holds as many such calls as there are threads (two, on two cores) and nothing orders them, each waits for pieces that no
-thread is left to do, and the program never ends (jaxlib up to 0.10; gone in 0.11). A loop over the columns cannot.
+`jax.scipy.linalg` hands a batch of matrices to LAPACK in pieces, on the threads that run the program. If a program has
+as many such calls at a time as there are threads (two, on two cores), each call waits for pieces that no thread is left
+to compute. The program then never ends (jaxlib up to 0.10; mended in 0.11). A loop over the columns has no such
+problem.
 """
 
 import jax
@@ -14,8 +15,11 @@ from lvsearch.models.kernels import kernel
 
 @kernel()
 def cholesky(matrix: Float[Array, "*element dim dim"]) -> Float[Array, "*element dim dim"]:
-    """The lower L with LLᵀ = matrix, symmetric; NaN where the matrix is not positive definite."""
-    matrix = 0.5 * (matrix + jnp.swapaxes(matrix, -1, -2))  # so that gradients are symmetric too
+    """Return the lower triangular L with LLᵀ = matrix; NaN where the matrix is not positive definite.
+
+    matrix: symmetric.
+    """
+    matrix = 0.5 * (matrix + jnp.swapaxes(matrix, -1, -2))  # makes gradients symmetric too
     rows = jnp.arange(matrix.shape[-1])
 
     def column(j: Array | int, state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -30,7 +34,10 @@ def cholesky(matrix: Float[Array, "*element dim dim"]) -> Float[Array, "*element
 def solve_lower(
     factor: Float[Array, "*element dim dim"], right: Float[Array, "*element dim column"], transposed: bool = False
 ) -> Float[Array, "*element dim column"]:
-    """The X of L X = right, or of Lᵀ X = right. factor: L, zero above its diagonal."""
+    """Return the X of L X = right, or of Lᵀ X = right if `transposed`.
+
+    factor: L, lower triangular, with zeros above its diagonal.
+    """
     n_dims = factor.shape[-1]
     columns = jnp.swapaxes(factor, -1, -2) if transposed else factor
 
@@ -44,12 +51,12 @@ def solve_lower(
 
 
 def inverse_from(factor: Float[Array, "*element dim dim"]) -> Float[Array, "*element dim dim"]:
-    """(LLᵀ)⁻¹, symmetric."""
+    """Return (LLᵀ)⁻¹, symmetric, from the factor L."""
     eye = jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
     inverse = solve_lower(factor, eye)
     return jnp.swapaxes(inverse, -1, -2) @ inverse
 
 
 def log_determinant(factor: Float[Array, "*element dim dim"]) -> Float[Array, "*element"]:
-    """log |LLᵀ|."""
+    """Return log |LLᵀ| from the factor L."""
     return 2 * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)

@@ -12,10 +12,11 @@ from lvsearch.models.exponential.family import Family, NumpyroDistribution, Rand
 
 
 class MixedFamily(Family[tuple[Any, ...]]):
-    """Independent parameters of several columns' families: (x_1, …, x_J), x_j of `parts[j]` over `widths[j]` columns.
+    """Independent parameters (x_1, …, x_J) of several groups of columns; x_j is of family `parts[j]` over `widths[j]`
+    columns.
 
-    Statistics are a tuple of the parts' own. A family of numbers has one element a column, one on an event or on a
-    matrix one for all its columns.
+    Statistics are a tuple of the parts' own statistics. A family of numbers has one element for each column. A family
+    on an event or on a matrix has one element for all its columns.
     """
 
     parts: tuple[Family, ...]
@@ -25,11 +26,11 @@ class MixedFamily(Family[tuple[Any, ...]]):
 
     @property
     def field_event_ndims(self) -> tuple[int, ...]:  # pyright: ignore
-        """Of every leaf, the parts' one after another."""
+        """The number of event axes of every array of the statistics, the parts' one after another."""
         return tuple(ndim for part in self.parts for ndim in _leaf_ndims(part))
 
     def log_normaliser(self, natural: tuple[Any, ...], event_mask: Any = None) -> Float[Array, "*element"]:
-        return self._summed(natural, lambda part, own: part.log_normaliser(own))
+        return self._sum_over_parts(natural, lambda part, own: part.log_normaliser(own))
 
     def mean(self, natural: tuple[Any, ...], event_mask: Any = None) -> tuple[Any, ...]:
         return self._each(natural, lambda part, own: part.mean(own))
@@ -38,7 +39,7 @@ class MixedFamily(Family[tuple[Any, ...]]):
         return self._each(mean, lambda part, own: part.natural(own))
 
     def entropy(self, natural: tuple[Any, ...], event_mask: Any = None) -> Float[Array, "*element"]:
-        return self._summed(natural, lambda part, own: part.entropy(own))
+        return self._sum_over_parts(natural, lambda part, own: part.entropy(own))
 
     def sample(self, key: RandomKey, natural: tuple[Any, ...], event_mask: Any = None) -> tuple[Any, ...]:
         keys = jax.random.split(key, len(self.parts))
@@ -51,27 +52,29 @@ class MixedFamily(Family[tuple[Any, ...]]):
         return self._each(statistics, lambda part, own: part.value(own))
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, ...]:
-        """shape: elements, and the columns of all parts together."""
+        """Return statistics of 0. shape: the elements, then the number of columns of all parts together."""
         return tuple(part.zeros(_shape(part, shape[:-1], n), dtype) for part, n in self._with_widths())
 
     def legal(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, ...]:
         return tuple(part.legal(_shape(part, shape[:-1], n), dtype) for part, n in self._with_widths())
 
     def to_numpyro(self, natural: tuple[Any, ...]) -> NumpyroDistribution:
-        """ValueError: NumPyro has no distribution of parameters of several kinds."""
+        """Raise ValueError: NumPyro has no distribution of parameters of several kinds."""
         raise ValueError(
             "got parameters of columns of several kinds, for which NumPyro has no one distribution; use the samplers "
             "of lvsearch"
         )
 
     def _with_widths(self) -> list[tuple[Family, int]]:
+        """Return each part with its number of columns."""
         return list(zip(self.parts, self.widths, strict=True))
 
-    def _each(self, leaves: tuple[Any, ...], done: Callable[[Family, Any], Any]) -> tuple[Any, ...]:
-        return tuple(done(part, own) for part, own in zip(self.parts, leaves, strict=True))
+    def _each(self, leaves: tuple[Any, ...], function: Callable[[Family, Any], Any]) -> tuple[Any, ...]:
+        """Return function(part, its own statistics) of each part."""
+        return tuple(function(part, own) for part, own in zip(self.parts, leaves, strict=True))
 
-    def _summed(self, natural: tuple[Any, ...], number: Callable[[Family, Any], Array]) -> Array:
-        """The parts' numbers, those of one element a column added up."""
+    def _sum_over_parts(self, natural: tuple[Any, ...], number: Callable[[Family, Any], Array]) -> Array:
+        """Return the sum of number(part, its own statistics) over parts, and over columns of families of numbers."""
         found = self._each(natural, number)
         return sum(
             (one if part.event_ndim else one.sum(-1) for part, one in zip(self.parts, found, strict=True)),
@@ -80,11 +83,11 @@ class MixedFamily(Family[tuple[Any, ...]]):
 
 
 def _leaf_ndims(part: Family) -> tuple[int, ...]:
-    """How many axes beyond those of the components each leaf has."""
+    """Return how many axes beyond those of the components each array of a part's statistics has."""
     fields: Any = part.statistics_type
     return part.field_event_ndims or (1,) * (1 if fields is None else len(fields._fields))
 
 
 def _shape(part: Family, elements: tuple[int, ...], width: int) -> tuple[int, ...]:
-    """A family on a matrix has its columns twice."""
+    """Return the shape of a part's statistics: a family on a matrix has its columns twice."""
     return (*elements, *(width,) * max(1, part.event_ndim))

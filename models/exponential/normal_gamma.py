@@ -29,13 +29,13 @@ class MeanAndPrecision(NamedTuple):
 
 
 class NormalGamma(UnitCarrierFamily[NormalGammaStatistics]):
-    """τ ~ Gamma(a, rate b), μ | τ ~ Gaussian(m, precision κτ): the conjugate prior of a Gaussian's mean and precision.
+    """The conjugate prior of a Gaussian's mean and precision: τ ~ Gamma(a, rate b), μ | τ ~ Gaussian(m, precision κτ).
 
     p(μ, τ | η) = exp(η₁ log τ + η₂ (−τ) + η₃ τμ + η₄ (−τμ²/2) − A(η)), η = (a − ½, b + κm²/2, κm, κ).
     A(η) = log Γ(a) − a log b + ½ log 2π − ½ log κ.
     E[t] = (ψ(a) − log b, −a/b, m a/b, −½(1/κ + m² a/b)).
 
-    `value` and `to_numpyro` disagree in form only: a `MeanAndPrecision`, and the same two numbers on a last axis.
+    `value` returns a `MeanAndPrecision`; `to_numpyro` has the same two numbers on a last axis.
     """
 
     event_ndim: ClassVar[int] = 0
@@ -81,7 +81,7 @@ class NormalGamma(UnitCarrierFamily[NormalGammaStatistics]):
 
 
 def _normal_gamma_parameters(natural: NormalGammaStatistics) -> tuple[Array, Array, Array, Array]:
-    """(a, b, m, κ) from η."""
+    """Return (a, b, m, κ) from η."""
     pseudo_count = natural.negative_half_precision_square
     centre = natural.precision_mean / pseudo_count
     rate = natural.negative_precision - 0.5 * natural.precision_mean * centre
@@ -89,5 +89,6 @@ def _normal_gamma_parameters(natural: NormalGammaStatistics) -> tuple[Array, Arr
 
 
 def _normal_gamma_statistics(mean: Array, log_precision: Array) -> NormalGammaStatistics:
+    """Return t(μ, τ) from μ and log τ."""
     precision = jnp.exp(log_precision)
     return NormalGammaStatistics(log_precision, -precision, precision * mean, -0.5 * precision * mean**2)

@@ -1,4 +1,4 @@
-"""The Normal–Gamma as NumPyro knows it: a file of its own, so that importing the families does not import NumPyro."""
+"""The NumPyro distribution of the Normal–Gamma, in its own file so that the families do not import NumPyro."""
 
 from typing import Any, ClassVar
 
@@ -39,7 +39,9 @@ class NormalGammaDistribution(dist.Distribution):
         return self._precision().log_prob(precision) + self._mean_given(precision).log_prob(mean)
 
     def _precision(self):
+        """Return the distribution of τ."""
         return dist.Gamma(self.precision_shape, self.precision_rate)
 
     def _mean_given(self, precision):
+        """Return the distribution of μ given τ."""
         return dist.Normal(self.centre, (self.pseudo_count * precision) ** -0.5)

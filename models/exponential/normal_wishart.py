@@ -33,14 +33,16 @@ class MeanAndPrecisionMatrix(NamedTuple):
 
 
 class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
-    """Λ ~ Wishart(ν, B⁻¹), μ | Λ ~ Gaussian(m, precision κΛ): E[Λ] = νB⁻¹, ν > D − 1.
+    """The conjugate prior of a multivariate Gaussian: Λ ~ Wishart(ν, B⁻¹), μ | Λ ~ Gaussian(m, precision κΛ).
+
+    E[Λ] = νB⁻¹, and ν > D − 1.
 
     p(μ, Λ | η) = exp(η₁ ½ log|Λ| + ⟨η₂, −½Λ⟩ + η₃ᵀΛμ + η₄ (−½ μᵀΛμ) − A(η)), η = (ν − D, B + κmmᵀ, κm, κ).
     A(η) = ½νD log 2 + log Γ_D(ν/2) − ½ν log|B| + ½D log 2π − ½D log κ.
     E[t] = (½(Σ_i ψ((ν + 1 − i)/2) + D log 2 − log|B|), −½νB⁻¹, νB⁻¹m, −½(D/κ + ν mᵀB⁻¹m)).
 
-    One observation x adds (1, xxᵀ, x, 1) to η. The event is a matrix: `event_ndim` is 2, and fields differ in how many
-    of its axes they have. Reference: Bishop (2006), §10.2.1 and appendix B.
+    One observation x adds (1, xxᵀ, x, 1) to η. The event is a matrix: `event_ndim` is 2, and fields have none, one or
+    two of its axes. Reference: Bishop (2006), §10.2.1 and appendix B.
     """
 
     event_ndim: ClassVar[int] = 2
@@ -79,7 +81,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
     def sample(
         self, key: RandomKey, natural: NormalWishartStatistics, event_mask: None = None
     ) -> NormalWishartStatistics:
-        """Λ = FFᵀ by Bartlett's decomposition."""
+        """Return t of a draw, with Λ = FFᵀ by Bartlett's decomposition."""
         key_diagonal, key_below, key_mean = jax.random.split(key, 3)
         degrees, factor, centre, count = _parameters(natural)
         lower, log_diagonal = bartlett(key_diagonal, key_below, degrees, factor)
@@ -105,19 +107,19 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         return MeanAndPrecisionMatrix(mean, precision)
 
     def legal(self, shape: tuple[int, ...], dtype: Any) -> NormalWishartStatistics:
-        """ν = D + 1, B the identity, m = 0, κ = 1: with 1 everywhere B would be singular."""
+        """Return the η of ν = D + 1, B the identity, m = 0, κ = 1: with 1 everywhere B would be singular."""
         elements, eye = shape[:-2], jnp.eye(shape[-1], dtype=dtype)
         one = jnp.ones(elements, dtype)
         return NormalWishartStatistics(one, one[..., None, None] * eye, jnp.zeros(shape[:-1], dtype), one)
 
     def statistics_at(self, value: Any, natural: NormalWishartStatistics) -> NormalWishartStatistics:
-        """Of the mean in the first row and the precision below, written out: their factor is all that is needed."""
+        """Return t of an array with the mean in the first row and the precision below."""
         del natural
         factor = cholesky(value[..., 1:, :])
         return _statistics(value[..., 0, :], factor, 0.5 * log_determinant(factor))
 
     def to_numpyro(self, natural: NormalWishartStatistics) -> NumpyroDistribution:
-        """Over arrays (…, D + 1, D): the mean in the first row, the precision below."""
+        """Return a distribution over arrays (…, D + 1, D): the mean in the first row, the precision below."""
         from lvsearch.models.exponential.normal_wishart_numpyro import NormalWishartDistribution
 
         degrees, factor, centre, count = _parameters(natural)
@@ -125,7 +127,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
 
 
 def _parameters(natural: NormalWishartStatistics) -> tuple[Array, Array, Array, Array]:
-    """(ν, the Cholesky factor of B, m, κ) from η."""
+    """Return (ν, the Cholesky factor of B, m, κ) from η."""
     count = natural.negative_half_square
     centre = natural.precision_mean / count[..., None]
     scale = natural.negative_half_precision - natural.precision_mean[..., :, None] * centre[..., None, :]
@@ -135,9 +137,11 @@ def _parameters(natural: NormalWishartStatistics) -> tuple[Array, Array, Array, 
 def bartlett(
     key_diagonal: RandomKey, key_below: RandomKey, degrees: Any, factor: Float[Array, "*element dim dim"]
 ) -> tuple[Float[Array, "*element dim dim"], Float[Array, "*element dim"]]:
-    """A lower triangular, its diagonal drawn as χ, and the log of that: Λ = FFᵀ, F = C⁻ᵀA, with B = CCᵀ.
+    """Draw Bartlett's decomposition of a Wishart: (A, the logs of its diagonal), with Λ = FFᵀ, F = C⁻ᵀA and B = CCᵀ.
 
-    degrees: ν; factor: C.
+    degrees: ν. factor: C.
+
+    A is lower triangular. Its diagonal is χ-distributed, and the entries below are standard normal.
     """
     n_dims, dtype = factor.shape[-1], factor.dtype
     log_diagonal = 0.5 * (jax.random.loggamma(key_diagonal, halves(degrees, n_dims), dtype=dtype) + LOG_2)
@@ -146,12 +150,15 @@ def bartlett(
 
 
 def halves(degrees: Any, n_dims: int) -> Array:
-    """(ν + 1 − i)/2 for i = 1…D."""
+    """Return (ν + 1 − i)/2 for i = 1…D, shape (elements…, D)."""
     return 0.5 * (degrees[..., None] - jnp.arange(n_dims, dtype=degrees.dtype))
 
 
 def degrees_of(gap: Any, n_dims: int) -> Array:
-    """The ν with Σ_i ψ((ν + 1 − i)/2) − D log(ν/2) = gap, rising from −∞ at D − 1 to 0: bisected in log(ν − D + 1)."""
+    """Return the ν with Σ_i ψ((ν + 1 − i)/2) − D log(ν/2) = gap.
+
+    The left side rises from −∞ at ν = D − 1 to 0. The root is found by bisection in log(ν − D + 1).
+    """
 
     def halve(_, ends):
         low, high = ends
@@ -165,7 +172,7 @@ def degrees_of(gap: Any, n_dims: int) -> Array:
 
 
 def _statistics(mean: Array, root: Array, half_log_determinant: Array) -> NormalWishartStatistics:
-    """t at μ and Λ = root · rootᵀ."""
+    """Return t at μ and Λ = root · rootᵀ."""
     along = jnp.einsum("...ij,...i->...j", root, mean)
     precision = root @ jnp.swapaxes(root, -1, -2)
     linear = jnp.einsum("...ij,...j->...i", root, along)

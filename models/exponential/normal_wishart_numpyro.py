@@ -1,4 +1,4 @@
-"""The Normal–Wishart as NumPyro knows it: a file of its own, so that importing the families does not import NumPyro."""
+"""The NumPyro distribution of the Normal–Wishart, in its own file so that the families do not import NumPyro."""
 
 import math
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from numpyro.distributions.transforms import Transform, biject_to
 
 
 class _MeanOverPrecision(constraints.Constraint):
-    """A matrix (D + 1, D): any vector in the first row, a positive definite matrix below."""
+    """The constraint on a matrix (D + 1, D): any vector in the first row, a positive definite matrix below."""
 
     event_dim = 2
 
@@ -30,7 +30,7 @@ mean_over_precision = _MeanOverPrecision()
 
 
 class MeanOverPrecisionTransform(Transform):
-    """From D + D(D + 1)/2 real numbers: the mean, and the precision's Cholesky factor with the log of its diagonal."""
+    """Map D + D(D + 1)/2 real numbers to the mean, and the precision's Cholesky factor with the log of its diagonal."""
 
     domain = constraints.real_vector  # pyright: ignore[reportAssignmentType]
     codomain = mean_over_precision  # pyright: ignore[reportAssignmentType]
@@ -59,15 +59,17 @@ class MeanOverPrecisionTransform(Transform):
 
 @biject_to.register(_MeanOverPrecision)
 def _mean_over_precision(constraint):
+    """Return the map from real numbers that NumPyro uses for this constraint."""
     return MeanOverPrecisionTransform()
 
 
 def _precision_of():
+    """Return NumPyro's map from real numbers to positive definite matrices."""
     return biject_to(constraints.positive_definite)
 
 
 def _n_dims(length: int) -> int:
-    """The D of D + D(D + 1)/2 = length."""
+    """Return the D of D + D(D + 1)/2 = length."""
     return (math.isqrt(9 + 8 * length) - 3) // 2
 
 
@@ -98,7 +100,9 @@ class NormalWishartDistribution(dist.Distribution):
         return self._precision().log_prob(precision) + self._mean_given(precision).log_prob(mean)
 
     def _precision(self):
+        """Return the distribution of Λ."""
         return dist.Wishart(self.degrees, rate_matrix=self.scale)
 
     def _mean_given(self, precision):
+        """Return the distribution of μ given Λ."""
         return dist.MultivariateNormal(self.centre, precision_matrix=self.pseudo_count[..., None, None] * precision)

@@ -1,4 +1,4 @@
-"""A Gaussian's mean and precision at one point: the plug-in counterpart of the Normal–Gamma."""
+"""The mean and precision of a Gaussian at one point: the plug-in counterpart of the Normal–Gamma."""
 
 from typing import ClassVar
 
@@ -10,13 +10,16 @@ from lvsearch.models.exponential.normal_gamma import MeanAndPrecision, NormalGam
 
 
 class PointGaussian(Family[NormalGammaStatistics]):
-    """All mass at one (μ, τ): the maximiser of ⟨η, t(μ, τ)⟩ with 1/τ ≥ `variance_floor`, a plug-in estimate.
+    """A family with all mass at one (μ, τ), the maximiser of ⟨η, t(μ, τ)⟩ with 1/τ ≥ `variance_floor`: a plug-in
+    estimate.
 
-    Of n observations x the likelihood has η = (n/2, Σx²/2, Σx, n), the numbers that multiply (log τ, −τ, τμ, −τμ²/2);
-    its maximiser is μ = Σx/n, 1/τ = Σx²/n − μ², the variance raised to the floor. The statistic, at a point, has
-    entropy 0, and A(η) = ⟨η, t⟩. With no observations at all, μ = 0 and 1/τ = 1.
+    The likelihood of n observations x has η = (n/2, Σx²/2, Σx, n), the numbers that multiply (log τ, −τ, τμ, −τμ²/2).
+    Its maximiser is μ = Σx/n and 1/τ = Σx²/n − μ², with the variance raised to the floor. A point has entropy 0, and
+    A(η) = ⟨η, t⟩. Without any observations, μ = 0 and 1/τ = 1.
 
-    variance_floor: smallest variance. Without one, a component on a single observation has a density without bound.
+    variance_floor: the smallest variance. Without one, a component on a single observation has a density without bound.
+
+    Raises ValueError for a floor that is not positive.
     """
 
     event_ndim: ClassVar[int] = 0
@@ -43,7 +46,7 @@ class PointGaussian(Family[NormalGammaStatistics]):
         return NormalGammaStatistics(-jnp.log(variance), -precision, precision * centre, -0.5 * precision * centre**2)
 
     def natural(self, mean: NormalGammaStatistics, event_mask: None = None) -> NormalGammaStatistics:
-        """Natural parameters are unique up to their scale: those of one observation here."""
+        """Return the natural parameters of one observation. They are unique only up to their scale."""
         centre, precision = self.value(mean)
         half = jnp.full_like(centre, 0.5)
         return NormalGammaStatistics(half, 0.5 * (1 / precision + centre**2), centre, jnp.ones_like(centre))

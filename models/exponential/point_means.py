@@ -1,4 +1,4 @@
-"""Points of one family's mean each: the plug-in counterparts of `Gaussian` (precision known) and `Beta`."""
+"""Families with all mass at one point: the plug-in counterparts of `Gaussian` (precision known) and `Beta`."""
 
 from typing import ClassVar
 
@@ -11,11 +11,10 @@ from lvsearch.models.exponential.simplex import PointSimplex
 
 
 class PointMean(Family[GaussianStatistics]):
-    """All mass at one x: the maximiser η₁/η₂ of η₁x + η₂(−x²/2). Makes the mean of a Gaussian of known precision a
-    plug-in estimate.
+    """A family with all mass at one x, the maximiser η₁/η₂ of η₁x + η₂(−x²/2).
 
-    Of n observations of unit precision the likelihood has η = (Σy, n), so x is their average; 0 where there are none.
-    The entropy of a point is 0 and A(η) = ⟨η, t⟩.
+    It makes the mean of a Gaussian of known precision a plug-in estimate. The likelihood of n observations of unit
+    precision has η = (Σy, n), so x is their average; 0 where there are none. A point has entropy 0, and A(η) = ⟨η, t⟩.
     """
 
     event_ndim: ClassVar[int] = 0
@@ -31,7 +30,7 @@ class PointMean(Family[GaussianStatistics]):
         return GaussianStatistics(value, -0.5 * value**2)
 
     def natural(self, mean: GaussianStatistics, event_mask: None = None) -> GaussianStatistics:
-        """Natural parameters are unique up to their scale: those of one observation here."""
+        """Return the natural parameters of one observation. They are unique only up to their scale."""
         return GaussianStatistics(mean.value, jnp.ones_like(mean.value))
 
     def entropy(self, natural: GaussianStatistics, event_mask: None = None) -> Float[Array, "..."]:
@@ -53,7 +52,9 @@ class PointMean(Family[GaussianStatistics]):
 
 
 class PointProbability(Family[BetaStatistics]):
-    """All mass at one v in (0, 1): the maximiser of ⟨η, (log v, log(1 − v))⟩, floored as in `PointSimplex`."""
+    """A family with all mass at one v in (0, 1), the maximiser of ⟨η, (log v, log(1 − v))⟩, floored as in
+    `PointSimplex`.
+    """
 
     event_ndim: ClassVar[int] = 0
     statistics_type: ClassVar[type | None] = BetaStatistics
@@ -67,7 +68,7 @@ class PointProbability(Family[BetaStatistics]):
         return BetaStatistics(log[..., 0], log[..., 1])
 
     def natural(self, mean: BetaStatistics, event_mask: None = None) -> BetaStatistics:
-        """Natural parameters are unique up to their scale: those of one observation here."""
+        """Return the natural parameters of one observation. They are unique only up to their scale."""
         return BetaStatistics(jnp.exp(mean.log_value), jnp.exp(mean.log_complement))
 
     def entropy(self, natural: BetaStatistics, event_mask: None = None) -> Float[Array, "..."]:

@@ -1,4 +1,4 @@
-"""Families of factor analysis: a vector of scores, and a regression on such vectors with its noise."""
+"""The families of factor analysis: a vector of scores, and a linear regression on such vectors with its noise."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,7 +14,8 @@ from lvsearch.models.exponential.matrices import cholesky, inverse_from, log_det
 from lvsearch.models.exponential.scalars import LOG_2PI
 
 SquareMask = Bool[Array | np.ndarray, "*#element #event #event"] | None
-"""Which coordinates exist: the outer product of their mask with itself. Others have 0 in every statistic."""
+"""The mask of the coordinates that exist, as the outer product of their mask with itself. Coordinates that do not exist
+have 0 in every statistic."""
 
 
 class VectorGaussianStatistics(NamedTuple):
@@ -25,7 +26,7 @@ class VectorGaussianStatistics(NamedTuple):
 
 
 class VectorGaussian(UnitCarrierFamily[VectorGaussianStatistics]):
-    """x ~ Gaussian(m, precision P) in several dimensions.
+    """A vector x ~ Gaussian(m, precision P).
 
     p(x | η) = exp(η₁ᵀx + ⟨η₂, −½xxᵀ⟩ − A(η)), η = (Pm, P), A(η) = ½mᵀPm − ½ log|P| + ½E log 2π,
     E[t] = (m, −½(P⁻¹ + mmᵀ)). Reference: Bishop (2006), §2.3.
@@ -56,19 +57,19 @@ class VectorGaussian(UnitCarrierFamily[VectorGaussianStatistics]):
     ) -> VectorGaussianStatistics:
         centre, factor = _centre(natural, event_mask)
         noise = jax.random.normal(key, (*centre.shape, 1), centre.dtype)
-        return _at(keep(centre + solve_lower(factor, noise, transposed=True)[..., 0], _line(event_mask)))
+        return _vector_statistics(keep(centre + solve_lower(factor, noise, transposed=True)[..., 0], _line(event_mask)))
 
     def point(self, natural: VectorGaussianStatistics, event_mask: SquareMask = None) -> VectorGaussianStatistics:
-        return _at(_centre(natural, event_mask)[0])
+        return _vector_statistics(_centre(natural, event_mask)[0])
 
     def value(
         self, statistics: VectorGaussianStatistics, event_mask: SquareMask = None
     ) -> Float[Array, "*element event"]:
-        """x; of expected statistics, E[x]."""
+        """Return x; of expected statistics, E[x]."""
         return statistics.value
 
     def legal(self, shape: tuple[int, ...], dtype: Any) -> VectorGaussianStatistics:
-        """A standard Gaussian."""
+        """Return the natural parameters of a standard Gaussian."""
         value = jnp.zeros(shape[:-1], dtype)
         return VectorGaussianStatistics(value, jnp.broadcast_to(jnp.eye(shape[-1], dtype=dtype), shape))
 
@@ -95,7 +96,9 @@ class WeightAndPrecision(NamedTuple):
 
 
 class NormalGammaRegression(UnitCarrierFamily[RegressionStatistics]):
-    """τ ~ Gamma(a, rate b), w | τ ~ Gaussian(m, precision τP): of x ~ Gaussian(wᵀg, 1/τ) with E regressors g.
+    """The conjugate prior of a linear regression: τ ~ Gamma(a, rate b), w | τ ~ Gaussian(m, precision τP).
+
+    Observations are x ~ Gaussian(wᵀg, 1/τ) with E regressors g.
 
     p(w, τ | η) = exp(η₁ log τ + η₂ (−τ) + η₃ᵀτw + ⟨η₄, −½τwwᵀ⟩ − A(η)), η = (a − 1 + ½E, b + ½mᵀPm, Pm, P).
     A(η) = log Γ(a) − a log b + ½E log 2π − ½ log|P|.
@@ -140,24 +143,24 @@ class NormalGammaRegression(UnitCarrierFamily[RegressionStatistics]):
         log_precision = jax.random.loggamma(key_precision, shape, dtype=shape.dtype) - jnp.log(rate)
         noise = jax.random.normal(key_weight, (*centre.shape, 1), centre.dtype)
         offset = solve_lower(factor, noise, transposed=True)[..., 0] * jnp.exp(-0.5 * log_precision)[..., None]
-        return _regression_at(keep(centre + offset, _line(event_mask)), log_precision)
+        return _regression_statistics(keep(centre + offset, _line(event_mask)), log_precision)
 
     def point(self, natural: RegressionStatistics, event_mask: SquareMask = None) -> RegressionStatistics:
         shape, rate, centre, _ = _regression_parameters(natural, event_mask)
-        return _regression_at(centre, jnp.log(shape / rate))
+        return _regression_statistics(centre, jnp.log(shape / rate))
 
     def value(self, statistics: RegressionStatistics, event_mask: SquareMask = None) -> WeightAndPrecision:
         precision = -statistics.negative_precision
         return WeightAndPrecision(statistics.precision_weight / precision[..., None], precision)
 
     def legal(self, shape: tuple[int, ...], dtype: Any) -> RegressionStatistics:
-        """a = 1, b = 1, m = 0, P the identity."""
+        """Return the η of a = 1, b = 1, m = 0, P the identity."""
         one, n = jnp.ones(shape[:-2], dtype), shape[-1]
         eye = jnp.broadcast_to(jnp.eye(n, dtype=dtype), shape)
         return RegressionStatistics(0.5 * n * one, one, jnp.zeros(shape[:-1], dtype), eye)
 
     def to_numpyro(self, natural: RegressionStatistics) -> NumpyroDistribution:
-        """ValueError: NumPyro has no such distribution."""
+        """Raise ValueError: NumPyro has no such distribution."""
         raise ValueError(
             "got components with loadings, expected parameters with a distribution in NumPyro, which has none of a "
             "regression's weights and its noise: use the evidence and the fits of lvsearch, or FullCovarianceComponents"
@@ -165,45 +168,48 @@ class NormalGammaRegression(UnitCarrierFamily[RegressionStatistics]):
 
 
 def _outer(vector: Array) -> Array:
+    """Return vvᵀ of each vector v."""
     return vector[..., :, None] * vector[..., None, :]
 
 
-def _at(value: Array) -> VectorGaussianStatistics:
+def _vector_statistics(value: Array) -> VectorGaussianStatistics:
+    """Return t(x) = (x, −½xxᵀ)."""
     return VectorGaussianStatistics(value, -0.5 * _outer(value))
 
 
-def _regression_at(weight: Array, log_precision: Array) -> RegressionStatistics:
+def _regression_statistics(weight: Array, log_precision: Array) -> RegressionStatistics:
+    """Return t(w, τ) from w and log τ."""
     precision = jnp.exp(log_precision)
     outer = -0.5 * precision[..., None, None] * _outer(weight)
     return RegressionStatistics(log_precision, -precision, precision[..., None] * weight, outer)
 
 
 def _line(event_mask: SquareMask) -> Any:
-    """The mask of the coordinates."""
+    """Return the mask of the coordinates, from its outer product with itself."""
     return None if event_mask is None else jnp.asarray(event_mask).any(-1)
 
 
 def _dimensions(centre: Array, event_mask: SquareMask) -> Any:
-    """How many coordinates exist."""
+    """Return how many coordinates exist."""
     return centre.shape[-1] if event_mask is None else jnp.asarray(event_mask).any(-1).sum(-1)
 
 
 def _regular(matrix: Array, event_mask: SquareMask) -> Array:
-    """The matrix with 1 on the diagonal, and else 0, where coordinates do not exist."""
+    """Return the matrix with the identity in the place of coordinates that do not exist."""
     if event_mask is None:
         return matrix
     return jnp.where(event_mask, matrix, jnp.eye(matrix.shape[-1], dtype=matrix.dtype))
 
 
 def _centre(natural: VectorGaussianStatistics, event_mask: SquareMask) -> tuple[Array, Array]:
-    """(m, the Cholesky factor of P)."""
+    """Return (m, the Cholesky factor of P) from η."""
     factor = cholesky(_regular(natural.negative_half_outer, event_mask))
     along = solve_lower(factor, keep(natural.value, _line(event_mask))[..., None])
     return solve_lower(factor, along, transposed=True)[..., 0], factor
 
 
 def _regression_parameters(natural: RegressionStatistics, event_mask: SquareMask) -> tuple[Array, Array, Array, Array]:
-    """(a, b, m, the Cholesky factor of P)."""
+    """Return (a, b, m, the Cholesky factor of P) from η."""
     linear = natural.precision_weight
     centre, factor = _centre(VectorGaussianStatistics(linear, natural.negative_half_outer), event_mask)
     rate = natural.negative_precision - 0.5 * (linear * centre).sum(-1)

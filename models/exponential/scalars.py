@@ -1,4 +1,4 @@
-"""Families of a number: in (0, 1), positive, or anywhere on the line."""
+"""Families of one number: in (0, 1), positive, or anywhere on the line."""
 
 import math
 from typing import Any, ClassVar, NamedTuple
@@ -23,9 +23,10 @@ class BetaStatistics(NamedTuple):
 
 
 class Beta(UnitCarrierFamily[BetaStatistics]):
-    """p(v | η) = exp(η₁ log v + η₂ log(1 − v) − A(η)) on (0, 1), η = (a − 1, b − 1): a two-entry Dirichlet.
+    """A number v in (0, 1), a two-entry Dirichlet: p(v | η) = exp(η₁ log v + η₂ log(1 − v) − A(η)), η = (a − 1, b − 1).
 
-    A(η) = log Γ(a) + log Γ(b) − log Γ(a + b); E[t] = (ψ(a) − ψ(a + b), ψ(b) − ψ(a + b)). Sticks (Blei 2004, Eq. 5.17).
+    A(η) = log Γ(a) + log Γ(b) − log Γ(a + b); E[t] = (ψ(a) − ψ(a + b), ψ(b) − ψ(a + b)). The family of sticks (Blei
+    2004, Eq. 5.17).
     """
 
     event_ndim: ClassVar[int] = 0
@@ -64,10 +65,10 @@ class GammaStatistics(NamedTuple):
 
 
 class Gamma(UnitCarrierFamily[GammaStatistics]):
-    """p(x | η) = exp(η₁ log x + η₂ (−x) − A(η)) on x > 0, η = (shape − 1, rate).
+    """A number x > 0: p(x | η) = exp(η₁ log x + η₂ (−x) − A(η)), η = (shape − 1, rate).
 
-    A(η) = log Γ(shape) − shape · log rate; E[t] = (ψ(shape) − log rate, −shape / rate) (Blei 2004, §5.2.3, with the 1/x
-    that is its carrier there moved into η₁).
+    A(η) = log Γ(shape) − shape · log rate; E[t] = (ψ(shape) − log rate, −shape / rate). In Blei (2004, §5.2.3) the
+    factor 1/x is the carrier; here it is in η₁.
     """
 
     event_ndim: ClassVar[int] = 0
@@ -95,7 +96,7 @@ class Gamma(UnitCarrierFamily[GammaStatistics]):
         return GammaStatistics(jnp.log(value), -value)
 
     def value(self, statistics: GammaStatistics, event_mask: None = None) -> Float[Array, "..."]:
-        """x; of expected statistics, E[x]."""
+        """Return x; of expected statistics, E[x]."""
         return -statistics.negative_value
 
     def to_numpyro(self, natural: GammaStatistics) -> NumpyroDistribution:
@@ -112,7 +113,7 @@ class GaussianStatistics(NamedTuple):
 
 
 class Gaussian(UnitCarrierFamily[GaussianStatistics]):
-    """p(x | η) = exp(η₁ x + η₂ (−x²/2) − A(η)), η = (precision · mean, precision).
+    """A real number x: p(x | η) = exp(η₁ x + η₂ (−x²/2) − A(η)), η = (precision · mean, precision).
 
     A(η) = ½ log 2π − ½ log η₂ + η₁² / (2η₂); E[t] = (η₁/η₂, −½(1/η₂ + η₁²/η₂²)).
     """
@@ -148,14 +149,15 @@ class Gaussian(UnitCarrierFamily[GaussianStatistics]):
 
 
 class KnownPrecisionGaussian(Family[Element]):
-    """p(x | η) = h(x) exp(ηx − A(η)), η = Λ · mean, h(x) = exp(½ log(Λ / 2π) − Λx²/2), Λ = `precision` known.
+    """A real number x whose precision Λ is known: p(x | η) = h(x) exp(ηx − A(η)), η = Λ · mean.
 
-    A(η) = η² / (2Λ) and E[x] = η/Λ (Blei 2004, §2.1.2, which prints A without its ½ and with the wrong sign).
-
-    h(x) depends on x, so a log-joint multilinear in x alone leaves −E[Λx²]/2 out, and bound = log-joint + entropy does
-    not hold. Observations have this family; a latent site of a model is a `Gaussian`.
+    h(x) = exp(½ log(Λ / 2π) − Λx²/2), A(η) = η² / (2Λ) and E[x] = η/Λ (Blei 2004, §2.1.2, which prints A without its ½
+    and with the wrong sign).
 
     precision: Λ > 0, broadcastable to the elements.
+
+    Use it for observations only. h(x) depends on x, so a log-joint multilinear in x alone leaves −E[Λx²]/2 out, and
+    bound = log-joint + entropy does not hold. A latent variable of a model is a `Gaussian`.
     """
 
     event_ndim: ClassVar[int] = 0
@@ -188,22 +190,26 @@ class KnownPrecisionGaussian(Family[Element]):
         return dist.Normal(self.mean(natural), self._precision(natural) ** -0.5)
 
     def _precision(self, like: Element) -> Float[Array, "*element"]:
+        """Return Λ in the shape and type of an array."""
         return jnp.broadcast_to(jnp.asarray(self.precision, like.dtype), like.shape)
 
 
 def _stack(pair: BetaStatistics) -> Array:
+    """Return both statistics on a last axis, as a two-entry Dirichlet has them."""
     return jnp.stack(pair, axis=-1)
 
 
 def _unstack(stacked: Array) -> tuple[Array, Array]:
+    """Return the two entries of the last axis."""
     return stacked[..., 0], stacked[..., 1]
 
 
 def draw_gaussian(key: RandomKey, linear: Any, precision: Any) -> Array:
-    """One draw per element from natural parameters (precision · mean, precision)."""
+    """Draw one value per element from natural parameters (precision · mean, precision)."""
     noise = jax.random.normal(key, linear.shape, linear.dtype)
     return linear / precision + noise / jnp.sqrt(precision)
 
 
 def _gaussian_statistics(value: Array) -> GaussianStatistics:
+    """Return t(x) = (x, −x²/2)."""
     return GaussianStatistics(value, -0.5 * value**2)

@@ -1,4 +1,4 @@
-"""Families of a vector θ on the simplex, with log θ as the statistic."""
+"""Families of a vector θ on the simplex, whose statistic is log θ."""
 
 from typing import Any, ClassVar
 
@@ -23,7 +23,7 @@ from lvsearch.models.exponential.family import (
 
 
 class Dirichlet(UnitCarrierFamily[Event]):
-    """p(θ | η) = exp(Σ_k η_k log θ_k − A(η)) on the simplex, η = concentration − 1 > −1.
+    """A vector θ on the simplex: p(θ | η) = exp(Σ_k η_k log θ_k − A(η)), η = concentration − 1 > −1.
 
     A(η) = Σ_k log Γ(η_k + 1) − log Γ(Σ_k (η_k + 1)); E[log θ_k] = ψ(η_k + 1) − ψ(Σ_j (η_j + 1)) (Blei 2004, Eq. 3.1).
     """
@@ -43,7 +43,7 @@ class Dirichlet(UnitCarrierFamily[Event]):
         return keep(dirichlet_concentration(mean, event_mask) - 1, event_mask)
 
     def sample(self, key: RandomKey, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
-        """Drawn on the log scale: entries far below the smallest float keep their logarithm."""
+        """Return log θ of a draw, made on the log scale: entries far below the smallest float keep their logarithm."""
         concentration, _ = _concentration(natural, event_mask)
         log_gamma = jax.random.loggamma(key, concentration, dtype=concentration.dtype)
         return log_normalised(log_gamma, event_mask)
@@ -62,15 +62,18 @@ class Dirichlet(UnitCarrierFamily[Event]):
 
 
 class PointSimplex(Family[Event]):
-    """All mass at one θ: the maximiser over the simplex of ⟨η + smoothing, log θ⟩. Makes a site a plug-in estimate.
+    """A family with all mass at one θ, the maximiser over the simplex of ⟨η + smoothing, log θ⟩: a plug-in estimate.
 
-    θ_k ∝ max(η_k, 0) + smoothing, then raised to at least `floor` and normalised again, so that θ is on the simplex and
-    log θ finite. The statistic is log θ, the entropy 0, and A(η) = ⟨η, log θ⟩, which keeps entropy = A − ⟨η, E[t]⟩ and
-    makes ∇A = log θ where nothing is smoothed, cut off at 0 or floored. With no counts at all, θ is uniform.
+    θ_k ∝ max(η_k, 0) + smoothing. It is then raised to at least `floor` and normalised again, so that θ is on the
+    simplex and log θ is finite. The statistic is log θ, the entropy 0, and A(η) = ⟨η, log θ⟩. So entropy = A − ⟨η,
+    E[t]⟩ holds, and ∇A = log θ where nothing is smoothed, cut off at 0 or floored. Without any counts θ is uniform.
 
-    smoothing: pseudo-counts added to every entry that exists. They move the maximiser but are no part of the log-joint:
-        with smoothing > 0 coordinate ascent is monotone in log-joint + smoothing · Σ log θ, not in the log-joint.
-    floor: smallest θ_k, at least 1e-37 so that it is a normal number in float32.
+    smoothing: pseudo-counts added to every entry that exists. They move the maximiser but are not part of the
+        log-joint. With smoothing > 0 coordinate ascent is monotone in log-joint + smoothing · Σ log θ, not in the
+        log-joint.
+    floor: the smallest θ_k, at least 1e-37 so that it is a normal number in float32.
+
+    Raises ValueError for smoothing below 0 and for a floor outside [1e-37, 1).
     """
 
     event_ndim: ClassVar[int] = 1
@@ -79,9 +82,9 @@ class PointSimplex(Family[Event]):
 
     def __check_init__(self):
         if not self.smoothing >= 0:
-            raise ValueError(f"smoothing counts imagined observations and must be ≥ 0, got {self.smoothing!r}")
+            raise ValueError(f"got smoothing={self.smoothing!r}, expected a number of pseudo-counts, at least 0")
         if not 1e-37 <= self.floor < 1:
-            raise ValueError(f"floor is the smallest probability and must be in [1e-37, 1), got {self.floor!r}")
+            raise ValueError(f"got floor={self.floor!r}, expected the smallest probability, in [1e-37, 1)")
 
     def log_normaliser(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element"]:
         return inner(self, natural, self.mean(natural, event_mask), event_mask)
@@ -95,7 +98,10 @@ class PointSimplex(Family[Event]):
         return keep(jnp.log(raised / total), event_mask)
 
     def natural(self, mean: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
-        """Natural parameters are unique up to their scale: the smallest here with no negative count, of total ≥ 1."""
+        """Return the smallest η of this mean without a negative count, of total ≥ 1.
+
+        η is unique only up to its scale.
+        """
         probability = jnp.exp(mean if event_mask is None else jnp.where(event_mask, mean, 0))
         entries = keep(jnp.ones_like(probability), event_mask).sum(-1, keepdims=True)
         smallest = probability.min(-1, keepdims=True)  # entries that do not exist have 1
@@ -121,7 +127,9 @@ class PointSimplex(Family[Event]):
 
 
 def _concentration(natural: Any, event_mask: Any) -> tuple[Array, Array]:
-    """A Dirichlet's concentration and its total; 1 where nothing exists, so that gradients there are finite."""
+    """Return a Dirichlet's concentration and its total; both are 1 where nothing exists, so that gradients are
+    finite.
+    """
     if event_mask is None:
         return natural + 1, (natural + 1).sum(-1)
     concentration = jnp.where(event_mask, natural + 1, 1)
@@ -130,5 +138,5 @@ def _concentration(natural: Any, event_mask: Any) -> tuple[Array, Array]:
 
 
 def _positive(total: Array) -> Array:
-    """`total` where it is positive, 1 where nothing exists: a divisor whose gradient is finite."""
+    """Return `total` where it is positive, and 1 elsewhere: a divisor whose gradient is finite."""
     return jnp.where(total > 0, total, 1)

@@ -1,4 +1,4 @@
-"""The prior of several Gaussians' means and the one precision matrix that they share."""
+"""The conjugate prior of several Gaussians' means and the one precision matrix that they share."""
 
 from typing import Any, ClassVar
 
@@ -25,11 +25,11 @@ ComponentMask = Bool[Array, "*#element #component 1 1"] | None
 
 
 class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
-    """Λ ~ Wishart(ν, B⁻¹), and for k = 1…K given Λ independently μ_k ~ Gaussian(m_k, precision κ_kΛ).
+    """The prior Λ ~ Wishart(ν, B⁻¹) and, for k = 1…K given Λ independently, μ_k ~ Gaussian(m_k, precision κ_kΛ).
 
-    The event is (component, dim, dim): of each component the statistics that `NormalWishart` has of one,
-    t_k = (½ log|Λ|, −½Λ, Λμ_k, −½ μ_kᵀΛμ_k), so that a row of component k adds (1, xxᵀ, x, 1) to η_k alone. Those of Λ
-    are the same for every k, so of η_k1 and η_k2 only the sums matter:
+    The event is (component, dim, dim). Each component has the statistics of `NormalWishart`, t_k = (½ log|Λ|, −½Λ,
+    Λμ_k, −½ μ_kᵀΛμ_k), so that a row of component k adds (1, xxᵀ, x, 1) to η_k alone. The first two are the same for
+    every k, so only the sums of η_k1 and η_k2 matter:
 
     ν = D + 1 + Σ_k (η_k1 − 1),   B = Σ_k (η_k2 − κ_k m_k m_kᵀ),   κ_k m_k = η_k3,   κ_k = η_k4.
     A(η) = ½νD log 2 + log Γ_D(ν/2) − ½ν log|B| + Σ_k ½D (log 2π − log κ_k).
@@ -58,10 +58,10 @@ class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         expected_log = digamma(halves(degrees, n_dims)).sum(-1) + n_dims * LOG_2 - log_determinant(factor)
         linear = jnp.einsum("...ij,...kj->...ki", precision, centre)
         square = n_dims / count + (linear * centre).sum(-1)
-        return _of_all(0.5 * expected_log, precision, linear, square, _existing(natural, event_mask))
+        return _repeat_shared(0.5 * expected_log, precision, linear, square, _existing(natural, event_mask))
 
     def natural(self, mean: NormalWishartStatistics, event_mask: ComponentMask = None) -> NormalWishartStatistics:
-        """Of the many η, the one in which what is Λ's own is divided evenly."""
+        """Return the η, of many, in which the parts that belong to Λ are divided evenly over components."""
         exists = _existing(mean, event_mask)
         number = exists.sum(-1)
         shared = -2 * _averaged(mean.negative_half_precision, exists)
@@ -84,7 +84,7 @@ class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
     def sample(
         self, key: RandomKey, natural: NormalWishartStatistics, event_mask: ComponentMask = None
     ) -> NormalWishartStatistics:
-        """Λ = FFᵀ by Bartlett's decomposition, then every mean given it."""
+        """Return t of a draw: Λ = FFᵀ by Bartlett's decomposition, then every mean given Λ."""
         key_diagonal, key_below, key_means = jax.random.split(key, 3)
         degrees, factor, centre, count = tied_parameters(natural, event_mask)
         lower, log_diagonal = bartlett(key_diagonal, key_below, degrees, factor)
@@ -93,7 +93,7 @@ class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         half_log_determinant = log_diagonal.sum(-1) - 0.5 * log_determinant(factor)
         root = solve_lower(factor, lower, transposed=True)
         means = centre + offset / jnp.sqrt(count)[..., None]
-        return _at(means, root, half_log_determinant, _existing(natural, event_mask))
+        return _statistics_at(means, root, half_log_determinant, _existing(natural, event_mask))
 
     def point(self, natural: NormalWishartStatistics, event_mask: ComponentMask = None) -> NormalWishartStatistics:
         degrees, factor, centre, _ = tied_parameters(natural, event_mask)
@@ -101,22 +101,22 @@ class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         eye = jnp.broadcast_to(jnp.eye(n_dims, dtype=factor.dtype), factor.shape)
         root = jnp.sqrt(degrees)[..., None, None] * solve_lower(factor, eye, transposed=True)
         half_log_determinant = 0.5 * (n_dims * jnp.log(degrees) - log_determinant(factor))
-        return _at(centre, root, half_log_determinant, _existing(natural, event_mask))
+        return _statistics_at(centre, root, half_log_determinant, _existing(natural, event_mask))
 
     def value(self, statistics: NormalWishartStatistics, event_mask: ComponentMask = None) -> MeanAndPrecisionMatrix:
-        """Means (…, component, dim), 0 where there is none, and the precision (…, dim, dim)."""
+        """Return the means (…, component, dim), 0 at missing components, and the precision (…, dim, dim)."""
         precision = -2 * _averaged(statistics.negative_half_precision, _existing(statistics, event_mask))
         inverse = inverse_from(cholesky(precision))
         return MeanAndPrecisionMatrix(jnp.einsum("...ij,...kj->...ki", inverse, statistics.precision_mean), precision)
 
     def legal(self, shape: tuple[int, ...], dtype: Any) -> NormalWishartStatistics:
-        """ν = D + 1, B of each component the identity, m = 0, κ = 1."""
+        """Return the η with B of each component the identity, m = 0 and κ = 1; with ν = D + 1."""
         one = jnp.ones(shape[:-2], dtype)
         eye = one[..., None, None] * jnp.eye(shape[-1], dtype=dtype)
         return NormalWishartStatistics(one, eye, jnp.zeros(shape[:-1], dtype), one)
 
     def to_numpyro(self, natural: NormalWishartStatistics) -> NumpyroDistribution:
-        """ValueError: NumPyro has no such distribution."""
+        """Raise ValueError: NumPyro has no such distribution."""
         raise ValueError(
             "got components that share a covariance, expected parameters with a distribution in NumPyro, which has "
             "none of several means and one precision matrix: use the samplers of lvsearch, or FullCovarianceComponents"
@@ -131,7 +131,10 @@ def tied_parameters(
     Float[Array, "*element component dim"],
     Float[Array, "*element component"],
 ]:
-    """(ν, the Cholesky factor of B, m_k, κ_k) from η; where a component does not exist, 0 and 1."""
+    """Return (ν, the Cholesky factor of B, m_k, κ_k) from η.
+
+    At components that do not exist m_k is 0 and κ_k is 1.
+    """
     exists = _existing(natural, event_mask)
     count = jnp.where(exists, natural.negative_half_square, 1.0)
     sums = jnp.where(exists[..., None], natural.precision_mean, 0.0)
@@ -144,8 +147,9 @@ def tied_parameters(
 
 
 def tied_marginals(natural: NormalWishartStatistics, event_mask: ComponentMask = None) -> NormalWishartStatistics:
-    """η of each component's own Normal–Wishart, (component, …) a leaf: what is believed of (μ_k, Λ) when the other
-    means are integrated out."""
+    """Return η of each component's own Normal–Wishart, component first: its marginal with the other means
+    integrated out.
+    """
     degrees, factor, centre, count = tied_parameters(natural, event_mask)
     scale = factor @ jnp.swapaxes(factor, -1, -2)
     outer = count[..., None, None] * centre[..., :, None] * centre[..., None, :]
@@ -155,36 +159,39 @@ def tied_marginals(natural: NormalWishartStatistics, event_mask: ComponentMask =
 
 
 def tied_share(prior: NormalWishartStatistics, number: Any) -> NormalWishartStatistics:
-    """η_k of each of `number` components, where a Normal–Wishart whose m is 0 is the prior of each: what it says of Λ
-    divided evenly."""
+    """Return η_k of each of `number` components from their common prior, with what belongs to Λ divided evenly.
+
+    prior: the η of a Normal–Wishart whose m is 0.
+    """
     own = (prior.half_log_determinant - 1) / number + 1
     return prior._replace(half_log_determinant=own, negative_half_precision=prior.negative_half_precision / number)
 
 
 def _existing(leaves: NormalWishartStatistics, event_mask: ComponentMask) -> Bool[Array, "*element component"]:
+    """Return which components exist, shape (elements…, component)."""
     shape = jnp.shape(leaves.negative_half_square)
     here = True if event_mask is None else jnp.asarray(event_mask).any((-2, -1))
     return jnp.broadcast_to(jnp.asarray(here), shape)
 
 
 def _averaged(leaf: Array, exists: Bool[Array, "*element component"]) -> Array:
-    """What is the same for every component, the axis of these gone."""
+    """Return the value that is the same for every component, without the axis of components."""
     shaped = exists.reshape(*exists.shape, *[1] * (leaf.ndim - exists.ndim))
     return jnp.where(shaped, leaf, 0.0).sum(exists.ndim - 1) / shaped.sum(exists.ndim - 1)
 
 
-def _at(means: Array, root: Array, half_log_determinant: Array, exists: Array) -> NormalWishartStatistics:
-    """t at means μ_k and Λ = root · rootᵀ."""
+def _statistics_at(means: Array, root: Array, half_log_determinant: Array, exists: Array) -> NormalWishartStatistics:
+    """Return t at means μ_k and Λ = root · rootᵀ."""
     along = jnp.einsum("...ij,...ki->...kj", root, means)
     precision = root @ jnp.swapaxes(root, -1, -2)
     linear = jnp.einsum("...ij,...kj->...ki", root, along)
-    return _of_all(half_log_determinant, precision, linear, (along**2).sum(-1), exists)
+    return _repeat_shared(half_log_determinant, precision, linear, (along**2).sum(-1), exists)
 
 
-def _of_all(
+def _repeat_shared(
     half_log_determinant: Array, precision: Array, linear: Array, square: Array, exists: Array
 ) -> NormalWishartStatistics:
-    """What is Λ's repeated for every component; 0 where there is none."""
+    """Return the statistics with those of Λ repeated for every component; 0 at components that do not exist."""
     return NormalWishartStatistics(
         jnp.where(exists, half_log_determinant[..., None], 0.0),
         jnp.where(exists[..., None, None], -0.5 * precision[..., None, :, :], 0.0),

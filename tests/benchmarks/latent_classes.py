@@ -32,7 +32,7 @@ def main() -> None:
     folder = Path(os.environ["LVSEARCH_DATA"]) / "latent_class"
     for name, optima in PUBLISHED.items():
         points = lv.Points.from_categories(pd.read_csv(folder / f"{name}.csv"))
-        model = lv.models.FiniteMixture(lv.models.CategoricalComponents.of_columns(points.columns)).plug_in()
+        model = lv.models.FiniteMixture(lv.models.CategoricalComponents.from_columns(points.columns)).plug_in()
         for size, published in optima.items():
             lv.fit(model, points, size=size)
             began = time.perf_counter()

@@ -28,7 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import lvsearch as lv
-from lvsearch.fitted.similarity import ComponentMembers, member_similarity, partners
+from lvsearch.comparison.similarity import ComponentMembers, member_similarity, partners
 
 TOPICS = (5, 8)
 """Sizes at which topics are fitted, in turn: as many as are planted, and more."""

@@ -102,7 +102,7 @@ def with_members(case: Case, state: Franchise, members: Any) -> Franchise:
 def joint_draw(case: Case, key: Any) -> tuple[Franchise, Any]:
     """(state, members) forwards: concentrations, sticks, weights of units, assignments, parts, members."""
     keys = jax.random.split(key, 6)
-    (a, b), (c, d) = (case.model.given(level) for level in case.model.levels)  # pyright: ignore
+    (a, b), (c, d) = (case.model.concentration_of(level) for level in case.model.levels)  # pyright: ignore
     gamma, alpha = (
         jax.random.gamma(keys[0], jnp.asarray(a, float)) / b,
         jax.random.gamma(keys[1], jnp.asarray(c, float)) / d,

@@ -307,7 +307,7 @@ def swept_once() -> None:
 def of_a_family() -> None:
     """What a check does for families of one's own."""
     model = m.FiniteMixture()
-    normalisers._both(model.globals()["weights"].family, estimate(model, ROWS, 2).natural["weights"])
+    normalisers._gradient_and_mean(model.globals()["weights"].family, estimate(model, ROWS, 2).natural["weights"])
 
 
 def statistics_of_a_batch() -> None:

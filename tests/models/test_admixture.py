@@ -146,7 +146,7 @@ def planted(rng: np.random.Generator, individuals: int, loci: int, purity: float
 @pytest.mark.slow
 def test_planted_populations_are_found():
     genotypes = planted(np.random.default_rng(0), 40, 30, 0.1)
-    model = Admixture.of_vocabulary(genotypes.vocabulary)
+    model = Admixture.from_vocabulary(genotypes.vocabulary)
     result = lv.search(model, genotypes, prior=lv.sizes.Poisson(3), max_size=5, starts=1, seed=1, progress=False)
     assert (3,) in result.estimated.indistinguishable
 
@@ -182,7 +182,7 @@ def test_structure_files_in_both_forms(tmp_path):
     (tmp_path / "one.str").write_text("\n".join(one))
     same = lv.Genotypes.from_structure(tmp_path / "one.str", populations=True, one_row=True)
     assert same.fingerprint == found.fingerprint
-    assert Admixture.of_vocabulary(found.vocabulary).alleles == (2, 3)
+    assert Admixture.from_vocabulary(found.vocabulary).alleles == (2, 3)
 
 
 def test_plink_files(tmp_path):
@@ -235,14 +235,14 @@ def test_files_that_are_wrong_say_where(tmp_path):
 
 def test_words_that_are_no_alleles_are_refused():
     with pytest.raises(ValueError, match="locus=allele"):
-        Admixture.of_vocabulary(["apple", "pear"])
+        Admixture.from_vocabulary(["apple", "pear"])
     with pytest.raises(ValueError, match="in two places"):
-        Admixture.of_vocabulary(["a=1", "b=1", "a=2"])
+        Admixture.from_vocabulary(["a=1", "b=1", "a=2"])
     with pytest.raises(ValueError, match="5 words for 4 alleles of 2 loci"):
         lv.fit(Admixture((2, 2)), GENOTYPES, size=1)
     with pytest.raises(ValueError, match="no plug-in form"):
         MODEL.plug_in()
-    with pytest.raises(ValueError, match="how many each locus has"):
+    with pytest.raises(ValueError, match="the number of alleles of each locus"):
         Admixture(())
 
 

@@ -83,12 +83,12 @@ def test_a_number_and_its_per_cent_stay_on_one_line():
 
 def test_doubled_sizes_stand_on_a_logarithmic_axis():
     doubled, all_of_them = [(2**k,) for k in range(7)], [(k,) for k in range(1, 20)]
-    assert SizeAxis.of(doubled).logarithmic
-    assert not SizeAxis.of(all_of_them).logarithmic
-    assert not SizeAxis.of([(30,), (31,), (33,)]).logarithmic
-    assert not SizeAxis.of([(1, 2), (64, 3)]).logarithmic
+    assert SizeAxis.from_sizes(doubled).logarithmic
+    assert not SizeAxis.from_sizes(all_of_them).logarithmic
+    assert not SizeAxis.from_sizes([(30,), (31,), (33,)]).logarithmic
+    assert not SizeAxis.from_sizes([(1, 2), (64, 3)]).logarithmic
     ax = axes()
-    SizeAxis.of([*doubled, (33,), (34,), (35,)]).ticks(ax, (33,))
+    SizeAxis.from_sizes([*doubled, (33,), (34,), (35,)]).ticks(ax, (33,))
     assert ax.get_xscale() == "log"
     labels = [label.get_text() for label in ax.get_xticklabels()]
     assert "33" in labels
@@ -97,13 +97,13 @@ def test_doubled_sizes_stand_on_a_logarithmic_axis():
 
 
 def test_the_band_covers_what_cannot_be_told_apart_and_no_more():
-    ax, where = axes(), SizeAxis.of([(k,) for k in (1, 2, 4, 8, 16)])
+    ax, where = axes(), SizeAxis.from_sizes([(k,) for k in (1, 2, 4, 8, 16)])
     where.shade(ax, [(4,), (8,)])
     (band,) = ax.patches
     low, high = band.get_x(), band.get_x() + band.get_width()
     assert 2 < low < 4
     assert 8 < high < 16
-    ax, where = axes(), SizeAxis.of([(k,) for k in (3, 4, 5, 6, 7)])
+    ax, where = axes(), SizeAxis.from_sizes([(k,) for k in (3, 4, 5, 6, 7)])
     where.shade(ax, [(3,), (4,), (6,)])
     spans = [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in ax.patches]
     np.testing.assert_allclose(spans, [(2.5, 4.5), (5.5, 6.5)])

@@ -13,8 +13,8 @@ import pytest
 from small_searches import rewritten, searched
 
 import lvsearch as lv
+from lvsearch.comparison.similarity import ComponentMembers, member_similarity, partners, row_affinity
 from lvsearch.files.storage import CorruptFolderError
-from lvsearch.fitted.similarity import ComponentMembers, member_similarity, partners, row_affinity
 from lvsearch.models.units import Row
 from lvsearch.pictures import style
 from lvsearch.reports.page import page_of

@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import jensenshannon
 
 import lvsearch as lv
-from lvsearch.fitted.alignment import component_map
-from lvsearch.fitted.component_map_plot import draw_component_map
+from lvsearch.comparison.alignment import component_map
+from lvsearch.comparison.component_map_plot import draw_component_map
 from lvsearch.topics.coherence import npmi_coherence
 from lvsearch.topics.distinctive_words import TopicSketch, frex_scores, names_of, top_words
 from lvsearch.topics.prevalence import prevalence

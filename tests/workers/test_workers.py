@@ -35,7 +35,7 @@ from lvsearch.searching.controller import Budget, SearchSettings, SearchState, r
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.fit import Evaluator, Fit
 from lvsearch.sizing.sizes import Size, SizePrior
-from lvsearch.workers.errands import Workers, check_executor, n_workers
+from lvsearch.workers.remote_fits import Workers, check_executor, n_workers
 
 FLAT12 = lv.sizes.Table([1 / 12] * 12)
 TWO = lv.sizes.Product(lv.sizes.Poisson(2), lv.sizes.Geometric(0.4))
@@ -336,7 +336,7 @@ def test_an_evaluator_that_travelled_gives_the_same_bits():
 
 def test_data_of_a_numpyro_model_travel_in_double_precision():
     data = np.array([1 / 3, 2 / 3])
-    evaluator = from_numpyro._remade(lv.from_numpyro(worker_functions.coins), data, 3)
+    evaluator = from_numpyro._make_evaluator(lv.from_numpyro(worker_functions.coins), data, 3)
     again = pickle.loads(pickle.dumps(evaluator))
     assert (again.seed, again.model) == (3, evaluator.model)
     assert again.data.dtype == np.float64

@@ -78,7 +78,7 @@ def test_prior_given_hyperparameters_is_that_of_the_numbers(kind):
     """λ(h) is linear in h and A(λ(h)) linear in log h, so that at a draw of h both statistics say the same."""
     values = {name: np.array([0.7, 2.2]) if axes else np.array(0.4) for name, axes in kind.hyper_axes.items()}
     hyper = {name: GammaStatistics(jnp.log(value), -jnp.asarray(value)) for name, value in values.items()}
-    given = kind.given(values)
+    given = kind.with_numbers(values)
     one = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (3, *leaf.shape)) * 1.0, given.prior(2))
     drawn = Compiled(kind.family).sample(jax.random.key(0), one)
     density = jax.jit(log_prior)

@@ -55,7 +55,7 @@ class Fit:
             "shared_sticks": BetaStatistics(jnp.zeros(size), jnp.zeros(size)),
         }
         for level in self.model.levels:
-            prior = self.model.given(level)
+            prior = self.model.concentration_of(level)
             if isinstance(prior, GammaPrior):
                 natural[level.concentration] = GammaStatistics(jnp.asarray(prior.shape - 1), jnp.asarray(prior.rate))
         natural = {name: natural[name] for name in self.model.globals()}

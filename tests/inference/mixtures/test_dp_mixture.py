@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chisquare
 
 import lvsearch as lv
-from lvsearch.fitted.alignment import component_map
+from lvsearch.comparison.alignment import component_map
 from lvsearch.fitted.occupied_posterior import occupied_table, plot_side_by_side, side_by_side
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.mixtures import (

@@ -80,7 +80,7 @@ def test_two_categories_are_yes_or_no(float64):
 def test_one_class_has_its_exact_evidence():
     """K = 1: a Dirichlet-multinomial for each question, over the answers that are known."""
     points = lv.Points.from_categories(ANSWERS, missing="nan")
-    model = FiniteMixture(CategoricalComponents.of_columns(points.columns, 0.6))
+    model = FiniteMixture(CategoricalComponents.from_columns(points.columns, 0.6))
     exact = 0.0
     for counts in ([3, 1], [1, 2, 2, 0]):
         n, k = np.array(counts), len(counts)
@@ -91,7 +91,7 @@ def test_one_class_has_its_exact_evidence():
 def test_a_frame_of_answers_becomes_indicators():
     points = lv.Points.from_categories(ANSWERS, missing="nan")
     assert points.columns == ("smokes=no", "smokes=yes", "party=c", "party=a", "party=b", "party=none")
-    assert CategoricalComponents.of_columns(points.columns).categories == (2, 4)
+    assert CategoricalComponents.from_columns(points.columns).categories == (2, 4)
     np.testing.assert_array_equal(points.values[1], [0, 1, 0, 0, 1, 0])
     assert np.isnan(points.values[3, :2]).all()
     assert points.values[3, 2:].tolist() == [0, 1, 0, 0]
@@ -115,7 +115,7 @@ def test_errors_say_what_to_do():
     with pytest.raises(ValueError, match="column 'q' with 1 categories"):
         lv.Points.from_categories(pd.DataFrame({"q": ["a", "a"]}))
     with pytest.raises(ValueError, match=r'expected "name=category"'):
-        CategoricalComponents.of_columns(["a"])
+        CategoricalComponents.from_columns(["a"])
     with pytest.raises(ValueError, match="at least 2 each"):
         CategoricalComponents((2, 1))
     component = CategoricalComponents((2, 2))
@@ -139,7 +139,7 @@ def test_published_optima_are_reached(data_folder, name, optima):
     """Linzer & Lewis (2011), poLCA: the highest likelihoods known, each reached by one of 40 starts (of carcinoma with
     four classes by one in eight) and passed by none before it."""
     points = lv.Points.from_categories(pd.read_csv(data_folder / "latent_class" / f"{name}.csv"))
-    model = FiniteMixture(CategoricalComponents.of_columns(points.columns)).plug_in()
+    model = FiniteMixture(CategoricalComponents.from_columns(points.columns)).plug_in()
     for size, published in optima.items():
         for seed in range(40):
             found = lv.fit(model, points, size=size, seed=seed).evidence.lower
@@ -157,6 +157,6 @@ def test_planted_classes_are_found():
     classes = rng.integers(0, 3, 80)
     answers = [[rng.choice(3, p=of_class[c, j]) for j in range(5)] for c in classes]
     points = lv.Points.from_categories(pd.DataFrame(answers).astype(pd.CategoricalDtype([0, 1, 2])))
-    model = FiniteMixture(CategoricalComponents.of_columns(points.columns, 0.2))
+    model = FiniteMixture(CategoricalComponents.from_columns(points.columns, 0.2))
     result = lv.search(model, points, prior=lv.sizes.Uniform(5), max_size=5, progress=False)
     assert result.best.size == (3,)

@@ -115,7 +115,7 @@ def test_clusters_of_a_mixed_table_are_found_kept_and_read(tmp_path):
         (PoissonComponents(1.0, 0.1), ["visits"]),
         (CategoricalComponents([3]), ["colour"]),
     ]
-    component = MixedComponents.of_columns(points.columns, parts)
+    component = MixedComponents.from_columns(points.columns, parts)
     assert component.columns == ((0, 1), (2,), (3, 4, 5))
     fit = lv.fit(FiniteMixture(component), points, size=3)
     assert adjusted_rand_score(kind, fit.labels()) > 0.9
@@ -147,7 +147,7 @@ def test_what_cannot_be_mixed_is_refused():
     with pytest.raises(ValueError, match="got parts whose pseudo_count have priors"):
         MixedComponents([DiagonalComponents(pseudo_count=GammaPrior(1.0, 1.0))], [[0]])
     with pytest.raises(ValueError, match="got the column 'size', expected one of 'visits', 'colour=red'"):
-        MixedComponents.of_columns(["visits", "colour=red"], [(poisson, ["size"])])
+        MixedComponents.from_columns(["visits", "colour=red"], [(poisson, ["size"])])
     with pytest.raises(ValueError, match=r"got a cell with -1\.0 for PoissonComponents"):
         lv.fit(FiniteMixture(MixedComponents([poisson, bits], [[0], [1]])), np.array([[-1.0, 0], [1, 1]]), size=1)
     with pytest.raises(ValueError, match="got rows of 3 columns for parts of 2"):

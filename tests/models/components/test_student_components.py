@@ -220,7 +220,7 @@ def test_the_true_state_and_hyper_parameters_have_the_models_density():
     chosen = variants[np.arange(len(component)), component, np.asarray(state.labels)[:, 0] % VARIANTS]
     np.testing.assert_array_equal(chosen, 1.0)
     hyper = {name: np.exp(np.asarray(each)[:, 0]) for name, each in state.log_hyper.items()}
-    given = model.components.given({"pseudo_count": hyper["pseudo_count"][0], "rate": hyper["rate"]})
+    given = model.components.with_numbers({"pseudo_count": hyper["pseudo_count"][0], "rate": hyper["rate"]})
     plain = CollapsedMixtureChain.of(FiniteMixture(given), simulated.data, SIZE, chain.capacity)
     same = plain.of_labels(state.labels)
     assert_allclose(chain.log_ratio(state), plain.log_ratio(same), rtol=1e-9)

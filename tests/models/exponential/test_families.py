@@ -488,9 +488,9 @@ def test_point_simplex_stays_on_the_simplex_where_counts_vanish():
 
 
 def test_point_simplex_refuses_impossible_settings():
-    with pytest.raises(ValueError, match="smoothing counts imagined observations"):
+    with pytest.raises(ValueError, match="expected a number of pseudo-counts"):
         f.PointSimplex(smoothing=-1.0)
-    with pytest.raises(ValueError, match="floor is the smallest probability"):
+    with pytest.raises(ValueError, match="expected the smallest probability"):
         f.PointSimplex(floor=0.0)
 
 

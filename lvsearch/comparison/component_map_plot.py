@@ -1,12 +1,12 @@
-"""The picture of what split and what merged between the fits of two sizes."""
+"""The picture of which components split and merge between the fits of two sizes."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
+from lvsearch.comparison.alignment import ComponentMap
 from lvsearch.files.plain_text import visible
-from lvsearch.fitted.alignment import ComponentMap
 from lvsearch.pictures.captions import Caption
 from lvsearch.pictures.style import palette_of
 
@@ -16,23 +16,28 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BAR, GAP = 0.06, 0.22
-"""Width of a bar, and the space between bars as a share of the whole height."""
+"""The width of a bar, and the total space between bars, as a share of the height of all bars."""
 FAINTEST = 0.05
-"""Of a component's units: a smaller part is not drawn."""
+"""The smallest part of a component, as a share of its units, that is drawn as a band."""
 
 
 def draw_component_map(
     found: ComponentMap, axes: "Axes", names: "tuple[Sequence[str], Sequence[str]] | None" = None
 ) -> Caption:
-    """Components of one fit at the left, of the other at the right, as tall as the units they hold; bands are the units
-    that both have. names: of the components on each side, by default their numbers. Returns the caption."""
+    """Draw the components of two fits as bars, with bands for the units that are in both; return the caption.
+
+    found: the map. names: the names of the components on each side; by default their numbers.
+
+    The first fit is at the left, the second at the right. A bar is as tall as the units it holds.
+    """
     palette, overlap = palette_of(axes), found.overlap.to_numpy()
     total = max(float(overlap.sum()), 1e-12)
     left = np.arange(overlap.shape[0])
-    right = _beside(overlap)
+    right = _right_order(overlap)
     tops_left, tops_right = _tops(overlap.sum(1)[left] / total), _tops(overlap.sum(0)[right] / total)
     at_left, at_right = tops_left.copy(), tops_right.copy()
     heights = overlap / total
+    # bands are stacked from the top of each bar downwards, on both sides
     for row in left:
         for place, column in enumerate(right):
             height = heights[row, column]
@@ -68,19 +73,20 @@ def draw_component_map(
     )
 
 
-def _beside(overlap: Float[np.ndarray, "component other"]) -> np.ndarray:
-    """The right side's components, each as near as can be to those it shares units with."""
+def _right_order(overlap: Float[np.ndarray, "component other"]) -> np.ndarray:
+    """Return the right side's components in an order that puts each near the left components it shares units with."""
     weights = overlap / np.maximum(overlap.sum(axis=0), 1e-12)
     return np.argsort(weights.T @ np.arange(overlap.shape[0]), kind="stable")
 
 
 def _tops(heights: Float[np.ndarray, " bars"]) -> Float[np.ndarray, " bars"]:
-    """The upper ends of bars below each other, the space between them shared out."""
+    """Return the upper ends of bars stacked downwards, with the space between them divided evenly."""
     gap = GAP / max(1, len(heights) - 1)
     return 1 + GAP - np.concatenate([[0.0], np.cumsum(heights[:-1] + gap)])
 
 
 def _band(axes: "Axes", left: float, right: float, height: float, colour: str) -> None:
+    """Draw one band between the two sides."""
     x = np.linspace(0.0, 1.0, 40)
     bend = x * x * (3 - 2 * x)
     top = left + (right - left) * bend

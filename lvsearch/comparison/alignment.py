@@ -1,8 +1,8 @@
-"""Which component of one fit is which of another: across runs of one size, and across sizes, where components split.
+"""Matching the components of two fits: across runs of one size, or across sizes, where components split and merge.
 
-Components are matched by the units they share. With r and s the two fits' shares of each unit (rows summing to 1), the
-overlap of j and k is Σ_n r_nj s_nk units; matching maximises the total of overlap / (units of either) by the assignment
-problem, so that no component is used twice.
+Components are matched by the units they share. Let r and s be the two fits' shares of each unit (rows sum to 1). The
+overlap of components j and k is Σ_n r_nj s_nk, in units. The matching maximises the sum of overlap / (units in either
+component). It is an assignment problem, so no component is used twice.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ import pandas as pd
 from jaxtyping import Float
 
 SHARE = 0.15
-"""Of a component's units: a part smaller than this is no part of a split or merger."""
+"""The smallest part of a component, as a share of its units, that counts in a split or merger."""
 
 
 @dataclass(frozen=True)
 class ComponentMap:
-    """How the components of two fits correspond.
+    """A map between the components of two fits.
 
     | field | meaning |
     |---|---|
     | `overlap` | units shared: a row per component of the first fit, a column per component of the second |
-    | `matched` | (component of the first, component of the second), the best assignment |
-    | `parts` | component of the first -> those of the second that have at least 15 % of its units, largest first |
+    | `matched` | pairs (component of the first, component of the second): the best assignment |
+    | `parts` | {component of the first: those of the second that have at least 15 % of its units, largest first} |
     """
 
     overlap: pd.DataFrame
@@ -32,12 +32,12 @@ class ComponentMap:
 
     @property
     def splits(self) -> dict[int, tuple[int, ...]]:
-        """The components of the first fit that are several in the second."""
+        """The components of the first fit that are several in the second, as {component: components of the second}."""
         return {one: several for one, several in self.parts.items() if len(several) > 1}
 
     @property
     def merges(self) -> dict[int, tuple[int, ...]]:
-        """Component of the second fit -> those of the first, several, of which it has a part."""
+        """The components of the second fit that are several in the first, as {component: components of the first}."""
         sources: dict[int, list[int]] = {}
         for one, several in self.parts.items():
             for other in several:
@@ -45,7 +45,7 @@ class ComponentMap:
         return {other: tuple(ones) for other, ones in sources.items() if len(ones) > 1}
 
     def describe(self) -> str:
-        """Such as "0 → 2, 1 → 0 + 3 (61 %, 39 %), 2 → 1"."""
+        """Describe the map, such as "0 → 2, 1 → 0 + 3 (61 %, 39 %), 2 → 1"."""
         words = []
         for one, several in self.parts.items():
             total = float(self.overlap.loc[one].sum())
@@ -54,7 +54,10 @@ class ComponentMap:
         return ", ".join(words)
 
     def order(self) -> np.ndarray:
-        """The second fit's components in the order of the first's, those without a partner last: (components,)."""
+        """Return the second fit's components in the order of the first's; those without a partner last.
+
+        Shape (components,).
+        """
         partner = [second for _, second in self.matched]
         return np.array([*partner, *(k for k in range(self.overlap.shape[1]) if k not in partner)])
 
@@ -62,13 +65,15 @@ class ComponentMap:
 def component_map(
     first: Float[np.ndarray, "units component"], second: Float[np.ndarray, "units other"]
 ) -> ComponentMap:
-    """Match the components of two fits by their shares of the same units, such as `transform` gives.
+    """Match the components of two fits by their shares of the same units.
 
-    Raises ValueError for shares of other units, or that are negative or no numbers.
+    first, second: shares of each unit, such as `transform` returns, (units, components).
+
+    Raises ValueError for different numbers of units, and for shares that are negative or not finite.
     """
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
     for name, shares in (("first", first), ("second", second)):
-        if shares.ndim != 2 or not np.all(shares >= 0):  # also for NaN
+        if shares.ndim != 2 or not np.all(shares >= 0):  # True for NaN too
             raise ValueError(f"got {name} of shape {shares.shape}, expected shares ≥ 0, (units, components)")
     if len(first) != len(second):
         raise ValueError(f"got shares of {len(first)} and of {len(second)} units, expected the same units in both")

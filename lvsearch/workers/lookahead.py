@@ -1,8 +1,8 @@
-"""What a search will ask for next, guessed, so that several workers have something to do at once.
+"""Predictions of what a search will ask for next, so that several workers have something to do at once.
 
-What a search asks for depends on what it found. Here it goes on in thought, from fits that came out as those around
-them suggest, or as they did where they were made already. A wrong guess costs the time of a worker and nothing else:
-what is entered are fits, in the order in which one process would have made them.
+What a search asks for depends on the results so far. This module continues the search in simulation. It uses real fits
+where they exist, and elsewhere guesses from fits of sizes nearby. A wrong guess wastes a worker's time and nothing
+else: the search records only real fits, in the order in which one process would have made them.
 """
 
 import math
@@ -28,19 +28,19 @@ from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior
 
 FARTHEST = 64
-"""Tasks that are thought ahead at most."""
+"""The largest number of tasks that are simulated."""
 LEAP = 4
-"""A size is not fitted in advance that has more than this many times the components of the largest one entered: what
-it costs grows with the size, and most of the ladder lies beyond its end."""
+"""A size is not fitted in advance if it has more than this many times the components of the largest size recorded. Its
+cost grows with the size, and a search usually ends before it gets there."""
 DAMPED = 0.5
-"""Of its last slope, with which the evidence is thought to go on beyond the largest size."""
+"""The factor on the slope of the evidence at the largest size, for guesses beyond that size."""
 
 
-class Unmade:
-    """The state of a fit that is not made: nothing can be begun from it."""
+class GuessedState:
+    """The state of a fit that is only guessed: no other fit can start from it."""
 
 
-UNMADE = Unmade()
+GUESSED = GuessedState()
 
 
 def calls_ahead(
@@ -51,9 +51,11 @@ def calls_ahead(
     task: Task | None,
     made: Callable[[Call], Fit | None],
 ) -> Iterator[Call]:
-    """The fits that a search in this state will ask for, those of `task` first; without those whose start is not made.
+    """Yield the calls of the evaluator that a search in this state will ask for, those of `task` first.
 
-    made: the fit of a call where it is known, which is taken in place of a guess.
+    made: a function that returns the fit of a call if it exists; it is used in the place of a guess.
+
+    Calls that would start from a fit that does not exist yet are left out.
     """
     largest = LEAP * max((sum(visit.size) for visit in state.visits), default=prior.dimension)
     for _ in range(FARTHEST):
@@ -61,41 +63,44 @@ def calls_ahead(
             return
         search = witness_search(evaluator, prior, settings, state)
         calls = calls_of(evaluator, settings, state, search, task)
-        yield from (call for call in calls if call.start is None or call.start.state is not UNMADE)
+        yield from (call for call in calls if call.start is None or call.start.state is not GUESSED)
         fits = [made(call) or guess(evaluator, state, call) for call in calls]
         try:
             state, search = entered(evaluator, prior, settings, state, search, task, fits)
-        except ValueError:  # a fit that no search can enter: it is raised when its turn comes
+        except ValueError:  # a fit that no search can record: the search raises it when its turn comes
             return
         task = next_task(evaluator, prior, settings, state, search)
 
 
 def guess(evaluator: Evaluator, state: SearchState, call: Call) -> Fit:
-    """The fit of a call as those of sizes around it suggest."""
+    """Return a guess of the fit of a call, from the fits of sizes nearby."""
     stateful = not state.kept or any(fit.state is not None for fit in state.kept.values())
     blank = Fit(
         call.size,
         Evidence(min(0.0, evaluator.ceiling), evaluator.ceiling),
         0.0,
-        UNMADE if stateful else None,
-        FitInfo("thought ahead", 0.0),
+        GUESSED if stateful else None,
+        FitInfo("guessed", 0.0),
     )
     good = [visit for visit in state.visits if not visit.failed and math.isfinite(visit.estimate)]
     if not good:
         return blank
     near = min(good, key=lambda visit: (_distance(visit.size, call.size), visit.size))
-    estimate = suggested(good, call.size)
+    estimate = interpolate_evidence(good, call.size)
     last = next((trial for trial in reversed(near.trials) if trial.failure is None and trial.brackets), None)
     if last is not None:
         shift = estimate - near.estimate
-        return replace(blank, evidence=last.evidence, brackets=_moved(last.brackets, shift))
+        return replace(blank, evidence=last.evidence, brackets=_shift(last.brackets, shift))
     lower = min(estimate - near.log_symmetry, evaluator.ceiling)
     evidence = Evidence(lower, evaluator.ceiling, near.evidence.standard_error)
     return replace(blank, evidence=evidence, log_symmetry=near.log_symmetry)
 
 
-def suggested(good: Sequence[Visit], size: Size) -> float:
-    """The evidence of a size, nats: on the line between those around it, of several variables that of the nearest."""
+def interpolate_evidence(good: Sequence[Visit], size: Size) -> float:
+    """Return a guess of the evidence of a size in nats, by interpolation between the sizes around it.
+
+    With several size variables it is the evidence of the nearest size.
+    """
     nearest = min(good, key=lambda visit: (_distance(visit.size, size), visit.size))
     if len(size) > 1 or len(good) == 1 or nearest.size == size:
         return nearest.estimate
@@ -108,13 +113,14 @@ def suggested(good: Sequence[Visit], size: Size) -> float:
 
 
 def _distance(one: Size, other: Size) -> int:
+    """Return the sum of absolute differences of two sizes."""
     return sum(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
-def _moved(
+def _shift(
     brackets: tuple[Bracket, ...] | tuple[Repeats, ...], shift: float
 ) -> tuple[Bracket, ...] | tuple[Repeats, ...]:
-    """The same spread around another estimate."""
+    """Return trials with the same spread, around an estimate that is `shift` nats higher."""
     moved = [
         Repeats(tuple(value + shift for value in one.values))
         if isinstance(one, Repeats)

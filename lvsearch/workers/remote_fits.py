@@ -1,0 +1,316 @@
+"""A search whose fits are made by the workers of an executor, with the same answer as in one process.
+
+Sizes and their trials are independent of each other except for starts, and the result of an evaluator depends only on
+the call. So fits are asked for ahead of their turn (`lookahead`) and recorded when their turn comes. The search records
+the same fits in the same order as it would alone. Fits that it turns out not to want are thrown away.
+
+The evaluator with its data is sent once to each worker, which keeps it under a name. Calls refer to the name. A worker
+that does not know the name says so, and is sent the evaluator. Threads use the search's own evaluator.
+
+Failures cost time only. A fit whose worker was lost, or whose result did not arrive, is asked for once more and then
+made in this process. An executor that accepts no more calls, or returns nothing, is no longer used.
+"""
+
+import os
+import pickle
+import queue
+import sys
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from lvsearch.bridges.attempts import error_in_words
+from lvsearch.inference.compiles import prepare_programs
+from lvsearch.inference.data.memory import Chunks
+from lvsearch.interrupts import pressed
+from lvsearch.searching.controller import Call, SearchSettings, SearchState, Task
+from lvsearch.sizing.fit import Evaluator, Fit
+from lvsearch.sizing.sizes import SizePrior
+from lvsearch.workers.lookahead import calls_ahead
+
+ATTEMPTS = 2
+"""How often a fit is tried by workers before it is made in this process."""
+KEPT_BY_WORKER = 2
+"""How many evaluators a worker keeps: those of the last searches."""
+LISTENING = 1.0
+"""How many seconds to wait for a worker before looking whether the user wants to stop. Where waiting cannot be
+interrupted, Ctrl-C takes this long."""
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """An object that runs calls elsewhere, like `concurrent.futures.Executor`.
+
+    Its `submit` returns a future that has `result`, `cancel` and `add_done_callback`.
+    """
+
+    def submit(self, fn: Any, /, *args: Any) -> Any: ...
+
+
+@runtime_checkable
+class Chunked(Protocol):
+    """An evaluator whose fits depend on the size of the chunks in which it works, which may change during a fit."""
+
+    @property
+    def chunks(self) -> Chunks: ...
+
+    def work_in(self, chunks: Chunks) -> None:
+        """Make all further fits in these chunks."""
+        ...
+
+
+class Answer(NamedTuple):
+    """A worker's answer: the fit, or its error in words; and the chunks in use at the end."""
+
+    fit: Fit | None
+    error: str | None
+    chunks: Chunks | None
+
+
+def check_executor(executor: object) -> None:
+    """Raise ValueError for anything but an executor, and for a pool of forked processes. None means no workers."""
+    if executor is None:
+        return
+    if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
+        raise ValueError(
+            f"got executor={executor!r}, expected one that has submit(function, *arguments), such as lv.WorkerPool(4), "
+            "concurrent.futures.ProcessPoolExecutor(…), or an executor of Dask, MPI or Ray"
+        )
+    context = getattr(executor, "_mp_context", None)  # only pools of processes have one
+    if context is not None and context.get_start_method() == "fork":
+        raise ValueError(
+            "got a pool whose processes are forked, expected spawned ones: a process forked while JAX is running hangs "
+            "forever. Use lv.WorkerPool(4), or "
+            'ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn"))'
+        )
+
+
+def n_workers(executor: Executor) -> int:
+    """Return how many calls an executor works on at once: the number it states, or else the number of processors
+    here.
+    """
+    for name in ("num_workers", "_max_workers"):
+        number = getattr(executor, name, None)
+        if isinstance(number, int) and number > 0:
+            return number
+    return os.cpu_count() or 1
+
+
+# ── in a worker ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_OWN: dict[str, Evaluator] = {}
+"""{name: evaluator} of searches in this process."""
+_RECEIVED: "OrderedDict[str, Evaluator]" = OrderedDict()  # evaluators that were sent to this process, oldest first
+_receiving = threading.Lock()
+
+
+def evaluate_call(name: str, packed: bytes | None, call: Call, chunks: Chunks | None) -> Answer | None:
+    """Return a worker's answer to one call, made by the evaluator of this name.
+
+    packed: the evaluator as bytes, or None if the worker should know it already.
+    chunks: the chunks to work in.
+
+    Returns None if the evaluator is not known in this process and was not sent.
+    """
+    evaluator = _find_evaluator(name, packed)
+    if evaluator is None:
+        return None
+    own = copy(evaluator)  # since threads share the evaluator
+    if isinstance(own, Chunked) and chunks is not None:
+        own.work_in(chunks)
+    try:
+        fit = own.evaluate(*call)
+    except Exception as error:  # the search raises it, if it turns out to want this fit
+        return Answer(None, error_in_words(error), chunks)
+    return Answer(fit, None, _chunks_of(own))
+
+
+def _find_evaluator(name: str, packed: bytes | None) -> Evaluator | None:
+    """Return the evaluator of this name, unpacked if it was sent; None if it is not known."""
+    if name in _OWN:
+        return _OWN[name]
+    with _receiving:
+        if name not in _RECEIVED and packed is not None:
+            prepare_programs()
+            _RECEIVED[name] = pickle.loads(packed)
+            while len(_RECEIVED) > KEPT_BY_WORKER:
+                _RECEIVED.popitem(last=False)
+        if name in _RECEIVED:
+            _RECEIVED.move_to_end(name)
+        return _RECEIVED.get(name)
+
+
+def _chunks_of(evaluator: Evaluator) -> Chunks | None:
+    """Return the chunks in which an evaluator works; None if it does not work in chunks."""
+    return evaluator.chunks if isinstance(evaluator, Chunked) else None
+
+
+# ── in the search ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class RemoteCall:
+    """A call that a worker makes: `future` while a worker has it, `answer` when it is done, `failures` so far.
+
+    It keeps a reference to the call's start, since calls are told apart by the identity of their start.
+    """
+
+    call: Call
+    future: Any = None
+    answer: Answer | None = None
+    failures: int = 0
+
+
+class Workers:
+    """Makes the fits of one search by an executor.
+
+    Use it in a `with` statement: at its end calls that have not begun are cancelled.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        prior: SizePrior,
+        settings: SearchSettings,
+        executor: Executor,
+        say: Callable[[str], None] = lambda words: print(f"lvsearch: {words}", file=sys.stderr),
+    ):
+        self._evaluator, self._prior, self._settings = evaluator, prior, settings
+        self._executor: Executor | None = executor
+        self._n_workers = n_workers(executor)
+        self._say = say
+        self._name = uuid.uuid4().hex
+        self._packed: bytes | None = None
+        self._calls: dict[Hashable, RemoteCall] = {}
+        self._finished: queue.SimpleQueue[tuple[RemoteCall, Any]] = queue.SimpleQueue()
+        self._under_way, self._lost_in_a_row = 0, 0
+
+    def __enter__(self) -> "Workers":
+        _OWN[self._name] = self._evaluator
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del _OWN[self._name]
+        for remote in self._calls.values():
+            if remote.future is not None:
+                remote.future.cancel()
+
+    def make(self, state: SearchState, task: Task, calls: Sequence[Call], tell: Callable[[str], None]) -> Sequence[Fit]:
+        """Return the fits of one task. Meanwhile workers make fits that may be asked for later. A `controller.Make`."""
+        tried = {(visit.size, trial) for visit in state.visits for trial in range(len(visit.trials))}
+        self._calls = {
+            key: remote for key, remote in self._calls.items() if (remote.call.size, remote.call.trial) not in tried
+        }
+        return [self._fit(state, task, call, tell) for call in calls]
+
+    def _fit(self, state: SearchState, task: Task, call: Call, tell: Callable[[str], None]) -> Fit:
+        """Return the fit of one call: from a worker if possible, else made in this process."""
+        while True:
+            remote = self._remote_call(call)
+            if remote.answer is not None and remote.answer.fit is not None:
+                if isinstance(self._evaluator, Chunked) and remote.answer.chunks is not None:
+                    self._evaluator.work_in(remote.answer.chunks)
+                return remote.answer.fit
+            self._send(remote)
+            self._send_ahead(state, task)
+            if remote.future is None:  # no worker can make it
+                return self._evaluator.evaluate(*call)
+            n_ready = sum(other.answer is not None for other in self._calls.values())
+            tell(f"{self._under_way} fits under way, {n_ready} ready")
+            self._wait_for_answer()
+
+    def _send_ahead(self, state: SearchState, task: Task) -> None:
+        """Send calls ahead of their turn until every worker has something to do."""
+        if self._under_way >= self._n_workers or self._executor is None:
+            return
+        for call in calls_ahead(self._evaluator, self._prior, self._settings, state, task, self._finished_fit):
+            self._send(self._remote_call(call))
+            if self._under_way >= self._n_workers:
+                return
+
+    def _key(self, call: Call) -> Hashable:
+        """Return what decides the result of a call: its size, trial, start, and the chunks to work in."""
+        start = None if call.start is None else (call.start.size, id(call.start.state))
+        return call.size, call.trial, start, _chunks_of(self._evaluator)
+
+    def _remote_call(self, call: Call) -> RemoteCall:
+        """Return the record of a call, a new one if there is none."""
+        return self._calls.setdefault(self._key(call), RemoteCall(call))
+
+    def _finished_fit(self, call: Call) -> Fit | None:
+        """Return the fit of a call if a worker has made it."""
+        remote = self._calls.get(self._key(call))
+        return None if remote is None or remote.answer is None else remote.answer.fit
+
+    def _send(self, remote: RemoteCall, packed: bytes | None = None) -> None:
+        """Ask a worker for a fit, unless that was done already, or has failed too often."""
+        done = remote.future is not None or remote.answer is not None or remote.failures >= ATTEMPTS
+        if done or self._executor is None:
+            return
+        try:
+            future = self._executor.submit(evaluate_call, self._name, packed, remote.call, _chunks_of(self._evaluator))
+        except Exception as error:  # raised by a pool that is broken or closed
+            self._give_up(f"the executor {error_in_words(error)}")
+            return
+        remote.future = future
+        self._under_way += 1
+        future.add_done_callback(lambda done: self._finished.put((remote, done)))
+
+    def _wait_for_answer(self) -> None:
+        """Wait until a call returns or fails."""
+        while True:
+            try:
+                remote, future = self._finished.get(timeout=LISTENING)
+                break
+            except queue.Empty:
+                if pressed():
+                    raise KeyboardInterrupt from None
+        self._under_way -= 1
+        remote.future = None
+        try:
+            answer = future.result()
+        except KeyboardInterrupt:  # the terminal's Ctrl-C reaches the workers too
+            raise
+        except BaseException as error:  # an executor may raise anything, cancellation included
+            self._record_loss(remote, error)
+            return
+        self._lost_in_a_row = 0
+        if answer is None:  # the worker does not know the evaluator
+            self._send(remote, self._pack())
+        else:
+            remote.answer = answer
+
+    def _record_loss(self, remote: RemoteCall, error: BaseException) -> None:
+        """Record that a call did not return, and stop using the executor if this happens too often in a row."""
+        remote.failures += 1
+        self._lost_in_a_row += 1
+        if self._executor is None:
+            return  # the user was told already
+        size = "×".join(map(str, remote.call.size))
+        reason = error_in_words(error) if isinstance(error, Exception) else type(error).__name__
+        self._say(f"the fit of size {size} was lost with its worker ({reason}); it is made again")
+        if self._lost_in_a_row > ATTEMPTS * self._n_workers:
+            self._give_up("nothing comes back from the executor")
+
+    def _give_up(self, why: str) -> None:
+        """Stop using the executor, and tell the user why."""
+        if self._executor is not None:
+            self._say(f"{why}: the search goes on in this process")
+        self._executor = None
+
+    def _pack(self) -> bytes:
+        """Return the evaluator as bytes. Raises ValueError if it cannot be pickled."""
+        if self._packed is None:
+            try:
+                self._packed = pickle.dumps(self._evaluator)
+            except Exception as error:
+                raise ValueError(
+                    f"the model or the data cannot be sent to other processes (pickling {error_in_words(error)}): "
+                    "expected classes and functions that are defined at the top of a module. Or use threads: "
+                    "concurrent.futures.ThreadPoolExecutor"
+                ) from error
+        return self._packed
