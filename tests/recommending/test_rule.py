@@ -15,7 +15,7 @@ def test_the_smallest_size_within_one_standard_error_is_recommended():
     """By hand: the differences of 2 to 4 are (−2, 0, −1, −1): sum −4, deviations (−1, 1, 0, 0), s² = 2/3, error
     √(4 · 2/3) = 1.63: too far. Those of 3 are (−1, 1, 0, −1): sum −1, s² = 11/12, error √(11/3) = 1.91: near enough."""
     best = np.array([-5.0, -6.0, -7.0, -8.0])
-    scores = np.array([[*best, -2, 0, -1, -1], best, [*best, -1, 1, 0, -1]])
+    scores = best + np.array([[-2, 0, -1, -1], [0, 0, 0, 0], [-1, 1, 0, -1]])
     found = compare_sizes([(2,), (4,), (3,)], scores)
     assert (found.sizes, found.best, found.recommended, found.within) == (((2,), (3,), (4,)), (4,), (3,), ((3,), (4,)))
     np.testing.assert_allclose(found.difference, [-4, -1, 0])
