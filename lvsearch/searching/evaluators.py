@@ -40,6 +40,7 @@ from lvsearch.inference.several_processes import (
 from lvsearch.inference.sharding import on_mesh
 from lvsearch.models.admixture import Admixture
 from lvsearch.models.contract import Model
+from lvsearch.models.lda import LDA
 from lvsearch.searching.annealed import annealing_failure, brackets_of
 from lvsearch.searching.degenerate_columns import degenerate_columns
 from lvsearch.sizing.evidence import Evidence
@@ -240,7 +241,7 @@ class ModelEvaluator:
     @cached_property
     def _annealed_bytes(self) -> int:
         """What the annealing of topics holds, which moves every token by itself, however few cells hold them."""
-        if not self.anneals or not isinstance(self.model, Admixture):
+        if not self.anneals or not isinstance(self.model, Admixture | LDA):
             return 0
         batches = (batch for part in self.data.in_turn() for batch in part.batches)
         return BYTES_PER_TOKEN * sum(int(np.sum(batch.units.counts, dtype=np.float64)) for batch in batches)
@@ -250,7 +251,7 @@ class ModelEvaluator:
         what to do."""
         room = machine_chunks().budget_bytes
         if self._annealed_bytes > room:
-            raise MemoryError(self._no_room(f"of which there are {in_words(room)} here"))
+            raise MemoryError(self._no_room(f"and there is room for {in_words(room)}"))
 
     def _no_room(self, why: str) -> str:
         tokens = self._annealed_bytes // BYTES_PER_TOKEN
