@@ -139,13 +139,13 @@ class PartitionChain(eqx.Module):
         return self._hyper_moved(keys[5], self._state(labels, state.log_hyper))
 
     def _sweep(self, labels: Int[Array, "row particle"]) -> PassPlan:
-        """PassPlan a pass in which every row may join every part."""
+        """Plan a pass in which every row may join every part."""
         nothing = jnp.zeros(labels.shape, bool)
         every = jnp.ones((self.n_places, labels.shape[1]), bool)
         return PassPlan(labels, nothing, nothing, labels, every, jnp.zeros((), bool))
 
     def _jump(self, key: Array, state: PartitionState) -> PassPlan:
-        """PassPlan the pass that allocates the rows of one part to two, or retraces how those of two parts were."""
+        """Plan the pass that allocates the rows of one part to two, or retraces how those of two parts were."""
         names, labels = self.mixture.names, state.labels
         n_rows, n_particles = labels.shape
         first, second = self._two_rows(key, n_particles)
