@@ -10,7 +10,7 @@ from lvsearch.inference.partition_chains.run import (
     partition_chain,
     run_partitions,
 )
-from lvsearch.inference.partition_chains.seating import Seating, Seats, supported_sizes
+from lvsearch.inference.partition_chains.seating import SeatPrior, Seats, supported_sizes
 
 __all__ = [
     "MOST_RHAT",
@@ -18,7 +18,7 @@ __all__ = [
     "PartitionState",
     "PartitionTrace",
     "RowMixture",
-    "Seating",
+    "SeatPrior",
     "Seats",
     "advance",
     "begin",

@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState, LogHyper
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
-from lvsearch.inference.partition_chains.seating import Seating, Seats
+from lvsearch.inference.partition_chains.seating import SeatPrior, Seats
 
 
 class PartitionState(NamedTuple):
@@ -48,7 +48,7 @@ class PartitionState(NamedTuple):
         return self.mixture.counts
 
 
-class Plan(NamedTuple):
+class PassPlan(NamedTuple):
     """What one pass may do.
 
     | field | meaning |
@@ -81,7 +81,7 @@ class PartitionChain(eqx.Module):
 
     mixture: CollapsedMixtureChain
     hyper: HyperMixture | None
-    seating: Seating
+    seating: SeatPrior
 
     @property
     def n_places(self) -> int:
@@ -138,13 +138,13 @@ class PartitionChain(eqx.Module):
         # the sums are taken anew, so that rounding does not add up over passes
         return self._hyper_moved(keys[5], self._state(labels, state.log_hyper))
 
-    def _sweep(self, labels: Int[Array, "row particle"]) -> Plan:
+    def _sweep(self, labels: Int[Array, "row particle"]) -> PassPlan:
         """Plan a pass in which every row may join every part."""
         nothing = jnp.zeros(labels.shape, bool)
         every = jnp.ones((self.n_places, labels.shape[1]), bool)
-        return Plan(labels, nothing, nothing, labels, every, jnp.zeros((), bool))
+        return PassPlan(labels, nothing, nothing, labels, every, jnp.zeros((), bool))
 
-    def _jump(self, key: Array, state: PartitionState) -> Plan:
+    def _jump(self, key: Array, state: PartitionState) -> PassPlan:
         """Plan the pass that allocates the rows of one part to two, or retraces how those of two parts were."""
         names, labels = self.mixture.names, state.labels
         n_rows, n_particles = labels.shape
@@ -161,7 +161,7 @@ class PartitionChain(eqx.Module):
         row = jnp.arange(n_rows)[:, None]
         seeds = (row == first) | (row == second)
         seeded = jnp.where((row == second) & is_split, names.of(other, names.variants(labels)), labels)
-        return Plan(
+        return PassPlan(
             jnp.where(moving & ~seeds, -1, seeded),
             seeds | ~moving | ~is_split,
             moving & ~seeds,
@@ -180,7 +180,7 @@ class PartitionChain(eqx.Module):
         return first, second
 
     def _redrawn(
-        self, key: Array, plan: Plan, log_hyper: LogHyper, seats: Seats, order: Int[Array, " row"]
+        self, key: Array, plan: PassPlan, log_hyper: LogHyper, seats: Seats, order: Int[Array, " row"]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
         """Return the state after the pass, and log of the probability of the counted rows' labels, nats."""
         chain, prior = self.mixture, self._prior(log_hyper)
@@ -218,7 +218,7 @@ class PartitionChain(eqx.Module):
         self,
         key: Array,
         state: PartitionState,
-        plan: Plan,
+        plan: PassPlan,
         passed: CollapsedState,
         log_proposal: Float[Array, " particle"],
         seats: Seats,

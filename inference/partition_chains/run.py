@@ -21,7 +21,7 @@ from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.generators import folded, split_key
 from lvsearch.inference.partition_chains.chain import PartitionChain, PartitionState
-from lvsearch.inference.partition_chains.seating import Seating
+from lvsearch.inference.partition_chains.seating import SeatPrior
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.kernels import kernel
@@ -138,7 +138,7 @@ def partition_chain(
             "a TiedMixture or an IndependentNormalMixture"
         )
     concentrations = np.array([concentration_at(model, size) for size in range(1, len(log_prior) + 1)])
-    seating = Seating.from_prior(log_prior, concentrations, int(np.sum(mixture.weight > 0)), mixture.capacity)
+    seating = SeatPrior.from_prior(log_prior, concentrations, int(np.sum(mixture.weight > 0)), mixture.capacity)
     return PartitionChain(mixture, hyper, seating)
 
 

@@ -57,7 +57,7 @@ class Seats(NamedTuple):
         return jnp.take_along_axis(self.log_weight, parts[None], axis=0)[0]
 
 
-class Seating(eqx.Module):
+class SeatPrior(eqx.Module):
     """The prior of K and of partitions of N rows into at most `places` parts.
 
     | field | meaning |
@@ -76,7 +76,7 @@ class Seating(eqx.Module):
     @classmethod
     def from_prior(
         cls, log_prior: Float[np.ndarray, " size"], concentrations: Float[np.ndarray, " size"], n_rows: int, places: int
-    ) -> "Seating":
+    ) -> "SeatPrior":
         """Tabulate the prior.
 
         log_prior: log p(K) of K = 1, 2, …, nats; −inf for sizes that cannot be. concentrations: a_K of the same K.
