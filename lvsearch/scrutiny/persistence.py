@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
-from lvsearch.fitted.similarity import HALF
+from lvsearch.comparison.similarity import HALF
 from lvsearch.pictures.captions import Caption
 from lvsearch.scrutiny.persistence_plot import Similarities, draw_persistence, plot_persistence
 from lvsearch.sizing.sizes import Size

@@ -12,7 +12,7 @@ from small_searches import assert_same_model, searched
 
 import lvsearch as lv
 from lvsearch.files.storage import CorruptFolderError
-from lvsearch.inference import messages, together
+from lvsearch.inference import messages, several_processes
 from lvsearch.inference.annealing.dispatch import TwoSided
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.messages import HEAD, MessageError, decoded, encoded
@@ -152,8 +152,8 @@ def test_errors_go_between_processes_as_words():
         (lv.files.locking.FolderInUseError("x"), "OSError"),
         (UnicodeDecodeError("utf-8", b"x", 0, 1, "no"), "ValueError"),
     ):
-        assert together._nearest(error) == name
-        assert together.ERRORS[name]
+        assert several_processes._nearest(error) == name
+        assert several_processes.ERRORS[name]
 
 
 def test_process_0_listens_where_it_was_told(monkeypatch: pytest.MonkeyPatch):
@@ -168,4 +168,4 @@ def test_process_0_listens_where_it_was_told(monkeypatch: pytest.MonkeyPatch):
         with pytest.raises(ValueError, match="host:port"):
             lv.distributed.initialize("10.0.0.1:1234", 2, 0, bind=wrong)
     assert "pickle" not in vars(messages)
-    assert "pickle" not in vars(together)
+    assert "pickle" not in vars(several_processes)
