@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -62,9 +62,9 @@ def _encode(value: Any, arrays: list[bytes]) -> list[Any]:
             kind = "jax" if isinstance(value, jax.Array) else "scalar" if isinstance(value, np.generic) else "array"
             return [kind, content.dtype.str, content.shape]
     if type(value) in (tuple, list):
-        return [type(value).__name__, [_encode(each, arrays) for each in value]]
+        return [type(value).__name__, [_encode(each, arrays) for each in cast(list, value)]]
     if type(value) is dict:
-        return ["dict", [[_encode(key, arrays), _encode(each, arrays)] for key, each in value.items()]]
+        return ["dict", [[_encode(key, arrays), _encode(each, arrays)] for key, each in cast(dict, value).items()]]
     names = _field_names(type(value))
     if names is not None:
         kind = type(value)
@@ -142,8 +142,9 @@ class _Decoder:
 
 def _field_names(kind: type) -> tuple[str, ...] | None:
     """Of a NamedTuple, a dataclass or a module; None of anything else."""
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return kind._fields
+    names: tuple[str, ...] | None = getattr(kind, "_fields", None)
+    if issubclass(kind, tuple) and names is not None:
+        return names
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.factor_analyzers.regressions import Regressions, log_row, score_proposal
@@ -68,7 +69,7 @@ def draw_candidates(
 
 
 def choose_candidate(
-    candidates: Candidates, uniform: Float[Array, " particle"], size: Int[Array, ""]
+    candidates: Candidates, uniform: Float[Array, " particle"], size: Int[Array | np.ndarray, ""]
 ) -> tuple[Int[Array, " particle"], Float[Array, "factor particle"]]:
     """Choose a component and its scores for each particle, in proportion to ω. The first `size` components exist."""
     weight = candidates.log_weight.reshape(-1, len(uniform))

@@ -114,7 +114,7 @@ class _Blocks(NamedTuple):
         n = len(self.parts)
         late = slice(n // 2, n)
         return PartitionTrace(
-            np.mean(self.size_probability[late], axis=0, dtype=np.float64).T,
+            np.asarray(np.mean(self.size_probability[late], axis=0, dtype=np.float64)).T,
             np.concatenate(self.parts[late]).T,
             np.concatenate(self.log_rows[late]).T.astype(np.float64),
             n * BLOCK,

@@ -5,7 +5,7 @@ are marked; a chain with K − 1 topics begins with the two merged, and settles.
 only that pair has to decide anything (`splits`).
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -87,7 +87,9 @@ def _(model: LDA, data: Dataset) -> bool:
 def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int) -> Gain:
     """Hyper-parameters that have priors stand at the numbers of the fit: what the gain would be at other likely numbers
     differs by little, since the fit's numbers are where the evidence is flat in them."""
-    return gain_of_last_topic(estimate.model, data, size, estimate, key, EFFORTS[min(trial, len(EFFORTS) - 1)])
+    return gain_of_last_topic(
+        cast(LDA, estimate.model), data, size, estimate, key, EFFORTS[min(trial, len(EFFORTS) - 1)]
+    )
 
 
 def gain_of_last_topic(
@@ -141,10 +143,11 @@ def splits_between(larger: CollapsedTopics, smaller: CollapsedTopics, averages: 
     merged = topics.copy()
     merged[:, 0] = (topics[:, :2] @ size[:2]) / size[:2].sum()
     log_topics = np.stack([np.log(np.where(exists & (each > 0), each, 1.0)) for each in (merged, topics)])
-    odds = (np.log(each[:, 1:2] / each[:, :1]) for each in (in_document, np.where(topics > 0, topics, 1.0)))
-    return TopicSplits(
-        larger, smaller, *(each.astype(np.float32) for each in odds), log_topics.astype(np.float32), paired=2
+    of_documents, of_words = (
+        np.log(each[:, 1:2] / each[:, :1]).astype(np.float32)
+        for each in (in_document, np.where(topics > 0, topics, 1.0))
     )
+    return TopicSplits(larger, smaller, of_documents, of_words, log_topics.astype(np.float32), paired=2)
 
 
 @kernel(static_argnames=("averaging",))

@@ -112,17 +112,12 @@ class TopicSplits(eqx.Module):
         divided = (state.assignment >= 0) & (topic < self.paired)
         exact = jnp.result_type(float)
         log_shares = jnp.where(divided, self._log_shares(topic), 0.0).astype(exact).sum(0)
-        documents, words, totals = (_pairs(each, self.paired) for each in state[1:])
-        ratio = -log_shares
-        # the first and the second topic of each pair with the larger size, less the two as one with the smaller size
-        for sign, chain, place, member in (
-            (1.0, self.larger, 0, lambda pair: pair[0]),
-            (1.0, self.larger, 1, lambda pair: pair[1]),
-            (-1.0, self.smaller, 0, sum),
-        ):
-            counts = (member(each).astype(jnp.int32) for each in (documents, words, totals))
-            ratio = ratio + sign * self._log_topics(chain, place, *counts)
-        return ratio
+        counts = (state.document_topic, state.word_topic, state.topic_total)
+        first, second = zip(*(_pairs(each, self.paired) for each in counts), strict=True)
+        together = [_pair_sums(each, self.paired) for each in counts]
+        # both topics of each pair with the larger size, less the two as one with the smaller size
+        apart = self._log_topics(self.larger, 0, *first) + self._log_topics(self.larger, 1, *second)
+        return apart - self._log_topics(self.smaller, 0, *together) - log_shares
 
     def log_switch(self, state: TopicState) -> Float[Array, " particle"]:
         """log π_0'(z) − log π_0(z), nats: what another α of the topics outside the pairs is worth."""
@@ -163,8 +158,9 @@ class TopicSplits(eqx.Module):
     ) -> Float[Array, " particle"]:
         """What one topic of each pair adds to log p(w, z) of a chain; place: 0 for the first topics, 1 for the second.
 
-        in_document, with_word, total: its counts, whole numbers, (document, pair, particle), (word, …) and (1, …).
+        in_document, with_word, total: its counts, (document, pair, particle), (word, …) and (1, …).
         """
+        in_document, with_word, total = (each.astype(jnp.int32) for each in (in_document, with_word, total))
         topic = jnp.arange(place, self.paired, 2)[:, None]
         documents = jnp.asarray(chain.log_gamma_document)[topic, in_document].sum((0, 1))
         words = jnp.asarray(chain.log_gamma_word)[with_word].sum((0, 1))
@@ -182,7 +178,7 @@ class TopicSplits(eqx.Module):
 
     def _with_partner(self, counts: Array) -> Array:
         """Return N: counts of topics, of those in pairs the sum of both. counts: (…, topic, particle)."""
-        both = jnp.repeat(sum(_pairs(counts, self.paired)), 2, axis=-2)
+        both = jnp.repeat(_pair_sums(counts, self.paired), 2, axis=-2)
         return jnp.concatenate([both, counts[..., self.paired :, :]], axis=-2)
 
     def _merged_counts(self, state: TopicState) -> TopicState:
@@ -207,8 +203,9 @@ class TopicSplits(eqx.Module):
             weight = (in_document + split_alpha) * (with_word + eta) / (total + base)
             weight = jnp.where(split_alpha > 0, weight, 0.0)
             documents, words, totals = (_pairs(each, self.paired) for each in (in_document, with_word, total))
+            merged = [first + second for first, second in (documents, words, totals)]
             share = _bounded(jax.nn.sigmoid(odds[0][of_document] + odds[1][of_word]))[..., None]
-            together = (sum(documents) + merged_alpha) * (sum(words) + eta) / (sum(totals) + base)
+            together = (merged[0] + merged_alpha) * (merged[1] + eta) / (merged[2] + base)
             drawn = []
             for member, of_member in enumerate((1 - share, share)):
                 apart = (documents[member] + split_alpha[member : self.paired : 2]) * (words[member] + eta)
@@ -218,7 +215,7 @@ class TopicSplits(eqx.Module):
             return jax.lax.dynamic_update_slice_in_dim(weight, of_pairs, 0, axis=-2)
 
         def log_acceptance(total: Array, coming: Array, leaving: Array) -> Array:
-            both = (jnp.concatenate([each, sum(_pairs(each, self.paired))]) for each in (total, coming, leaving))
+            both = (jnp.concatenate([each, _pair_sums(each, self.paired)]) for each in (total, coming, leaving))
             counts, come, left = both
             return (powers[:, None] * total_corrections(counts + base.astype(total.dtype), come, left)).sum(0)
 
@@ -232,6 +229,12 @@ class TopicSplits(eqx.Module):
 def _pairs(counts: Array, paired: int) -> tuple[Array, Array]:
     """Return the counts of the first and of the second topics of all pairs. counts: (…, topic, particle)."""
     return counts[..., 0:paired:2, :], counts[..., 1:paired:2, :]
+
+
+def _pair_sums(counts: Array, paired: int) -> Array:
+    """Return the counts of both topics of each pair together. counts: (…, topic, particle)."""
+    first, second = _pairs(counts, paired)
+    return first + second
 
 
 def _bounded(share: Array) -> Array:

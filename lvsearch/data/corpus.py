@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -104,7 +104,8 @@ class Corpus(CountedDocuments):
         """
         analyzer = Analyzer(chosen_stop_words(stop_words), token_pattern, ngram_range=ngram_range, tokenizer=tokenizer)
         names = index_names(texts) if document_names is None else as_strings("document_names", document_names)
-        documents = Documents(checked_texts(texts), names, as_strings("document_labels", document_labels))
+        labels = as_strings("document_labels", document_labels)
+        documents = Documents(checked_texts(texts), *(cast(tuple[str, ...] | None, each) for each in (names, labels)))
         limits = (minimum_document_frequency, maximum_document_fraction)
         return cls.of_documents(documents, analyzer, *limits, metadata=metadata)
 

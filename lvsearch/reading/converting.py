@@ -164,7 +164,7 @@ def _convert_whole(
     empty, unused = int((np.diff(counts.indptr) == 0).sum()), len(terms) - len(np.unique(counts.indices))
     notes = (*notes, *kept_in_place(empty, counts.shape[0], unused, len(terms)))
     with new_array_folder(folder) as writer:
-        write_stored(writer, StoredParts(counts, terms, names, found.labels, notes, None, table, ""))
+        write_stored(writer, StoredParts(counts, terms, names, found.labels, notes, None, table))
 
 
 class _FirstLook(NamedTuple):

@@ -39,8 +39,8 @@ def draw_differences(
         label: of the horizontal axis.
         scale: of the vertical axis.
     """
-    palette, where = palette_of(axes), SizeAxis.of(sizes)
-    at = where.at(sizes)
+    palette, where = palette_of(axes), SizeAxis.from_sizes(sizes)
+    at = where.positions(sizes)
     axes.axhspan(-within, within, color=palette.band, linewidth=0, zorder=0)
     axes.axhline(0.0, color=palette.faint, linewidth=0.8, zorder=1)
     axes.vlines(at, difference - error, difference + error, color=palette.main, linewidth=2.4, zorder=3)

@@ -103,7 +103,7 @@ def load_findings(folder: Path) -> Findings:
         prior, compiles = sizes.from_json(body["prior"]), body.get("compiles", {})
         if is_by_gains(evaluator):
             most = None if settings.max_size is None else settings.max_size[0]
-            visits = with_evidence_from_gains(visits, prior, most, scale)
+            visits = with_evidence_from_gains(visits, prior, most, evaluator.scale)
         state = as_declared(SearchState(visits, kept, body["stopped"]))
         scrutiny = Scrutiny.from_stored(body, arrays)
         limit = set() if settings.max_size is None else {settings.max_size}

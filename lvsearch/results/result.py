@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
 from lvsearch.comparison.similarity import HALF
+from lvsearch.inference.partition_chains import RowMixture
 from lvsearch.models.plain_arguments import as_path
 from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.recommending.asking import recommend_size
@@ -264,7 +265,7 @@ class SearchResult(Findings):
             )
         largest = None if self.settings.max_size is None else self.settings.max_size[0]
         return mixture_posterior(
-            self.evaluator.base_model,
+            cast(RowMixture, self.evaluator.base_model),
             self.training,
             prior=self.prior,
             max_size=largest,

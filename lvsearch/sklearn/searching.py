@@ -57,7 +57,7 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         found = super().get_params(deep)
         if not deep or self.model is None:
             return found
-        inner = {f"model__{name.replace('.', '__')}": value for name, value in hyperparameters(self.model).items()}
+        inner = {f"model__{name.replace('.', '__')}": value for name, value in hyperparameters(model).items()}
         return found | inner
 
     def set_params(self: S, **params: Any) -> S:
@@ -72,13 +72,14 @@ class SizeSearch(TransformerMixin, BaseEstimator):
                 f"got {next(iter(inner))!r} for {type(self).__name__}(model=None), whose model is made of the data; "
                 "expected a model= to change: such as model=lv.models.LDA()"
             )
-        for name, value in inner.items():
+        model = self.model
+        for name, value in inner.items() if model is not None else ():
             place = name.removeprefix("model__").replace("__", ".")
-            known = hyperparameters(self.model)
+            known = hyperparameters(model)
             if place not in known:
                 expected = ", ".join(f"'model__{each.replace('.', '__')}'" for each in known)
                 raise ValueError(f"got {name!r}, expected one of {expected}")
-            self.model = with_hyperparameter(self.model, place, value)
+            self.model = model = with_hyperparameter(model, place, value)
         return self
 
     @abstractmethod

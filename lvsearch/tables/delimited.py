@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, cast
 
 import pandas as pd
 
@@ -223,16 +223,16 @@ def tidied(
     texts, as_text = set(texts), set(as_text)
     frame, marks = filled(frame, *texts), Counter[str]()
     for name in frame.columns:
-        column = frame[name]
+        column = cast(pd.Series, frame[name])
         if name in texts or pd.api.types.is_numeric_dtype(column.dtype):
             continue
         marked = column.isin(MISSING) & (name != label)
         if not marked.any() and name != label:
             continue
-        for mark, times in column[marked].value_counts().items():
+        for mark, times in cast(pd.Series, column[marked]).value_counts().items():
             marks[f"{mark!r} in the column {str(name)!r}"] = int(times)
         column = column.where(~marked)
-        numbers = pd.to_numeric(column, errors="coerce")
+        numbers = cast(pd.Series, pd.to_numeric(column, errors="coerce"))
         is_lossless = name not in as_text and bool((numbers.isna() == column.isna()).all())
         if is_lossless and name == label:
             is_lossless = bool((numbers.astype(str) == column).all())

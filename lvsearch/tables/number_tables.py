@@ -5,7 +5,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pandas as pd
 
@@ -125,7 +125,7 @@ def _style_of(
     is_decimal = all(map(DECIMAL_COMMA.fullmatch, cells))
     is_thousands = all(map(THOUSANDS_COMMA.fullmatch, cells))
     if is_decimal and is_thousands and dialect.separator != ";":
-        name = next(name for name in texts if frame[name].notna().any())
+        name = next(name for name in texts if bool(cast(pd.Series, frame[name]).notna().any()))
         raise ValueError(
             f"{path}: got {cells[0]!r} in the column {name!r}, which is a decimal comma or one between thousands; "
             "expected to know which: say decimal=',' or thousands=','"
@@ -147,7 +147,7 @@ def _check_numbers(frame: pd.DataFrame, path: Any, header: bool, style: NumberSt
     texts = _text_columns(frame)
     if not texts:
         return
-    found = first_text(frame[texts[0]], style.decimal or ".")
+    found = first_text(cast(pd.Series, frame[texts[0]]), style.decimal or ".")
     if found is None:
         return
     row, cell = found
@@ -198,7 +198,7 @@ def _missing_notes(
     content: str, dialect: Dialect, header: bool, style: NumberStyle, frame: pd.DataFrame
 ) -> tuple[str, ...]:
     """A note on the marks, beside empty cells, that were taken for missing ones."""
-    lacking = [place for place, name in enumerate(frame.columns) if frame[name].isna().any()]
+    lacking = [place for place, name in enumerate(frame.columns) if bool(cast(pd.Series, frame[name]).isna().any())]
     if not lacking:
         return ()
     plain = pd.read_csv(

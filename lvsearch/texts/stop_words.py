@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from functools import cache
+from importlib import import_module
+from typing import Any
 
 from lvsearch.models.plain_arguments import listed
 
@@ -24,7 +26,7 @@ def listed_stop_words(language: str) -> frozenset[str]:
     if language == ENGLISH:
         return english_stop_words()
     try:
-        import stop_words as package  # pyright: ignore[reportMissingImports] — an extra
+        package: Any = import_module("stop_words")  # an extra
     except ImportError as error:
         raise ValueError(
             f"got stop_words={language!r}; expected 'english', None or the words themselves; lists of other languages "

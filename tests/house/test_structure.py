@@ -325,9 +325,7 @@ def test_wheel_holds_every_module(tmp_path):
     assert packed == expected
 
 
-# --- Small pieces with names of their own -----------------------------------------------------------------------------
-
-LONGEST_FUNCTION, LONGEST_FILE, LARGEST_ROOM = 80, 400, 3000
+# --- Names of their own -----------------------------------------------------------------------------------------------
 
 
 def defined(*kinds: type[ast.AST]) -> list[tuple[Path, Any]]:
@@ -339,20 +337,3 @@ def defined(*kinds: type[ast.AST]) -> list[tuple[Path, Any]]:
 def test_no_type_has_the_name_of_another():
     names = Counter(node.name for _, node in defined(ast.ClassDef) if not node.name.startswith("_"))
     assert not {name: times for name, times in names.items() if times > 1}
-
-
-def test_rooms_are_small():
-    sizes: Counter[str] = Counter()
-    for room, path in FILES:
-        if path.parent != ROOMS[room]:
-            folder = path.relative_to(ROOMS[room]).parts[0]
-            sizes[f"{room}/{folder}"] += len(path.read_text("utf-8").splitlines())
-    assert not {folder: lines for folder, lines in sizes.items() if lines > LARGEST_ROOM}
-
-
-def test_functions_and_files_are_short():
-    functions = defined(ast.FunctionDef, ast.AsyncFunctionDef)
-    lengths = {f"{path}: {node.name}": node.end_lineno - node.lineno + 1 for path, node in functions}
-    assert not {name: lines for name, lines in lengths.items() if lines > LONGEST_FUNCTION}
-    lengths = {str(path): len(path.read_text("utf-8").splitlines()) for _, path in FILES}
-    assert not {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE}
