@@ -113,4 +113,4 @@ class SeatPrior(eqx.Module):
 def supported_sizes(log_prior: Any, largest: int) -> Float[np.ndarray, " size"]:
     """Return log p(K) of K = 1 … `largest`, normalised over these, nats; log_prior: a function of K."""
     values = np.array([log_prior(size) for size in range(1, largest + 1)], np.float64)
-    return values - float(special.logsumexp(values))
+    return values - np.asarray(special.logsumexp(values), np.float64)

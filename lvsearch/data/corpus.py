@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 
@@ -105,7 +105,8 @@ class Corpus(CountedDocuments):
         analyzer = Analyzer(chosen_stop_words(stop_words), token_pattern, ngram_range=ngram_range, tokenizer=tokenizer)
         names = index_names(texts) if document_names is None else as_strings("document_names", document_names)
         labels = as_strings("document_labels", document_labels)
-        documents = Documents(checked_texts(texts), *(cast(tuple[str, ...] | None, each) for each in (names, labels)))
+        known = [None if each is None else tuple(each) for each in (names, labels)]
+        documents = Documents(checked_texts(texts), known[0], known[1])
         limits = (minimum_document_frequency, maximum_document_fraction)
         return cls.of_documents(documents, analyzer, *limits, metadata=metadata)
 

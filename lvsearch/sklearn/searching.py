@@ -57,7 +57,7 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         found = super().get_params(deep)
         if not deep or self.model is None:
             return found
-        inner = {f"model__{name.replace('.', '__')}": value for name, value in hyperparameters(model).items()}
+        inner = {f"model__{name.replace('.', '__')}": value for name, value in hyperparameters(self.model).items()}
         return found | inner
 
     def set_params(self: S, **params: Any) -> S:
@@ -67,19 +67,22 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         """
         inner = {name: params.pop(name) for name in list(params) if name.startswith("model__")}
         super().set_params(**params)
-        if inner and self.model is None:
+        if not inner:
+            return self
+        model = self.model
+        if model is None:
             raise ValueError(
                 f"got {next(iter(inner))!r} for {type(self).__name__}(model=None), whose model is made of the data; "
                 "expected a model= to change: such as model=lv.models.LDA()"
             )
-        model = self.model
-        for name, value in inner.items() if model is not None else ():
+        for name, value in inner.items():
             place = name.removeprefix("model__").replace("__", ".")
             known = hyperparameters(model)
             if place not in known:
                 expected = ", ".join(f"'model__{each.replace('.', '__')}'" for each in known)
                 raise ValueError(f"got {name!r}, expected one of {expected}")
-            self.model = model = with_hyperparameter(model, place, value)
+            model = with_hyperparameter(model, place, value)
+        self.model = model
         return self
 
     @abstractmethod
