@@ -116,7 +116,8 @@ def search(
     one_of("evidence", evidence, EVIDENCE)
     _check_elsewhere(executor, mesh)
     budget, seed, keep = _budget(seconds, width), checked_seed(seed), whole_number("keep", keep, least=1)
-    starts = whole_number("starts", starts, least=1) if starts else (PARTS if evidence == PREDICTIVE else STARTS)
+    usual = PARTS if evidence == PREDICTIVE else STARTS
+    starts = usual if starts is None else whole_number("starts", starts, least=1)
     check_flags(grow=grow, exhaustive=exhaustive, per_token=per_token, robustness=robustness, report=report)
     if out is not None:
         several_processes.check_in_first_process(mesh, partial(refuse_existing, Path(out)))  # before slow reading
@@ -233,7 +234,7 @@ def fit(
     return fitted(best, training)
 
 
-def _check_elsewhere(executor: Executor | None, mesh: Mesh | None) -> None:
+def _check_elsewhere(executor: Any, mesh: Any) -> None:
     check_executor(executor)
     if not isinstance(mesh, Mesh | None):
         raise ValueError(f"got mesh={shown(mesh)}, expected a jax.sharding.Mesh, such as jax.make_mesh gives, or None")

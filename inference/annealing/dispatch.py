@@ -127,6 +127,12 @@ def first_steps(chain: Chain) -> int:
 
 
 @singledispatch
+def bytes_while_annealed(model: Model, data: Dataset) -> int:
+    """Return about how many bytes annealing holds beside what a fit does; 0 where that is less than the fit itself."""
+    return 0
+
+
+@singledispatch
 def measures_gains(model: Model, data: Dataset) -> bool:
     """Return whether sizes of this model are compared on these data by what one part more gains (`gain_of_last_part`),
     and not by the evidence of each size: where data are many, two paths from a fit or the prior end too far apart."""

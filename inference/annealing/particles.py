@@ -190,6 +190,7 @@ def schedule(profile: Profile, steps: int) -> Float64[np.ndarray, " step"]:
 
 
 def start_population(state: State, islands: int, particles: int) -> Population:
+    """All particles at the start of a path, equally weighted. particles: in each island."""
     return Population(state, np.zeros(islands * particles), np.zeros(islands))
 
 
@@ -307,6 +308,8 @@ _resample_all = kernel(static_argnames=("islands",), brief=True)(
 def end_paths(
     chain: Chain, key: Array, population: Population, *, islands: int, sign: float
 ) -> tuple[Float64[np.ndarray, " island"], State]:
+    """log of each island's average weight along the whole path, nats, times `sign`; and all particles, resampled inside
+    islands to equal weights."""
     population = _resample_all(chain, key, population, islands=islands)
     return sign * np.asarray(population.log_total, np.float64), population.state
 
@@ -325,8 +328,18 @@ def log_densities(chain: Any, state: Any) -> Float[Array, " particle"]:
 
 _log_ratio = kernel(brief=True)(lambda chain, state: chain.log_ratio(state))
 _log_gain = kernel(brief=True)(lambda chain, state, before, after: chain.log_gain(state, before, after))
-label_scores = kernel(brief=True)(lambda chain, state: chain.label_scores(state))
-relabel_all = kernel(brief=True)(lambda chain, state, order: chain.relabel(state, order))
+
+
+@kernel(brief=True)
+def label_scores(chain: Any, state: Any) -> Float[Array, "particle component component"] | None:
+    """What each component of each particle is worth under each label, nats (`Chain`); None: q knows no labelling."""
+    return chain.label_scores(state)
+
+
+@kernel(brief=True)
+def relabel_all(chain: Any, state: Any, order: Int[Array | np.ndarray, "particle component"]) -> Any:
+    """The states with their components in another order each (`Chain`)."""
+    return chain.relabel(state, order)
 
 
 def _n_particles(chain: Chain, state: State) -> int:

@@ -218,9 +218,18 @@ class BlockChain(eqx.Module):
         )
 
     def completed(
-        self, rows: Array, columns: Array, row_weights: Array, column_weights: Array, blocks: Array
+        self,
+        rows: Int[Array, "row particle"],
+        columns: Int[Array, "dim particle"],
+        row_weights: Float[Array, "row_cluster particle"],
+        column_weights: Float[Array, "column_cluster particle"],
+        blocks: Float[Array, "row_cluster column_cluster number particle"],
     ) -> BlockState:
-        """Return the state with these latent variables, shaped as in `BlockState`, and its log-likelihood."""
+        """Return the state with these latent variables and its log-likelihood.
+
+        rows, columns: labels, (row, particle) and (dim, particle). row_weights: (row_cluster, particle).
+        column_weights: (column_cluster, particle). blocks: (row_cluster, column_cluster, number, particle).
+        """
         sums = self.sums(rows, columns)
         return BlockState(rows, columns, row_weights, column_weights, blocks, self._log_likelihood(sums, blocks))
 

@@ -33,8 +33,8 @@ class VariantLabels(NamedTuple):
         """The variant of each label."""
         return labels % self.n_variants
 
-    def of(self, components: Int[Array, "*rows"], variants: Int[Array, "*rows"]) -> Int[Array, "*rows"]:
-        """The labels of these components in these variants."""
+    def of(self, components: Int[Array, "*#rows"], variants: Int[Array, "*#rows"]) -> Int[Array, "*#rows"]:
+        """The labels of these components in these variants: of one component or variant for many, as arrays do."""
         return components * self.n_variants + variants
 
     def in_all_variants(self, leaf: Float[Array, "component particle"]) -> Float[Array, "label particle"]:

@@ -249,11 +249,16 @@ class FactorAnalyzerChain(eqx.Module):
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def sweep_in_turn(
-        self, key: Key[Array, ""], state: ScoredLabels, order: Int[Array, " row"], n_rows: Array, backward: bool
+        self,
+        key: Key[Array, ""],
+        state: ScoredLabels,
+        order: Int[Array, " row"],
+        n_rows: Int[Array, ""],
+        backward: bool,
     ) -> ScoredLabels:
         """Redraw the first `n_rows` rows of the order one after another, the last one first if `backward`.
 
-        Rows count whole.
+        Rows count whole. order: (row,). n_rows: ().
         """
 
         def one(place: Array, state: ScoredLabels) -> ScoredLabels:

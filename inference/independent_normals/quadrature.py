@@ -32,7 +32,7 @@ POWER, VANISHING = 1 / 3, 6.0
 
 
 def log_marginals(shape: Any, rate: Any, total: Any, count: Any, kappa: Any) -> Array:
-    """Compute A of groups of cells, nats, any number of axes.
+    """Compute A of groups of cells, nats, (group, …): in the shape that the arguments broadcast to.
 
     shape: a. rate: b. total: S. count: n, 0 for a group without cells. kappa: κ, the precision of the prior of means.
     """

@@ -2,8 +2,7 @@
 
 import numpy as np
 from jaxtyping import Float64
-from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtr, stdtrit
 
 from lvsearch.inference.likelihood.result import LikelihoodEstimate
 
@@ -57,7 +56,7 @@ def average_of_islands(
     log_sum = np.asarray(logsumexp(log_estimates, axis=1))
     effective = np.exp(2 * log_sum - np.asarray(logsumexp(2 * log_estimates, axis=1)))
     spread = np.var(log_estimates, axis=1, ddof=1)
-    student = stats.t.isf(stats.norm.sf(2.0), islands - 1) / 2
+    student = stdtrit(islands - 1, ndtr(2.0)) / 2
     square = student**2 * (spread / islands + spread**2 / (2 * (islands - 1)))
     error = np.sqrt(np.maximum(square, variance.mean(axis=1) / islands))
     return LikelihoodEstimate(log_sum - np.log(islands), error, effective)

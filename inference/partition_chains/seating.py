@@ -111,6 +111,11 @@ class SeatPrior(eqx.Module):
 
 
 def supported_sizes(log_prior: Any, largest: int) -> Float[np.ndarray, " size"]:
-    """Return log p(K) of K = 1 … `largest`, normalised over these, nats; log_prior: a function of K."""
+    """Return log p(K) of K = 1 … `largest`, normalised over these, nats; −∞ for all where all are.
+
+    log_prior: a function of K.
+    """
     values = np.array([log_prior(size) for size in range(1, largest + 1)], np.float64)
+    if not np.isfinite(values).any():
+        return values
     return values - np.asarray(special.logsumexp(values), np.float64)

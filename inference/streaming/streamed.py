@@ -99,7 +99,7 @@ class StreamedTopicEstimator(TopicEstimator):
         state: kernels.Counts,
         alpha: np.ndarray,
         eta: float,
-        rule: kernels.Rule,
+        rule: kernels.UpdateRule,
         sweeps: int,
         passes: int,
         tolerance: float,

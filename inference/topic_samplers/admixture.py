@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
+from lvsearch.inference.annealing.dispatch import bytes_while_annealed, evidence_chain, path_needs_fit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.unit_scores import site_value
-from lvsearch.inference.topic_samplers.beginning import factors_of
+from lvsearch.inference.topic_samplers.beginning import bytes_of_tokens, factors_of
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
 from lvsearch.models.admixture import Admixture
 
@@ -23,6 +23,11 @@ def _(model: Admixture, data: Dataset, size: tuple[int, ...], estimate: Estimate
         return collapsed_topics(counts, alpha, eta, capacity, widths=widths)
     frequencies = np.asarray(site_value(estimate, "frequencies"), np.float64)
     return collapsed_topics(counts, alpha, eta, capacity, factors_of(estimate, data, frequencies), widths=widths)
+
+
+@bytes_while_annealed.register
+def _(model: Admixture, data: Dataset) -> int:
+    return bytes_of_tokens(data)
 
 
 @path_needs_fit.register

@@ -280,7 +280,7 @@ class TopicEstimator(BaseEstimator):
         state: kernels.Counts,
         alpha: np.ndarray,
         eta: float,
-        rule: kernels.Rule,
+        rule: kernels.UpdateRule,
         sweeps: int,
         passes: int,
         tolerance: float,

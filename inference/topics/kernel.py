@@ -35,7 +35,7 @@ OVERSHOT = 1e-5
 it: on few tokens the fit, which is not the bound, wavers as the bound rises."""
 
 
-class Rule(NamedTuple):
+class UpdateRule(NamedTuple):
     """How topics follow from counts, and responsibilities from topics.
 
     `topics`: (counts (word, topic), η, exists (topic,)) -> weights (word, topic) and a scale (topic,); the topics are
@@ -145,12 +145,12 @@ def _mean_field_document(
     return rows * e[slots][:, None] * ratio[..., None], gamma, fit
 
 
-COLLAPSED = Rule(_collapsed_topics, _collapsed_document)
-MEAN_FIELD = Rule(_mean_field_topics, _mean_field_document)
+COLLAPSED = UpdateRule(_collapsed_topics, _collapsed_document)
+MEAN_FIELD = UpdateRule(_mean_field_topics, _mean_field_document)
 
 
 def visit(
-    rule: Rule,
+    rule: UpdateRule,
     weights: Array,
     scale: Array,
     tiles: DocumentTiles,
@@ -184,7 +184,7 @@ def memoized_passes(
     alpha: Float[Array, " topic"],
     eta: float | Array,
     *,
-    rule: Rule,
+    rule: UpdateRule,
     sweeps: int | Array,
     passes: int | Array,
     tolerance: float | Array,
@@ -209,7 +209,7 @@ def memoized_passes(
 
 
 def _passes(
-    rule: Rule,
+    rule: UpdateRule,
     mesh: Mesh | None,
     tiles: DocumentTiles,
     state: Counts,

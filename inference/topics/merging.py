@@ -39,7 +39,8 @@ def closest_pairs(
     return rows[order], columns[order]
 
 
-def cheapest_pair(counts: np.ndarray) -> tuple[int, int]:
+def cheapest_pair(counts: Float[np.ndarray, "topic word"]) -> tuple[int, int]:
+    """The two topics whose merger costs least (`merge_topics`), of the `closest_pairs`, the smaller number first."""
     rows, columns = closest_pairs(counts, CANDIDATES)
     own = _self_information(counts)
     costs = [

@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 class PassSettings(NamedTuple):
     """What passes are made with: arguments of `kernel.memoized_passes`. `n_tokens`: of all documents."""
 
-    rule: kernels.Rule
+    rule: kernels.UpdateRule
     alpha: Float[np.ndarray, " topic"]
     eta: float
     sweeps: int
@@ -158,7 +158,7 @@ visited = kernel(static_argnames=("rule",), donate_argnames=("counts",))(counted
 
 @kernel(static_argnames=("rule",))
 @counted
-def _topics(total: Array, alpha: Array, eta: Array, *, rule: kernels.Rule) -> tuple[Array, Array]:
+def _topics(total: Array, alpha: Array, eta: Array, *, rule: kernels.UpdateRule) -> tuple[Array, Array]:
     return rule.topics(total, eta, alpha > 0)
 
 

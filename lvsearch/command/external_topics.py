@@ -39,9 +39,7 @@ class ExternalTopics:
 
     def save(self, path: str | Path) -> None:
         """Write `topics`, `alpha` and `vocabulary` to an .npz file that `load_topics` reads (no pickle)."""
-        np.savez_compressed(
-            path, topics=self.topics, alpha=self.alpha, vocabulary=np.asarray(self.vocabulary, dtype=np.str_)
-        )
+        np.savez(path, topics=self.topics, alpha=self.alpha, vocabulary=np.asarray(self.vocabulary, dtype=np.str_))
 
 
 @dataclass(frozen=True, eq=False)

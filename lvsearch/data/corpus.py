@@ -7,7 +7,6 @@ is made: from texts, tables, matrices, files, and what other libraries hold.
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,6 +14,7 @@ import pandas as pd
 from lvsearch.data.base import Data
 from lvsearch.data.counted_documents import CountedDocuments
 from lvsearch.files.array_folders import is_array_folder
+from lvsearch.models.plain_arguments import as_path
 from lvsearch.reading.count_files import ROWS, CountOptions
 from lvsearch.reading.document_table import DocumentTable
 from lvsearch.reading.opening import counts_in, is_counts, refuse_text_options, texts_in
@@ -239,13 +239,14 @@ class Corpus(CountedDocuments):
         limits = (minimum_document_frequency, maximum_document_fraction)
         columns, of_counts = (text, id, label, keep), (documents != ROWS, first_id is not None, layer is not None)
         is_cut = (stop_words != ENGLISH, token_pattern, tokenizer, ngram_range != (1, 1))
-        if is_array_folder(Path(path)):
+        path = as_path("path", path)
+        if is_array_folder(path):
             if any(option is not None for option in (*columns, vocabulary)) or any((*of_counts, *is_cut)):
                 raise ValueError(
                     f"{path} holds a corpus; expected no text=, id=, label=, keep= or vocabulary=, and nothing that "
                     "says how files are read: they were when it was written"
                 )
-            corpus = cls.of_stored(open_stored(Path(path), verify))
+            corpus = cls.of_stored(open_stored(path, verify))
             return corpus._within(limits)
         if is_counts(path):
             refuse_text_options(path, columns, is_cut)

@@ -2,7 +2,6 @@
 
 import os
 import stat
-from pathlib import Path
 from typing import BinaryIO
 
 from lvsearch.models.plain_arguments import as_path
@@ -34,7 +33,7 @@ def read_ordinary(path: str | os.PathLike[str]) -> bytes:
 
 def require_ordinary(path: str | os.PathLike[str], mode: int | None = None) -> None:
     """Raise ValueError unless `path` is an ordinary file; its mode is looked up where it is not given."""
-    mode = Path(path).stat().st_mode if mode is None else mode
+    mode = as_path("path", path).stat().st_mode if mode is None else mode
     if not stat.S_ISREG(mode):
         kind = next((name for holds, name in KINDS if holds(mode)), "a device")
         raise ValueError(

@@ -11,9 +11,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, TextIO
+from typing import IO, Any
 
 from lvsearch.files.ordinary import open_ordinary, require_ordinary
+from lvsearch.models.plain_arguments import as_path
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 """Endings of files that hold one packed file, and what opens them."""
@@ -50,7 +51,7 @@ def unpacked_name(path: str | os.PathLike[str]) -> str:
 
     Raises ValueError for a .zip that is none.
     """
-    path = Path(path)
+    path = as_path("path", path)
     name = path.name.lower()
     if name.endswith(ZIP) and path.is_file():
         members = zip_members(path)
@@ -82,7 +83,7 @@ def unpacked(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     Raises ValueError, also out of the block that reads, for a file that is not packed as its name says, and for a .zip
     of several files.
     """
-    path = Path(path)
+    path = as_path("path", path)
     ending = path.suffix.lower()
     if ending not in PACKED and ending != ZIP:
         with open_ordinary(path) as file:
@@ -131,7 +132,7 @@ def decoded(content: bytes, name: str | os.PathLike[str], encoding: str = "utf-8
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[TextIO]:
+def opened(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[IO[str]]:
     """A text file whose lines all end in line feeds, unpacked as its ending says, to be read piece by piece.
 
     Raises ValueError, also out of the block that reads, as `read_text` does.

@@ -17,6 +17,7 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.naming import column_names_of
 from lvsearch.inference.mixtures import predictive_log_density
 from lvsearch.models.components import Component
+from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
 from lvsearch.pictures.captions import Caption
@@ -215,7 +216,7 @@ class FittedMixture(FittedModel):
         return np.asarray(means), np.asarray(covariances)
 
 
-@jax.jit
+@kernel(brief=True)
 def _means(component: Component, statistics: Any) -> Float[jax.Array, "component dim"]:
     """Of the rows of each component. Compiled, so that their covariances, columns × columns each, are never made."""
     return jax.vmap(lambda one: component.moments(one)[0])(statistics)

@@ -118,10 +118,10 @@ class MixturePosterior:
 
 
 def mixture_posterior(
-    model: RowMixture,
+    model: Any,
     data: Any,
     *,
-    prior: SizePrior | None = None,
+    prior: Any = None,
     max_size: int | None = None,
     precision: float | int = 0.01,
     sweeps: int = 4096,
@@ -175,7 +175,7 @@ def mixture_posterior(
     )
 
 
-def _tabulated(prior: SizePrior, max_size: int | None) -> Float64[np.ndarray, " size"]:
+def _tabulated(prior: Any, max_size: int | None) -> Float64[np.ndarray, " size"]:
     """Return log p(K) of K = 1, 2, …, nats: up to `max_size`, or to where the prior leaves `LEFT_OUT` beyond."""
     if not isinstance(prior, SizePrior) or prior.dimension != 1:
         raise ValueError(f"got prior={prior!r}, expected one of lv.sizes over one size, such as lv.sizes.Poisson(10)")

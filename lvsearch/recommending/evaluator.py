@@ -18,7 +18,7 @@ from lvsearch.inference.engine.unit_scores import score_units
 from lvsearch.inference.generators import folded, key_of
 from lvsearch.models.contract import Model
 from lvsearch.recommending.recommendation import Recommendation
-from lvsearch.recommending.schedule import Limits, next_part
+from lvsearch.recommending.schedule import PartLimits, next_part
 from lvsearch.recommending.topic_quality import topic_quality
 from lvsearch.recommending.trials import compared, recommendation
 from lvsearch.searching.controller import SearchSettings
@@ -112,7 +112,7 @@ class PredictiveEvaluator(ModelEvaluator):
         asked = {visit.size[0]: len(visit.trials) for visit in visits}
         found = compared(visits, same_units=self.held_out is not None)
         largest = self.training.n_units if max_size is None else min(max_size[0], self.training.n_units)
-        wanted = next_part(asked, found, Limits(self._wanted_parts(), largest))
+        wanted = next_part(asked, found, PartLimits(self._wanted_parts(), largest))
         if wanted is not None:
             size, part = wanted
             return (size,), part

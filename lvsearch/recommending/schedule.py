@@ -26,7 +26,7 @@ SURELY = 2.0
 """Standard errors by which one rung must be worse for the ladder to end there; else two rungs must be worse."""
 
 
-class Limits(NamedTuple):
+class PartLimits(NamedTuple):
     """How far the search may go.
 
     | field | meaning |
@@ -39,7 +39,7 @@ class Limits(NamedTuple):
     largest: int
 
 
-def next_part(asked: Mapping[int, int], found: Comparison | None, limits: Limits) -> tuple[int, int] | None:
+def next_part(asked: Mapping[int, int], found: Comparison | None, limits: PartLimits) -> tuple[int, int] | None:
     """Return the size to fit next and the part of the units to leave out, or None when nothing is left to settle.
 
     Args:
@@ -62,7 +62,7 @@ def next_part(asked: Mapping[int, int], found: Comparison | None, limits: Limits
     return size, asked[size]
 
 
-def _next_rung(asked: Mapping[int, int], found: Comparison | None, limits: Limits) -> int | None:
+def _next_rung(asked: Mapping[int, int], found: Comparison | None, limits: PartLimits) -> int | None:
     """The smallest size of the ladder that was not tried, while the ladder goes on."""
     ladder = [STEP**power for power in range(math.ceil(math.log(limits.largest, STEP)) + 1)]
     ladder[-1] = min(ladder[-1], limits.largest)

@@ -27,14 +27,14 @@ def hyperparameters(model: Model) -> dict[str, float]:
     return {name: float(leaf) for name, leaf in named.items() if np.ndim(leaf) == 0 and leaf > 0}
 
 
-def with_hyperparameter(model: Model, name: str, value: float) -> Model:
+def with_hyperparameter(model: Model, name: str, value: float | int) -> Model:
     """The same model with this number there."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: np.asarray(value, np.asarray(leaf).dtype) if _name(path) == name else leaf, model
     )
 
 
-def vary(result: Findings, names: Sequence[str] | str | None, factor: float, *, progress: bool) -> Sensitivity:
+def vary(result: Findings, names: Sequence[str] | str | None, factor: float | int, *, progress: bool) -> Sensitivity:
     """`SearchResult.sensitivity`, which says what it takes and raises."""
     evaluator, _ = audited_search(result)
     result.estimates()  # there has to be an answer that may hang on something

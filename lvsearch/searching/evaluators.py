@@ -23,6 +23,7 @@ from lvsearch.inference.evidence import (
     Effort,
     Profile,
     anneal,
+    bytes_while_annealed,
     effort,
     evidence_chain,
     gain_of_last_part,
@@ -38,9 +39,7 @@ from lvsearch.inference.several_processes import (
     spans_processes,
 )
 from lvsearch.inference.sharding import on_mesh
-from lvsearch.models.admixture import Admixture
 from lvsearch.models.contract import Model
-from lvsearch.models.lda import LDA
 from lvsearch.searching.annealed import annealing_failure, brackets_of
 from lvsearch.searching.degenerate_columns import degenerate_columns
 from lvsearch.sizing.evidence import Evidence
@@ -49,8 +48,6 @@ from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size
 
 CEILING_SLACK = 1e-9
-BYTES_PER_TOKEN = 300
-"""What an annealing of topics holds of each token: two gigabytes of 6.7 million tokens in 330 cells, measured."""
 ANNEALING, PILOT = 0x5EED, 0xF10D
 """What sets the keys of an annealing and of its pilot apart from that of the fit they follow."""
 
@@ -240,11 +237,8 @@ class ModelEvaluator:
 
     @cached_property
     def _annealed_bytes(self) -> int:
-        """What the annealing of topics holds, which moves every token by itself, however few cells hold them."""
-        if not self.anneals or not isinstance(self.model, Admixture | LDA):
-            return 0
-        batches = (batch for part in self.data.in_turn() for batch in part.batches)
-        return BYTES_PER_TOKEN * sum(int(np.sum(batch.units.counts, dtype=np.float64)) for batch in batches)
+        """What annealing holds beside the fit, bytes."""
+        return bytes_while_annealed(self.model, self.data) if self.anneals else 0
 
     def check_room(self) -> None:
         """Raise MemoryError where there is no room for annealing, before anything is fitted: what it would take, and
@@ -254,9 +248,8 @@ class ModelEvaluator:
             raise MemoryError(self._no_room(f"and there is room for {in_words(room)}"))
 
     def _no_room(self, why: str) -> str:
-        tokens = self._annealed_bytes // BYTES_PER_TOKEN
         return (
-            f"out of memory: annealing moves every token by itself, and {tokens:,} of them take about "
+            f"out of memory: annealing moves every token by itself, and they take about "
             f"{in_words(self._annealed_bytes)}, {why}. Where counts are large because their unit is small, divide them "
             '(by 100, say); search a part of the documents; or take evidence="bound", whose cost is that of the cells '
             "and not of the counts, and which is no estimate of the evidence"

@@ -23,8 +23,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import ndtri, stdtrit
-from scipy.stats import chi2
+from scipy.special import chdtri, ndtri, stdtrit
 
 from lvsearch.sizing.posterior import TOGETHER, EstimatedPosterior, antithetic_errors, softmax
 from lvsearch.sizing.sizes import SizePrior
@@ -213,7 +212,7 @@ class EvidenceCurve:
             ),
         )
 
-    def answer(self, prior: SizePrior) -> "Answer":
+    def answer(self, prior: SizePrior) -> "SizeAnswer":
         """Return the most probable size and the range that holds 95 %. Raises ValueError as `posterior` does."""
         return _answer_of(self._probability_draws(prior, 1.0).mean(axis=0))
 
@@ -224,7 +223,7 @@ class EvidenceCurve:
         return softmax(self.log_evidence_draws / scale + log_prior)
 
 
-class Answer(NamedTuple):
+class SizeAnswer(NamedTuple):
     """The most probable size, and the smallest and the largest of the most probable sizes that hold 95 %."""
 
     best: int
@@ -232,12 +231,12 @@ class Answer(NamedTuple):
     last: int
 
 
-def _answer_of(probability: Float[np.ndarray, " end"]) -> Answer:
+def _answer_of(probability: Float[np.ndarray, " end"]) -> SizeAnswer:
     """Return the answer that these probabilities of sizes 1, 2, … give."""
     downwards = np.argsort(-probability, kind="stable")
     needed = int(np.searchsorted(np.cumsum(probability[downwards]), TOGETHER * (1 - 1e-12))) + 1
     likely = downwards[:needed] + 1
-    return Answer(int(likely[0]), int(likely.min()), int(likely.max()))
+    return SizeAnswer(int(likely[0]), int(likely.min()), int(likely.max()))
 
 
 @dataclass(frozen=True)
@@ -294,7 +293,7 @@ def smooth_gains(
     coefficients = covariance @ weighted.T @ (gains[near] / own)
     misfit = float((((gains[near] - powers @ coefficients) / own) ** 2).sum())
     freedom = number - powers.shape[1]
-    if misfit > chi2.ppf(1 - UNLIKELY, freedom):
+    if misfit > chdtri(freedom, UNLIKELY):
         return None
     common = math.sqrt(COMMON_SHARE) * float(np.median(errors[near]))
     spread = max(1.0, misfit / freedom)

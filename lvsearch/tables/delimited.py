@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple, TextIO, cast
+from typing import IO, Any, NamedTuple, cast
 
 import pandas as pd
 
@@ -18,7 +18,7 @@ MISSING = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL", "No
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 LINES_LOOKED_AT = 1000
 """Lines whose numbers of values say what separates them."""
-Opened = Callable[[], AbstractContextManager[TextIO]]
+Opened = Callable[[], AbstractContextManager[IO[str]]]
 """Opens a text anew, at its beginning."""
 
 
@@ -97,7 +97,7 @@ class _Quotes(NamedTuple):
     spanning: int
 
 
-def _quotes(file: TextIO, separator: str) -> _Quotes:
+def _quotes(file: Iterable[str], separator: str) -> _Quotes:
     found, spanning, before = False, 0, 0
 
     def watched() -> Iterator[str]:
@@ -117,7 +117,7 @@ def _quotes(file: TextIO, separator: str) -> _Quotes:
     return _Quotes(found, None, spanning)
 
 
-def _every_line_is_a_row(file: TextIO, separator: str) -> bool:
+def _every_line_is_a_row(file: Iterable[str], separator: str) -> bool:
     """Whether every line has as many values, two or more, where quotes are characters like others."""
     widths = {len(row) for row in csv.reader(file, delimiter=separator, quoting=csv.QUOTE_NONE) if row}
     return len(widths) == 1 and widths.pop() > 1

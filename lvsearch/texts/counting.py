@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from lvsearch.models import plain_arguments
 from lvsearch.texts.analyzer import Analyzer, Cut, Rule
 from lvsearch.texts.choosing import chosen_terms
 from lvsearch.texts.limits import Limits
@@ -122,7 +123,7 @@ def listed(texts: Iterable[Any]) -> list[Any]:
             "keys as document_names"
         )
     as_python: Callable[[], list[Any]] | None = getattr(texts, "to_pylist", None)
-    return list(texts) if as_python is None else as_python()
+    return plain_arguments.listed("texts", texts) if as_python is None else as_python()
 
 
 def is_words(document: Any) -> bool:

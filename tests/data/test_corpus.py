@@ -393,7 +393,7 @@ def test_stop_words_are_cut_like_the_texts():
         (
             ["worm"],
             {"maximum_document_fraction": 1.5},
-            r"fraction=1.5; expected a fraction in \(0, 1\]",
+            "maximum_document_fraction=1.5, expected a finite number above 0 and of at most 1",
         ),
         (["worm"], {"maximum_document_fraction": float("nan")}, "maximum_document_fraction=nan"),
         (["worm"], {"stop_words": "german"}, "stop_words='german'; expected 'english'"),

@@ -44,7 +44,9 @@ from lvsearch.inference.likelihood.completion import document_completion
 from lvsearch.inference.mixture_samplers import trace as label_traces
 from lvsearch.inference.mixture_samplers.chain import chain_rows
 from lvsearch.inference.mixtures.predictive import predictive_log_density
+from lvsearch.inference.partition_chains import run as partition_chains
 from lvsearch.inference.sequences import most_probable_paths
+from lvsearch.inference.topic_samplers.size_gain import GainEffort, gain_of_last_topic
 from lvsearch.models.checks import normalisers
 from lvsearch.models.contract import Model
 from lvsearch.models.kernels import full_precision
@@ -288,6 +290,21 @@ def density_of_partitions() -> None:
     label_traces._natural_of_labels(jnp.zeros(len(ROWS), jnp.int32), rows, capacity=8)
 
 
+def partitions_of_rows() -> None:
+    make = partial(partition_chains.partition_chain, m.FiniteMixture(), dataset(m.FiniteMixture(), ROWS), np.zeros(3))
+    with jax.enable_x64(True):
+        narrow, wide = make(4), make(8)
+        state = partition_chains.begin(narrow, KEY, particles=4)
+        partition_chains.grown(wide, partition_chains.advance(narrow, KEY, state)[0])
+
+
+def gain_of_a_topic() -> None:
+    fitted = estimate(m.LDA(), COUNTS, 3)
+    assert isinstance(fitted.model, m.LDA)
+    work = GainEffort(temperatures=2, settling=1, averaging=1, settling_merged=1, groups=1)
+    gain_of_last_topic(fitted.model, dataset(m.LDA(), COUNTS), (3,), fitted, KEY, work)
+
+
 def climbed_hyperparameters() -> None:
     def bound(model: Any, args: Any) -> jax.Array:
         return -((jnp.asarray(model.concentration) - args) ** 2).sum()
@@ -327,6 +344,7 @@ QUICK: dict[str, Callable[[], object]] = {
     "documents in files": from_files,
     "samples of topics": sampled_on,
     "factor analysers from fewer": factors_from_fewer,
+    "means of components": lambda: lv.fit(m.FiniteMixture(), ROWS, size=2, seed=0).means(),
 }
 """Calls of the fast tier."""
 
@@ -354,6 +372,8 @@ CALLS: dict[str, Callable[[], object]] = {
     "features": features_of_rows,
     "paths": lambda: most_probable_paths(estimate(m.HiddenMarkov(), GROUPS, 2), dataset(m.HiddenMarkov(), GROUPS)),
     "density of partitions": density_of_partitions,
+    "partitions of rows": partitions_of_rows,
+    "gain of a topic": gain_of_a_topic,
     "hyper-parameters": climbed_hyperparameters,
     "a sweep of any model": swept_once,
     "normalisers": of_a_family,

@@ -65,7 +65,7 @@ def chain(model: Any, data: Any) -> Callable[[], object]:
         (topics, "_sweep", lambda: topics.collapsed_gibbs(m.LDA(), documents(), 2, sweeps=1, key=jax.random.key(0))),
         (trees, "tree_sweep", lambda: lv.fit_tree(m.HLDA(2), COUNTS, sweeps=1)),
         (mixtures, "sequential_pass", lambda: lv.fit(m.FiniteMixture(), ROWS, size=2)),
-        (features, "_rows", lambda: feature_samples()),
+        (features, "_sweep_rows", lambda: feature_samples()),
         (sampling, "_init", chain(m.DPMixture(), ROWS)),
         (sampling, "_init", chain(m.HDP(), COUNTS)),
     ],

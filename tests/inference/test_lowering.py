@@ -70,7 +70,8 @@ def test_faults_are_found():
 # ── what leads to them ──────────────────────────────────────────────────────────────────────────────────────────────
 
 SLOW = {
-    "inference.annealing.particles": {"_advance", "_log_gain", "_log_ratio", "_relabel", "drawn"},
+    "inference.annealing.between_sizes": {"_smaller_scores", "_split", "_switch"},
+    "inference.annealing.particles": {"_advance", "_log_gain", "_log_ratio", "drawn", "relabel_all"},
     "inference.annealing.prefixes": {"_shrink"},
     "inference.annealing.tuning": {"_settled"},
     "inference.annotation.collapsed": {"collapsed_step"},
@@ -92,10 +93,12 @@ SLOW = {
     "inference.mixtures.packing": {"pack_increments"},
     "inference.mixtures.predictive": {"_each"},
     "inference.mixtures.rows": {"increments", "variants"},
+    "inference.partition_chains.run": {"advance", "begin", "grown"},
     "inference.sequences.paths": {"_states"},
     "inference.topic_samplers.anchor": {"_averaged"},
     "inference.topic_samplers.independent_documents": {"log_independent"},
-    "models.checks.normalisers": {"_both"},
+    "inference.topic_samplers.size_gain": {"settle"},
+    "models.checks.normalisers": {"_gradient_and_mean"},
     "models.checks.probe": {"global_statistics", "local_statistics", "per_copy", "prior_gradient", "unit_gradients"},
 }
 """Module -> kernels that the calls of the slow tier lead to, and neither fits nor those of the fast tier."""

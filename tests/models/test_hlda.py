@@ -104,7 +104,7 @@ def test_fit_and_transform(two_groups):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"depth": 0}, "expected 1 level"),
+        ({"depth": 0}, "depth=0, expected a whole number from 1 to 100"),
         ({"branching": -1.0}, "branching"),
         ({"levels": (1.0, 2.0)}, "3 levels"),
         ({"topics": 0.0}, "positive"),

@@ -649,7 +649,7 @@ def test_an_anndata_by_its_path_without_its_reader(tmp_path):
 def test_categories_with_equals_signs(frame, categories):
     rows = {name: [values[row % len(values)] for row in range(6)] for name, values in frame.items()}
     points = lv.Points.from_categories(pd.DataFrame(rows))
-    assert lv.models.CategoricalComponents.of_columns(points.columns).categories == categories
+    assert lv.models.CategoricalComponents.from_columns(points.columns).categories == categories
 
 
 def test_numbers_with_equals_signs_beside_categories():
@@ -658,7 +658,7 @@ def test_numbers_with_equals_signs_beside_categories():
     found = lv.models.MixedComponents.scaled_to(points.values, points.columns)
     assert found.columns == ((0,), (1, 2))
     parts = [(lv.models.DiagonalComponents(), ["x=1"]), (lv.models.CategoricalComponents([2]), ["age"])]
-    assert lv.models.MixedComponents.of_columns(points.columns, parts).columns == ((0,), (1, 2))
+    assert lv.models.MixedComponents.from_columns(points.columns, parts).columns == ((0,), (1, 2))
 
 
 def test_json_lines_that_begin_an_array_say_what_reads_them(tmp_path):

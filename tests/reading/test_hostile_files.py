@@ -77,7 +77,7 @@ def test_texts_in_another_encoding_are_named(tmp_path: Path, capsys: pytest.Capt
 
 def archive(**arrays: np.ndarray) -> bytes:
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 

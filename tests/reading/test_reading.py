@@ -100,6 +100,9 @@ def test_parquet_without_its_reader(monkeypatch):
         raise ImportError("Unable to find a usable engine")
 
     monkeypatch.setattr(pd, "read_parquet", missing)
+    with pytest.raises(FileNotFoundError, match="docs.parquet"):
+        lv.Corpus.open("docs.parquet", text="body")
+    written("docs.parquet", "what no reader gets to see")
     with pytest.raises(ValueError, match=r"need pyarrow: pip install 'lvsearch\[parquet\]'"):
         lv.Corpus.open("docs.parquet", text="body")
     monkeypatch.setattr(pd, "read_parquet", lambda path: FRAME)

@@ -117,7 +117,7 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_answer(tmp_path: Path):
         out=tmp_path / "run", report=False,
     )  # fmt: skip
     assert len(first.starts()) == 1
-    assert first.summary().startswith("unfinished (stopped after 0 seconds): 1 component predicts")
+    assert first.summary().startswith("Unfinished (stopped after 0 seconds): 1 component predicts")
     assert_same_search(lv.resume(tmp_path / "run", report=False, progress=False), clusters())
 
 
@@ -165,7 +165,7 @@ def test_other_searches_are_asked_and_keep_the_answer(tmp_path: Path):
     assert kept.recommended == found
     kept.save(tmp_path / "run")
     assert lv.load(tmp_path / "run").recommended == found
-    assert Scrutiny(recommended=found).under(lv.sizes.Poisson(2)).recommended == found  # no prior decided it
+    assert Scrutiny(recommended=found).with_prior(lv.sizes.Poisson(2)).recommended == found  # no prior decided it
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvsearch.recommending.rule import Comparison, compare_sizes, smallest_within_error
-from lvsearch.recommending.schedule import Limits, next_part
+from lvsearch.recommending.schedule import PartLimits, next_part
 
 NOTHING = np.nan
 
@@ -96,7 +96,7 @@ def searched(curve, noise, parts=2, largest=200, units=60, fails=()):
                 for part, values in rows.items():
                     table[row, part * units : (part + 1) * units] = values
             found = compare_sizes([(size,) for size in known], table)
-        wanted = next_part(asked, found, Limits(parts, largest))
+        wanted = next_part(asked, found, PartLimits(parts, largest))
         if wanted is None:
             return asked, found
         size, part = wanted

@@ -52,9 +52,12 @@ def nested():
     )
 
 
-def most_probable(result) -> str:
+def beginning(result) -> str:
+    """Of the answer: the most probable number, or why there is none."""
     number = result.best_size[0]
-    return "1 topic" if number == 1 else f"{number} topics"
+    if not result.estimated.is_decided:
+        return "No single number yet: the evidence cannot choose between "
+    return "1 topic (" if number == 1 else f"{number} topics ("
 
 
 # ── the card ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -62,10 +65,11 @@ def most_probable(result) -> str:
 
 def test_summary_answers_first_and_says_what_it_rests_on(result):
     lines = summary(result).splitlines()
-    assert lines[0].startswith((f"{most_probable(result)} (", "Still rising at"))
+    decided = result.estimated.is_decided
+    assert lines[0].startswith((beginning(result), "Still rising at"))
     text = "\n".join(lines)
     for said in (
-        "under its errors between",
+        "under its errors between" if decided else "probability: none yet: standard errors of",
         "too far apart to prove anything",
         "zero-truncated Poisson, rate 3",
         "topic_concentration 0.05; concentration 5 in total, spread evenly (α = 5/K)",
@@ -80,6 +84,16 @@ def test_summary_answers_first_and_says_what_it_rests_on(result):
     assert repr(result) == summary(result)
 
 
+def test_an_answer_that_is_decided_has_its_probability():
+    found = lv.search(
+        lv.from_function(lambda size: -2.0 * (size[0] - 3) ** 2), prior=lv.sizes.Poisson(3), max_size=6, progress=False
+    )
+    chance = found.posterior().set_index("size")["probability"][3]
+    lines = summary(found).splitlines()
+    assert lines[0].startswith(f"Size 3 ({100 * chance:.0f} %)")
+    assert f"{chance:.3f} for size 3; under its errors between" in "\n".join(lines)
+
+
 def test_plug_in_evidence_is_described_by_its_kinds():
     text = summary(nested())
     assert "proved:" in text
@@ -87,7 +101,7 @@ def test_plug_in_evidence_is_described_by_its_kinds():
     assert "certified" not in text
     assert "diminishing:" in text
     assert "a function of the size" in text
-    assert " (" not in text.splitlines()[0]  # no probability under bounds that leave everything open
+    assert "%)" not in text.splitlines()[0]  # no probability under bounds that leave everything open
 
 
 def test_failures_are_reported_and_a_search_without_a_fit_has_a_card():
@@ -228,7 +242,7 @@ def test_report_holds_pictures_tables_and_one_summary(result, comparison, tmp_pa
     assert first["word"] == table.columns[table.to_numpy()[0].argmax()]
     np.testing.assert_allclose(first["probability"], table.to_numpy()[0].max(), rtol=1e-6)
     text = path.read_text(encoding="utf-8")
-    assert text.startswith((f"# {most_probable(result)} (", "# Still rising at"))
+    assert text.startswith((f"# {beginning(result)}", "# Still rising at"))
     assert "(held_out.png)" in text
     assert "label" in text
     assert "b\\|c" in text or "\\<a>" in text  # labels are escaped where Markdown would eat them

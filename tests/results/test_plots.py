@@ -84,7 +84,8 @@ def test_no_picture_prints_a_bare_one():
     certain = searched(lambda size: -1000.0 * abs(size[0] - 3), max_size=5, exhaustive=True)
     text = words(plot_posterior(certain, axes()))
     assert "3: >0.999" in text
-    assert "apart from every other size tried" in text
+    assert text.startswith("Size 3 ")
+    assert "Size 3 (more than 99 %). " in text  # no range: no other size may be the best
     assert "1.000" not in text
 
 

@@ -91,7 +91,7 @@ def test_two_clusters_of_one_covariance():
     assert found.size == 2
 
 
-def test_a_search_asks_fewer_units_where_it_is_told_to_and_keeps_what_they_say(skewed, tmp_path, capsys):
+def test_a_search_asks_fewer_units_where_it_is_told_to_and_keeps_what_they_say(skewed, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     model, rows = skewed.evaluator.base_model, skewed.training
     result = lv.search(model, rows, max_size=2, starts=1, seed=1, robustness=True, out=folder, progress=False)
@@ -105,7 +105,11 @@ def test_a_search_asks_fewer_units_where_it_is_told_to_and_keeps_what_they_say(s
     flat, steep = (result.with_prior(lv.sizes.Geometric(p)).scrutiny.robustness for p in (0.01, 0.999))
     np.testing.assert_array_equal(flat.log_evidence, loaded.log_evidence)
     assert steep.probability[-1, 0] > flat.probability[-1, 0]
-    assert lv.resume(folder, report=False, progress=False).scrutiny.robustness is None  # not asked again unless told to
+    with monkeypatch.context() as patched:
+        patched.setattr("lvsearch.results.result.robust_search", lambda *_, **__: pytest.fail("asked again untold"))
+        resumed = lv.resume(folder, report=False, progress=False).scrutiny.robustness
+    assert str(resumed) == str(loaded)  # of the same fits: it stays
+    np.testing.assert_array_equal(resumed.log_evidence, loaded.log_evidence)
 
 
 def test_an_interruption_keeps_the_search(skewed, monkeypatch, capsys):

@@ -96,7 +96,7 @@ def test_it_is_kept_and_shown_with_the_search(tmp_path):
     for changed, concentration in zip(anew, (1.0, 0.25, 4.0), strict=True):
         posterior = lv.search(model(concentration), ROWS, **SETTINGS).with_prior(prior).posterior()
         assert changed.posterior.probability.tolist() == posterior["probability"].tolist()
-    assert lv.resume(tmp_path / "run", progress=False).scrutiny.sensitivity is None
+    assert lv.resume(tmp_path / "run", progress=False).scrutiny.sensitivity == found()  # of the same fits: it stays
 
 
 # ── in words, of made-up posteriors ─────────────────────────────────────────────────────────────────────────────────

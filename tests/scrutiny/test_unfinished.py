@@ -61,7 +61,7 @@ def test_every_answer_says_that_the_search_had_not_finished(part: str):
 def test_it_is_still_said_of_a_folder_and_under_another_prior(tmp_path: Path):
     replace(searched("bound"), scrutiny=everything("interrupted")).save(tmp_path / "run")
     loaded = lv.load(tmp_path / "run").scrutiny
-    other = loaded.under(lv.sizes.Poisson(2))
+    other = loaded.with_prior(lv.sizes.Poisson(2))
     for answer in (loaded.audit, loaded.persistence, loaded.robustness, loaded.sensitivity, other.robustness):
         assert answer is not None
         assert answer.unfinished == "interrupted"

@@ -125,26 +125,26 @@ def test_halving_finds_where_gains_end_in_few_measurements(end):
     assert (end,) in posterior.indistinguishable
 
 
-def test_on_gains_that_fall_smoothly_the_range_that_holds_the_truth_becomes_as_narrow_as_asked_or_trials_end():
-    """log evidence = −.6 (k − 95)² / 2 about the top: sets of 95 % hold 95 in nearly all searches."""
-    held = narrow = 0
+def test_on_gains_that_fall_smoothly_few_measurements_give_a_range_that_holds_the_truth():
+    """log evidence = −.6 (k − 95.5)² / 2, gains known to 8 nats: as where real text fades out."""
+    held, widths = 0, []
     for seed in range(12):
         rng, found, trials = np.random.default_rng(seed), {}, {1: 1}
         while (step := next_measured(measured(found), trials, Geometric(0.01), 3, None)) is not None:
-            assert sum(trials.values()) < 60
             size = step.size
             new = -0.6 * (size - 95.5) + 8.0 * float(rng.normal())
             before = found.get(size, (0.0, 0.0))[0] * trials.get(size, 0)
             trials[size] = trials.get(size, 0) + 1
             found[size] = ((before + new) / trials[size], 8.0 / math.sqrt(trials[size]))
+            assert sum(trials.values()) < 20
         curve = evidence_curve(measured(found))
         assert curve is not None
         posterior = curve.posterior(Geometric(0.01))
         first, last = posterior.indistinguishable[0][0], posterior.indistinguishable[-1][0]
         held += first <= 95 <= last
-        narrow += last - first <= 0.5 * 95
+        widths.append((last - first) / 95)
     assert held >= 10  # sets of 95 %: fewer than 10 of 12 has a chance of 2 %
-    assert narrow >= 11
+    assert np.median(widths) < 0.6
 
 
 def test_a_prior_that_ends_and_a_largest_size_end_the_search():

@@ -248,7 +248,7 @@ def test_annealing_has_the_exact_evidence_of_more_rows(size):
 def z_of_prefixes(sampler: Any, islands: int, particles: int) -> np.ndarray:
     """z of E[p̂(first m rows)] = p(first m rows), m = 1, …, forward along the rows."""
     n = int(sampler.n_units)
-    order = sampler.order[:n]
+    order = sampler.rows.order[:n]
     evidence = np.array([exact.log_evidence(ROWS[order[:m]], 3, 0.8, PRIOR) for m in range(1, n + 1)])
     found = grow(sampler, jax.random.key(5), 3, islands=islands, particles=particles).log_evidence[:n]
     ratios = np.exp(found - evidence[:, None])

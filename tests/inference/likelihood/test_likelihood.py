@@ -500,7 +500,7 @@ def test_anything_with_counts_is_a_corpus(small):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "annealed"}, "expected one of lrs, lr, mfi"),
+        ({"method": "annealed"}, "expected one of 'ais', 'lrs', 'lr', 'mfi', 'mfi2', 'hm', 'exact', 'bounds'$"),
         ({"topics": np.full((3, 19), 0.1)}, "row 0 sums to 1.9"),
         ({"topics": np.full(19, 0.1)}, r"expected \(topics, words\)"),
         ({"topics": np.full((3, 19), np.nan)}, "finite probabilities"),

@@ -130,8 +130,8 @@ def test_so_does_one_of_groups(q, t, backward):
 
 
 def test_groups_whose_proposals_were_all_accepted_would_not(monkeypatch):
-    def accepting(state: Any, before: Any, at: Any, weights: Any, base: Any, t: Any, uniform: Any) -> TopicState:
-        return redrawn_together(state, before, at, weights, base, t, (uniform[0], 0.0 * uniform[1]))
+    def accepting(state: Any, before: Any, at: Any, weights: Any, log_acceptance: Any, uniform: Any) -> TopicState:
+        return redrawn_together(state, before, at, weights, log_acceptance, (uniform[0], 0.0 * uniform[1]))
 
     monkeypatch.setattr(topic_chain, "redrawn_together", accepting)
     monkeypatch.setitem(globals(), "_step", lambda chain, *given, backward: chain.step(*given, backward=backward))
