@@ -26,7 +26,7 @@ from lvsearch.files.ordinary import read_ordinary
 from lvsearch.files.string_arrays import holds, packed, unpacked
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
-from lvsearch.models.plain_arguments import listed
+from lvsearch.models.plain_arguments import listed, yes_or_no
 from lvsearch.models.units import Row
 from lvsearch.tables.frames import as_frame, first_repeated, is_table
 from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_numbers
@@ -213,6 +213,7 @@ class Points(Data):
                 may be decimal signs or stand between thousands; a header of numbers; lines of different lengths; see
                 also `from_array`.
         """
+        header = yes_or_no("header", header)
         style = NumberStyle(separator, decimal, thousands, tuple(listed("missing_marks", missing_marks)))
         table = read_numbers(path, header, row_names, encoding, style)
         points = cls.from_frame(table.frame, missing=missing)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from lvsearch.files.ordinary import open_ordinary, require_ordinary
-from lvsearch.models.plain_arguments import as_path
+from lvsearch.models.plain_arguments import as_path, shown
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 """Endings of files that hold one packed file, and what opens them."""
@@ -172,9 +172,9 @@ def _not_packed(path: Path | str | os.PathLike[str], error: Exception, program: 
 def _codec(encoding: str) -> str:
     try:
         codec = codecs.lookup(encoding).name
-    except LookupError as error:
+    except (LookupError, TypeError) as error:
         raise ValueError(
-            f"got encoding={encoding!r}, which Python does not know; expected one such as utf-8, latin-1 or cp1252"
+            f"got encoding={shown(encoding)}, which Python does not know; expected one such as utf-8, latin-1 or cp1252"
         ) from error
     return "utf-8-sig" if codec == "utf-8" else codec
 

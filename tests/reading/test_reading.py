@@ -100,7 +100,7 @@ def test_parquet_without_its_reader(monkeypatch):
         raise ImportError("Unable to find a usable engine")
 
     monkeypatch.setattr(pd, "read_parquet", missing)
-    with pytest.raises(FileNotFoundError, match="docs.parquet"):
+    with pytest.raises(FileNotFoundError, match=r"docs\.parquet"):
         lv.Corpus.open("docs.parquet", text="body")
     written("docs.parquet", "what no reader gets to see")
     with pytest.raises(ValueError, match=r"need pyarrow: pip install 'lvsearch\[parquet\]'"):

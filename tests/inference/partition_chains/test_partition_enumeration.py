@@ -93,7 +93,7 @@ def test_agrees_with_enumeration(kind: cases.Kind, dynamic: bool) -> None:
     rows = kind.rows[:6]
     model = lv.models.FiniteMixture(kind.component, 1.3, dynamic=dynamic)
     truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=dynamic)
-    trace = run(model, rows)
+    trace = run(model, rows, sweeps=800)
     assert max(error.max() for _, error in (trace.sizes(), trace.occupied())) < 0.01
     assert max(np.abs(z).max() for z in z_scores(trace, *truth)) < 4
 
