@@ -87,8 +87,15 @@ def z_scores(trace: PartitionTrace, sizes: np.ndarray, occupied: np.ndarray) -> 
     return found[0], found[1]
 
 
+KINDS = [
+    pytest.param(kind, id=kind.name.replace(" ", "-"), marks=() if place == 0 else pytest.mark.slow)
+    for place, kind in enumerate(cases.KINDS)
+]
+"""One kind in the fast tier: each takes some twenty processor seconds, and all share the chain."""
+
+
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name.replace(" ", "-"))
+@pytest.mark.parametrize("kind", KINDS)
 def test_agrees_with_enumeration(kind: cases.Kind, dynamic: bool) -> None:
     rows = kind.rows[:6]
     model = lv.models.FiniteMixture(kind.component, 1.3, dynamic=dynamic)
@@ -110,6 +117,7 @@ def test_one_covariance_agrees_with_enumeration() -> None:
     assert max(np.abs(z).max() for z in z_scores(run(model, rows), *truth)) < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [cases.HOLED[:5]], ids=["holed"])
 def test_independent_normals_agree_with_enumeration(rows: np.ndarray) -> None:
     """Means and precisions by quadrature, the rates moved by slices."""
