@@ -232,7 +232,8 @@ def _gains_in_words(result: Findings) -> str:
     )
     return (
         f"what one {name} more gains, annealed up and down between two sizes, {len(curve.measured)} sizes measured: "
-        f"{said}. Assumed: gains fall as sizes grow{doubted}"
+        f"{said}. Assumed: gains fall as sizes grow{doubted}. "
+        "How often such probabilities are right has not been counted at this scale"
     )
 
 

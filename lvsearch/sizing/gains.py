@@ -212,6 +212,10 @@ class EvidenceCurve:
             ),
         )
 
+    def has_mass(self, prior: SizePrior) -> bool:
+        """Return whether the prior allows any of the sizes 1 … end."""
+        return prior.log_box((1,), (self.end + 1,)) > -math.inf
+
     def answer(self, prior: SizePrior) -> "SizeAnswer":
         """Return the most probable size and the range that holds 95 %. Raises ValueError as `posterior` does."""
         return _answer_of(self._probability_draws(prior, 1.0).mean(axis=0))
@@ -406,7 +410,8 @@ def next_measured(
     if curve is None:
         return _untried([min(FIRST, limit), min(2 * FIRST, limit), 2], trials, "the first gain")
     high, low = int(curve.measured[-1]), int(curve.measured[0])
-    if curve.gains[-1] > -SURE * curve.errors[-1] and high < limit:
+    still_gains = curve.gains[-1] > -SURE * curve.errors[-1]
+    if (still_gains or not curve.has_mass(prior)) and high < limit:
         further = _untried([min(2 * high, limit)], trials, "the largest size tried still gains")
         if further is not None:
             return further

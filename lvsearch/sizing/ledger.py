@@ -298,7 +298,8 @@ def with_evidence_from_gains(
     curve = evidence_curve(visits, largest)
     if curve is None:
         return tuple(visits)
-    best = curve.posterior(prior, scale).best[0]
+    # before a search has come to the sizes that the prior allows, errors are those of differences to the largest
+    best = curve.posterior(prior, scale).best[0] if curve.has_mass(prior) else int(curve.measured[-1])
     relative, errors = curve.relative_to(best)
     heights = [visit.log_bound - relative[visit.size[0] - 1] for visit in visits if not visit.failed]
     heights += [visit.annealed.estimate - relative[0] for visit in visits if visit.size == (1,) and visit.annealed]

@@ -14,7 +14,7 @@ from lvsearch.sizing.gains import (
     next_measured,
     pool_gains,
 )
-from lvsearch.sizing.sizes import Geometric, Poisson, Uniform
+from lvsearch.sizing.sizes import Geometric, Poisson, Table, Uniform
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,18 @@ def test_on_gains_that_fall_smoothly_few_measurements_give_a_range_that_holds_th
         widths.append((last - first) / 95)
     assert held >= 10  # sets of 95 %: fewer than 10 of 12 has a chance of 2 %
     assert np.median(widths) < 0.6
+
+
+def test_sizes_that_the_prior_allows_are_reached_though_smaller_ones_gain_nothing():
+    gain, found, trials = noisy_truth(9, np.random.default_rng(0), 10.0), {}, {1: 1}
+    prior = Table([0.0] * 39 + [0.5, 0.5])
+    while (step := next_measured(measured(found), trials, prior, 3, None)) is not None:
+        found[step.size] = gain(step.size)
+        trials[step.size] = trials.get(step.size, 0) + 1
+        assert sum(trials.values()) < 25
+    curve = evidence_curve(measured(found))
+    assert curve is not None
+    assert curve.posterior(prior).best == (40,)
 
 
 def test_a_prior_that_ends_and_a_largest_size_end_the_search():
