@@ -352,12 +352,16 @@ def evidence_curve(visits: Sequence[MeasuredSize], largest: int | None = None) -
 
 
 def _contradicted(gains: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """Whether each gain lies below that of a larger size by more than `CONTRADICTED` standard errors."""
+    """Whether each gain lies below that of a larger size, which gains, by more than `CONTRADICTED` standard errors.
+
+    Losses beyond the size where gains end need not fall: a poor mode is seen only where a larger size gains.
+    """
     found = np.zeros(len(gains), bool)
     highest = len(gains) - 1
     for index in range(len(gains) - 2, -1, -1):
         below = gains[highest] - gains[index]
-        found[index] = below > CONTRADICTED * math.hypot(errors[index], errors[highest])
+        gains_beyond = gains[highest] > SURE * errors[highest]
+        found[index] = gains_beyond and below > CONTRADICTED * math.hypot(errors[index], errors[highest])
         if not found[index] and gains[index] > gains[highest]:
             highest = index
     return found
