@@ -94,8 +94,8 @@ def test_a_gain_far_below_that_of_a_larger_size_is_left_out():
 
 def test_losses_beyond_the_end_contradict_nothing():
     """As a search found them on four planted topics, which it took for six while losses had to fall too."""
-    gains = {4: (1544.0, 6.0), 5: (-215.0, 6.0), 6: (-156.0, 6.0), 7: (-145.0, 11.0), 8: (-139.0, 7.0), 16: (-110.0,
-    9.0)} curve = evidence_curve(measured(gains))
+    found = {4: 1544.0, 5: -215.0, 6: -156.0, 7: -145.0, 8: -139.0, 16: -110.0}
+    curve = evidence_curve(measured({size: (gain, 8.0) for size, gain in found.items()}))
     assert curve is not None
     assert not curve.contradicted.any()
     assert curve.posterior(Geometric(0.05)).indistinguishable == ((4,),)
