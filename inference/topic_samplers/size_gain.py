@@ -107,7 +107,8 @@ def gain_of_last_topic(
     total, eta = (float(np.sum(each)) for each in model.numbers())
     topics = point_topics(estimate)
     factors = factors_of(estimate, data, topics)
-    first = cheapest_pair(np.asarray(estimate.natural["topic_word"], np.float64) + 1 - eta)
+    expected_counts = np.asarray(estimate.natural["topic_word"], np.float64) + 1 - eta
+    first = cheapest_pair(np.maximum(expected_counts, 0.0))  # rounding leaves some a little below 0
     order = np.array([*first, *(k for k in range(n_topics) if k not in first)])
     factors = GivenFactors(*(each[:, order] for each in factors))
     start = collapsed_topics(counts, np.full(n_topics, total / n_topics), eta, capacity, factors)

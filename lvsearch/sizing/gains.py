@@ -10,8 +10,9 @@ draws evenly in log k, in the other half at once, somewhere between the two. Bel
 beyond the largest, they are as there.
 
 What is not assumed: that every chain was in the best mode. A chain in a poor mode shows a gain that is too small (it
-has one component twice, or two in one, and giving back a component that it has twice costs nothing). So a gain that
-lies far below one of a larger size contradicts the assumption; that size is measured again, and left out while it does.
+has one component twice, or two in one, and giving back a component that it has twice costs nothing). So a loss, or a
+gain that may be one, below a larger size that surely gains contradicts the assumption. That size is measured again,
+and left out as long as it does.
 """
 
 import math
@@ -352,16 +353,20 @@ def evidence_curve(visits: Sequence[MeasuredSize], largest: int | None = None) -
 
 
 def _contradicted(gains: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """Whether each gain lies below that of a larger size, which gains, by more than `CONTRADICTED` standard errors.
+    """Return whether each gain is not surely positive, but lies below a larger size's gain, which surely is, by more
+    than `CONTRADICTED` standard errors.
 
-    Losses beyond the size where gains end need not fall: a poor mode is seen only where a larger size gains.
+    Only then does a poor mode change the answer. Losses beyond the size where gains end need not fall. Nor need sure
+    gains: a planted corpus of five topics of unequal size gave 9,134 nats for the fourth topic, 9,375 for the fifth.
     """
     found = np.zeros(len(gains), bool)
     highest = len(gains) - 1
     for index in range(len(gains) - 2, -1, -1):
         below = gains[highest] - gains[index]
         gains_beyond = gains[highest] > SURE * errors[highest]
-        found[index] = gains_beyond and below > CONTRADICTED * math.hypot(errors[index], errors[highest])
+        gains_here = gains[index] > SURE * errors[index]
+        apart = below > CONTRADICTED * math.hypot(errors[index], errors[highest])
+        found[index] = gains_beyond and not gains_here and apart
         if not found[index] and gains[index] > gains[highest]:
             highest = index
     return found

@@ -92,6 +92,14 @@ def test_a_gain_far_below_that_of_a_larger_size_is_left_out():
     assert curve.posterior(Geometric(0.05)).best == (16,)
 
 
+def test_sure_gains_need_not_fall():
+    """As on a corpus of five planted topics of unequal size: measuring the fourth again would change no answer."""
+    curve = evidence_curve(measured({4: (8674.0, 20.0), 5: (9375.0, 14.0), 6: (-743.0, 12.0)}))
+    assert curve is not None
+    assert not curve.contradicted.any()
+    assert curve.posterior(Geometric(0.05)).indistinguishable == ((5,),)
+
+
 def test_losses_beyond_the_end_contradict_nothing():
     """As a search found them on four planted topics, which it took for six while losses had to fall too."""
     found = {4: 1544.0, 5: -215.0, 6: -156.0, 7: -145.0, 8: -139.0, 16: -110.0}
