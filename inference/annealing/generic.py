@@ -23,8 +23,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.gibbs import GibbsState, Tilt, conditional_draw, swept
-from lvsearch.inference.engine.meanfield import cast, expected_statistics, local_lengths, within
+from lvsearch.inference.engine.gibbs import GibbsState, Tilt, conditional_draw, sweep_state
+from lvsearch.inference.engine.meanfield import cast, expected_statistics, local_lengths, unit_masks
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.exponential.family import inner
@@ -79,7 +79,7 @@ class GenericChain(eqx.Module):
 
         def one(particle_key: Array, s: GibbsState) -> GibbsState:
             tilt = Tilt(temperature, self.globals, self.locals)
-            return swept(self.model, particle_key, s, self.batches, self.unit_ids, on, tilt)
+            return sweep_state(self.model, particle_key, s, self.batches, self.unit_ids, on, tilt)
 
         return jax.vmap(one)(keys, state)
 
@@ -147,7 +147,7 @@ class GenericChain(eqx.Module):
         total = self.model.log_prior(state.globals, on)
         for batch, l in zip(self.batches, state.locals, strict=True):
             per_unit = jax.vmap(
-                lambda unit, lu: self.model.log_unit(state.globals, lu, unit, within(self.model, unit, on))
+                lambda unit, lu: self.model.log_unit(state.globals, lu, unit, unit_masks(self.model, unit, on))
             )(batch.units, l)
             total = total + jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
         return total
@@ -160,7 +160,7 @@ class GenericChain(eqx.Module):
         for batch, natural, l in zip(self.batches, self.locals, state.locals, strict=True):
 
             def one_unit(unit: Unit, eta: dict[str, Statistics], lu: dict[str, Statistics]) -> Array:
-                exists = within(self.model, unit, on)
+                exists = unit_masks(self.model, unit, on)
                 log_q = jnp.zeros(())
                 for name, site in self.model.locals().items():
                     density = _log_density(site, eta[name], lu[name], exists)
@@ -180,7 +180,7 @@ class GenericChain(eqx.Module):
         }
 
         def one_unit(unit: Unit, unit_id: Any, natural: dict[str, Statistics]) -> dict[str, Statistics]:
-            exists, unit_key = within(self.model, unit, on), jax.random.fold_in(key_locals, unit_id)
+            exists, unit_key = unit_masks(self.model, unit, on), jax.random.fold_in(key_locals, unit_id)
             return {
                 name: conditional_draw(jax.random.fold_in(unit_key, place), site, natural[name], unit, exists)
                 for place, (name, site) in enumerate(self.model.locals().items())
@@ -288,7 +288,7 @@ def _flat_locals(
     dtype = jnp.asarray(batch.weight).dtype
 
     def one(unit: Unit) -> dict[str, Statistics]:
-        exists, sites = within(model, unit, on), model.locals()
+        exists, sites = unit_masks(model, unit, on), model.locals()
         lengths = local_lengths(model, unit, on)
         blank = {n: s.family.zeros(tuple(lengths[axis] for axis in s.axes), dtype) for n, s in sites.items()}
         natural = dict(blank)

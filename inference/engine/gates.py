@@ -27,18 +27,29 @@ from lvsearch.models.contract import Masks, Site, Statistics, Unit
 from lvsearch.models.families import UnitCarrierFamily
 
 LogJoint = Callable[[dict[str, Statistics]], Array]
-"""Statistics of the sites of one unit -> a number whose gradient is wanted, nats."""
+"""A function of the statistics of one unit's sites whose gradient is taken; it returns a number in nats."""
 
 
 def gate_of(site: Site, statistics: Mapping[str, Statistics], on: Masks) -> Array | None:
-    """How far each element exists, at these statistics of the sites; None where all do."""
+    """Return the gate of each element of `site`: the value of the indicator entry that lets the element exist.
+
+    statistics: the statistics of all sites of the unit by name, sampled or expected.
+
+    Returns: numbers in [0, 1], broadcastable to the elements, or None if the site has no gate and all elements exist.
+    """
     return None if site.gate is None else site.gate.part(statistics[site.gate.site], on)
 
 
 def site_entropy(
     site: Site, natural: Statistics, unit: Unit | None, on: Masks, gate: Array | None = None
 ) -> Float[Array, ""]:
-    """Σ_element gate · copies · H[q(element)] over the elements that exist."""
+    """Return Σ_element gate · copies · H[q(element)] over the elements of one site that exist, in nats.
+
+    natural: natural parameters of q(site).
+    unit: the unit whose copies count; None for a global site.
+    on: the masks of existing entries.
+    gate: the gate of each element (`gate_of`); None if there is none.
+    """
     entropy = site.family.entropy(natural, site.event_mask(on))
     mask = site.element_mask(on, len(site.element_axes))
     if mask is not None:
@@ -50,8 +61,12 @@ def site_entropy(
     return (entropy if mask is None else jnp.where(mask, entropy, 0)).sum()
 
 
-def given_chosen(site: Site, log_joint: LogJoint) -> LogJoint:
-    """`log_joint` with the gates of `site` open: its gradient is the natural parameter given that it exists."""
+def with_open_gate(site: Site, log_joint: LogJoint) -> LogJoint:
+    """Return `log_joint` with the gate of `site` set to 1.
+
+    Its gradient is then the natural parameter of an element given that the element exists. Without a gate it is
+    `log_joint` itself.
+    """
     gate = site.gate
     return log_joint if gate is None else lambda l: log_joint({**l, gate.site: jnp.ones_like(l[gate.site])})
 
@@ -64,8 +79,13 @@ def with_gated_entropy(
     unit: Unit,
     on: Masks,
 ) -> LogJoint:
-    """`log_joint` plus what choosing an entry of site `name` adds: the entropies, at `natural`, of the elements that it
-    brings into being. `log_joint` itself where it gates nothing."""
+    """Return `log_joint` plus the entropies of the elements that the entries of site `name` let exist.
+
+    Its gradient at site `name` is the natural parameter of the indicator in the presence of gated elements (see the
+    module). If no site is gated by `name`, it is `log_joint` itself.
+
+    natural: natural parameters of q of the gated sites, at which the entropies are taken.
+    """
     gated = [(n, site) for n, site in sites.items() if site.gate is not None and site.gate.site == name]
     if not gated:
         return log_joint
@@ -77,9 +97,11 @@ def with_gated_entropy(
 
 
 def pseudo_prior(name: str, site: Site, statistics: Statistics) -> Statistics:
-    """Natural parameters of the elements of a gated site that do not exist: 0.
+    """Return the natural parameters of elements of a gated site that do not exist: zeros, shaped like `statistics`.
 
-    Raises ValueError for a family that has no density there, or not a constant one.
+    name: the name of the site, for the error message.
+
+    Raises ValueError for a family without a constant density at natural parameter 0.
     """
     family = site.family
     proper = isinstance(family, UnitCarrierFamily)

@@ -97,7 +97,7 @@ class FactorAnalyzerEstimator(BaseEstimator):
             if start is not None:
                 starts.append(self._labels_from_fit(start, there, size))
             climbed = [self._climb(labels, there, size) for labels in starts]
-            ends = [trace.made()[-1] if int(trace.sweeps) else -np.inf for trace in climbed]
+            ends = [trace.bound_history()[-1] if int(trace.sweeps) else -np.inf for trace in climbed]
             natural = recorded_natural(self.model, climbed[int(np.argmax(ends))].beliefs, size, capacity)
         lower = self._bound(natural, size)
         return Estimate(self.model, size, natural, lower, np.inf, sum(int(trace.sweeps) for trace in climbed))

@@ -133,7 +133,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         if self._to_a_maximum:
             starts = [*starts, self._blurred(begin.key)]
         climbed = [self._ascend(beliefs, self.settings.sweeps) for beliefs in starts]
-        ends = [trace.made() + self.prepared.log_carrier for trace in climbed]
+        ends = [trace.bound_history() + self.prepared.log_carrier for trace in climbed]
         best = max(range(len(ends)), key=lambda n: ends[n][-1] if ends[n].size else -np.inf)  # none without sweeps
         return climbed[best], ends[best]
 
@@ -147,7 +147,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         left, tolerance = self.settings.settling, self.settings.settled * self.prepared.n_rows
         while self._to_a_maximum and left > 0:
             trace = ascend_rows(self.model, trace.beliefs, self.tiles, self.size, tolerance, left, **self.static)
-            bounds = trace.made()
+            bounds = trace.bound_history()
             left, self.passes = left - len(bounds), self.passes + len(bounds)
             if len(bounds) < 2 or not bounds[-1] - bounds[-2] > tolerance:
                 break
@@ -193,8 +193,8 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         best, height = None, -np.inf
         for number in range(self.settings.starts):
             trace = self._ascend(self._one_pass(folded(key, number)), self.settings.start_sweeps)
-            if best is None or trace.made()[-1] > height:
-                best, height = trace.beliefs, trace.made()[-1]
+            if best is None or trace.bound_history()[-1] > height:
+                best, height = trace.beliefs, trace.bound_history()[-1]
         assert best is not None
         return best
 

@@ -126,7 +126,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
         """From the states of a mixture of all rows, or of another size's fit."""
         shares = self._pooled_shares(begin.pooled) if begin.start is None else self._grown_shares(begin.start)
         trace = self._from_shares(shares, self.settings.sweeps)
-        return trace, trace.made() + self.owner.log_carrier
+        return trace, trace.bound_history() + self.owner.log_carrier
 
     def finished(self, standing: Standing) -> AscentTrace:
         """The ascent to its end."""

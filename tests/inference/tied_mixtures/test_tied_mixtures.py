@@ -209,5 +209,5 @@ def test_fits_end_where_true_labels_lead():
         part = run.in_turn(np.arange(300))
         begin = run.of_labels(part, np.pad(labels, (0, len(part.weight) - 300)))
         trace = ascend_rows(model, begin, run.tiles, (6,), 1e-6, 1000, **run.static)
-    led = trace.made()[-1] + fitting.prepared.log_carrier
+    led = trace.bound_history()[-1] + fitting.prepared.log_carrier
     assert lv.fit(model, rows, size=6).evidence.lower > led - 0.01
