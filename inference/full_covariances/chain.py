@@ -59,9 +59,9 @@ class FullCovarianceChain(CollapsedMixtureChain):
     log_gammas: Float[Array | np.ndarray, " number"]
 
     @classmethod
-    def of(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "FullCovarianceChain":
-        """Raises ValueError as `CollapsedMixtureChain.of`."""
-        chain = CollapsedMixtureChain.of(model, data, size, capacity)
+    def from_data(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "FullCovarianceChain":
+        """Raises ValueError as `CollapsedMixtureChain.from_data`."""
+        chain = CollapsedMixtureChain.from_data(model, data, size, capacity)
         times, sums = (leaf[:, 0] for leaf in (chain.increments.negative_half_square, chain.increments.precision_mean))
         whole = times > 0
         points = np.append(sums / np.where(whole, times, 1.0)[:, None], whole[:, None], axis=1)
@@ -99,13 +99,13 @@ class FullCovarianceChain(CollapsedMixtureChain):
         """What the row, which is in no component, makes of each; `natural`: its direction there."""
         return self._joining(state, direction(state.natural, self._rows(self.points)[row]), row, normaliser)
 
-    def joined(
+    def add_row(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Direction
     ) -> CollapsedState:
         """The row with these labels, `natural`: its direction, that of `joining`."""
         return self._put(state, row, labels, natural, True)
 
-    def without(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
+    def remove_row(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
         """The row in no component; what is left without any row has λ itself."""
         return self._taken(state, row, self._directions(state, row, prior), prior, True)
 

@@ -31,7 +31,7 @@ from lvsearch.models.finite_mixture import FiniteMixture
 class HyperFullCovariances(HyperMixture):
     """A `HyperMixture` around a `FullCovarianceChain`."""
 
-    def _moved(self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool) -> LogHyper:
+    def _move_hyper(self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool) -> LogHyper:
         """Each hyper-parameter given the labels and the others."""
         log_hyper, own = dict(state.log_hyper), state.mixture.natural
         names = list(enumerate(self.courses))
@@ -80,7 +80,7 @@ class HyperFullCovariances(HyperMixture):
 def _(
     component: FullCovarianceComponents, model: FiniteMixture, data: Dataset, size: int
 ) -> CollapsedMixtureChain | HyperMixture:
-    chain = FullCovarianceChain.of(model, data, size, capacity_of((size,))[0])
+    chain = FullCovarianceChain.from_data(model, data, size, capacity_of((size,))[0])
     return HyperFullCovariances.around(chain, model.components, data) if component.inferred else chain
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.mixtures.packing import pack_increments, pack_statistics
-from lvsearch.inference.mixtures.rows import increments, seen_by
+from lvsearch.inference.mixtures.rows import coordinates_and_carriers, increments
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 
@@ -41,7 +41,7 @@ def chain_rows(model: DPMixture, data: Dataset) -> ChainRows:
     units, _ = rows_of(data)
     component = model.components
     component.check(units)
-    coordinates, _ = seen_by(component, units)
+    coordinates, _ = coordinates_and_carriers(component, units)
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, coordinates.dtype), component.prior(coordinates.shape[1]))
     return ChainRows(
         increments(component, coordinates, units.observed),

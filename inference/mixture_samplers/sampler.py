@@ -21,7 +21,7 @@ from lvsearch.inference.mixture_samplers.chain import (
     log_rows,
     natural_of_labels,
 )
-from lvsearch.inference.mixtures.rows import seen_by
+from lvsearch.inference.mixtures.rows import coordinates_and_carriers
 from lvsearch.inference.sampling import Quantity, Recorder
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
@@ -149,5 +149,5 @@ def partition_sampler(
         places *= 2
     with jax.enable_x64(True):
         rows = chain_rows(model, data)
-        _, carriers = seen_by(model.components, rows_of(data)[0])
+        _, carriers = coordinates_and_carriers(model.components, rows_of(data)[0])
         return PartitionSampler(model, rows, starts, carriers.sum(), sweep, log_prior, places, one_by_one)

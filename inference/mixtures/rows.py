@@ -46,7 +46,7 @@ class PreparedRows(NamedTuple):
 
 
 @kernel(brief=True)
-def seen_by(component: Component, rows: Row) -> tuple[Float[Array, "row dim"], Float[Array, " row"]]:
+def coordinates_and_carriers(component: Component, rows: Row) -> tuple[Float[Array, "row dim"], Float[Array, " row"]]:
     """(Coordinates of the rows, log h(x) of each in nats) as a kind of components sees them."""
     coordinates = jax.vmap(component.coordinates)(rows)
     return coordinates, jax.vmap(component.log_carrier)(coordinates, jnp.asarray(rows.observed))
@@ -75,7 +75,7 @@ def prepare(model: MixtureModel, data: Dataset) -> PreparedRows:
     """Coordinates in float64, so that data far from 0 keep their digits, in tiles padded with rows of weight 0."""
     units, weight = rows_of(data)
     with jax.enable_x64(True):
-        coordinates, carriers = map(np.asarray, seen_by(model.components, units))
+        coordinates, carriers = map(np.asarray, coordinates_and_carriers(model.components, units))
         layout = layout_of(model.components, coordinates.shape[1], bool(np.all(units.observed)))
     tiles = _tiled(coordinates, np.asarray(units.observed), weight)
     return PreparedRows(tiles, layout, float(weight @ carriers), len(weight))

@@ -103,7 +103,7 @@ class PartitionChain(eqx.Module):
         scattered = jax.random.randint(key_labels, shape, 0, max(1, self.n_places // 4), jnp.int32)
         kind = jnp.arange(particles) % 4
         variant = jnp.zeros(shape, jnp.int32)
-        labels = jnp.where(kind < 2, -1, names.of(jnp.where(kind == 2, 0, scattered), variant))
+        labels = jnp.where(kind < 2, -1, names.combine(jnp.where(kind == 2, 0, scattered), variant))
         real = (self._weight() > 0)[:, None]
         log_hyper = {} if self.hyper is None else self.hyper.drawn_hyper(key_hyper, particles)
         return self._state(jnp.where(real, labels, -1), log_hyper)
@@ -160,7 +160,7 @@ class PartitionChain(eqx.Module):
         moving = ((here == part) | (here == other)) & (self._weight() > 0)[:, None]
         row = jnp.arange(n_rows)[:, None]
         seeds = (row == first) | (row == second)
-        seeded = jnp.where((row == second) & is_split, names.of(other, names.variants(labels)), labels)
+        seeded = jnp.where((row == second) & is_split, names.combine(other, names.variants(labels)), labels)
         return PassPlan(
             jnp.where(moving & ~seeds, -1, seeded),
             seeds | ~moving | ~is_split,
@@ -230,7 +230,7 @@ class PartitionChain(eqx.Module):
         names, chosen = self.mixture.names, plan.places
         here = jnp.take_along_axis(chosen, jnp.maximum(names.components(passed.labels), 0), axis=0)
         first_place = jnp.argmax(chosen, axis=0).astype(passed.labels.dtype)
-        together = names.of(first_place, names.variants(passed.labels))
+        together = names.combine(first_place, names.variants(passed.labels))
         merged = jnp.where(here & (passed.labels >= 0), together, passed.labels)
         two, one = PartitionState(passed, state.log_hyper), self._state(merged, state.log_hyper)
         log_two, log_one = (self.log_rows(each) + seats.log_partition(each.counts) for each in (two, one))

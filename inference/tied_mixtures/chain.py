@@ -41,10 +41,12 @@ class TiedMixtureChain(CollapsedMixtureChain):
     what is A of each component there is A of all of them here, (1, particle)."""
 
     @classmethod
-    def of(cls, model: FiniteMixture | TiedMixture, data: Dataset, size: int, capacity: int) -> "TiedMixtureChain":
-        """Raises ValueError as `CollapsedMixtureChain.of`; model: the `TiedMixture`, or its `independent` one."""
+    def from_data(
+        cls, model: FiniteMixture | TiedMixture, data: Dataset, size: int, capacity: int
+    ) -> "TiedMixtureChain":
+        """Raise ValueError as `CollapsedMixtureChain.from_data`. model: the `TiedMixture`, or its `independent` one."""
         independent = model.independent if isinstance(model, TiedMixture) else model
-        chain = CollapsedMixtureChain.of(independent, data, size, capacity)
+        chain = CollapsedMixtureChain.from_data(independent, data, size, capacity)
         own = chain.component, chain.concentration, chain.size, chain.increments, chain.carriers, chain.tilts
         prior = jax.tree.map(np.asarray, tied_share(chain.prior, size))
         return cls(*own, chain.weight, prior, chain.anchor, capacity)
@@ -59,11 +61,11 @@ class TiedMixtureChain(CollapsedMixtureChain):
     ) -> tuple[CollapsedState, Float[Array, "one particle"]]:
         """One row's label drawn given all others, and A with the row where it now is. normaliser: the same where it
         was."""
-        left = self.without(state, row, prior)
+        left = self.remove_row(state, row, prior)
         joining = self.joining(left, row, normaliser)
         label = choose(left, joining)
         before, after = (jnp.take_along_axis(joining.of_row, each[None], axis=0) for each in (state.labels[row], label))
-        return self.joined(left, row, label, joining.natural), normaliser + after - before
+        return self.add_row(left, row, label, joining.natural), normaliser + after - before
 
     def joining(self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "one particle"]) -> Joining:
         """What the row, which is in no component, makes of each. normaliser: A of all, of which only that of the result
@@ -110,5 +112,5 @@ def _particles_first(natural: Any) -> Any:
 def _(
     model: TiedMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> TiedMixtureChain | HyperMixture:
-    chain = TiedMixtureChain.of(model, data, size[0], capacity_of(size)[0])
+    chain = TiedMixtureChain.from_data(model, data, size[0], capacity_of(size)[0])
     return HyperMixture.around(chain, model.components, data) if model.components.inferred else chain
