@@ -124,7 +124,7 @@ class DensityChain(eqx.Module):
 
     @property
     def directed(self) -> bool:
-        return False  # every trajectory is its own reversal, and all are alike
+        return False  # a sweep of reversible, identically distributed trajectories is its own time reversal
 
     def init(self, key: Key[Array, ""], particles: int) -> DensityState:
         """Draw particles from the prior."""

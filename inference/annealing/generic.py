@@ -77,7 +77,7 @@ class GenericChain(eqx.Module):
         self, key: Key[Array, ""], state: GibbsState, temperature: Float[Array, ""], *, backward: bool
     ) -> GibbsState:
         """Make one tempered Gibbs sweep over all sites of every particle."""
-        del backward  # see above
+        del backward  # both directions visit sites in the same order
         keys = jax.random.split(key, len(jax.tree.leaves(state)[0]))
         on = self.model.active(self.size, self.capacity)
 
@@ -133,7 +133,7 @@ class GenericChain(eqx.Module):
         """Return the state in which component l of each particle becomes component order[l]."""
 
         def one(s: GibbsState, new: Array) -> GibbsState:
-            old = jnp.argsort(new)  # component new[l] is what component l was
+            old = jnp.argsort(new)  # inverse order: new component k was component old[k]
 
             def moved(site: Site, statistics: Statistics, leading: int) -> Statistics:
                 def leaf_moved(leaf: Array) -> Array:
@@ -297,7 +297,7 @@ def _flat_globals(
     on = model.active(size, capacity)
     natural, mean = blank_globals(model, extents, size, capacity, dtype)
     natural, mean = dict(natural), dict(mean)
-    sites = sorted(model.globals().items(), key=lambda entry: len(entry[1].axes))  # scales before what they scale
+    sites = sorted(model.globals().items(), key=lambda entry: len(entry[1].axes))  # scales before scaled variables
     for _ in range(PRIOR_SWEEPS):
         for name, site in sites:
             gradient = jax.grad(lambda m, n=name: model.log_prior({**mean, n: m}, on))(mean[name])

@@ -103,13 +103,13 @@ def _begun(
     With the best relabelling on the diagonal and D[k, l] = scores[k, l] − scores[l, l], no cycle of D has a positive
     sum. So the longest paths r_l = max_k (r_k + D[k, l]) exist, and D[k, l] + r_k − r_l ≤ 0 (the dual of assignment).
     """
-    from scipy.optimize import linear_sum_assignment  # a tenth of a second that only this needs
+    from scipy.optimize import linear_sum_assignment  # imported here: the import takes a tenth of a second
 
     log, lost = np.empty_like(scores), np.zeros(len(scores))
     for number, each in enumerate(scores):
         row, column = linear_sum_assignment(np.where(np.isfinite(each), each, LOWEST), maximize=True)
         back = np.argsort(column)
-        own = each[row, column][back]  # of each column
+        own = each[row, column][back]  # entry of the best relabelling in each column
         above = each[row[back]] - own
         longest = np.zeros(len(each))
         for _ in range(len(each)):
