@@ -43,8 +43,8 @@ BROAD = 0.5
 """Smallest α₀ per topic of a q that begins with given topics, where α has a prior.
 
 Draws of q are sweeps of each document, which stick where α is small and two topics are alike. On a corpus of three
-obvious topics, K = 4 and A = 0.017, brackets with α₀ = A/K ended between −2,690 and −2,897 around a truth of about
-−2,932 nats, the forward paths above the backward ones. With 0.2, 0.5 and 1 they ended within a nat of each other.
+obvious topics, K = 4 and A = 0.017, the evidence is about −2,932 nats. Brackets with α₀ = A/K ended between −2,690
+and −2,897, the forward paths above the backward ones. With 0.2, 0.5 and 1 the ends agreed within a nat.
 """
 
 
