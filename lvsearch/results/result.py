@@ -11,7 +11,7 @@ from lvsearch.comparison.similarity import HALF
 from lvsearch.inference.partition_chains import RowMixture
 from lvsearch.models.plain_arguments import as_path
 from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
-from lvsearch.recommending.asking import recommend_size
+from lvsearch.recommending.recommend import recommend_size
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.results import card as cards
 from lvsearch.results import plots

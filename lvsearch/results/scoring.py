@@ -42,7 +42,7 @@ from lvsearch.topics.size_indices import (
 )
 
 WARMUP, THIN = 100, 5
-"""Sweeps before the first draw of the harmonic mean (WARMUP), and from one draw to the next (THIN)."""
+"""The number of sweeps before the first draw of the harmonic mean (WARMUP), and from one draw to the next (THIN)."""
 SHARE = 0.8
 """The share of the documents in each sample that stability is measured on (Greene et al. 2014, §4)."""
 AGREEING_WORDS = 20
