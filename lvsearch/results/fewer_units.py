@@ -9,7 +9,7 @@ from lvsearch.inference.chains import Chain, Sequential
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence import evidence_chain, grow, sequential
 from lvsearch.inference.generators import generator
-from lvsearch.interrupts import pressed
+from lvsearch.interrupts import was_interrupted
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import whole_number
 from lvsearch.progress import progress_bar
@@ -47,7 +47,7 @@ def robust_search(
         part = _random_units(training, most, key_part)
         columns = []
         for size in sizes:
-            if pressed():
+            if was_interrupted():
                 raise KeyboardInterrupt
             chain = evidence_chain(evaluator.model, part, (size,), None)
             sampler = _sampler(evaluator.model, chain, key_order)

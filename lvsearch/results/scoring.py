@@ -17,7 +17,7 @@ from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.engine.unit_scores import score_units
 from lvsearch.inference.topic_samplers.word_likelihood import log_word_likelihoods
-from lvsearch.interrupts import pressed
+from lvsearch.interrupts import was_interrupted
 from lvsearch.models.lda import LDA
 from lvsearch.models.plain_arguments import whole_number
 from lvsearch.progress import progress_bar
@@ -111,7 +111,7 @@ def score_sizes(
         key = jax.random.fold_in(jax.random.key(seed), size[0])
         scored = _FitToScore(evaluator, training, unseen, fit, capacity_of(max(chosen)), n_words, draws, samples, key)
         for row, score in enumerate(scores.values()):
-            if pressed():
+            if was_interrupted():
                 raise KeyboardInterrupt
             values[row, column] = score(scored)
             bar.update()
