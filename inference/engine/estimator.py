@@ -71,6 +71,7 @@ class BaseEstimator:
     shrinks = False
 
     def __init__(self, model: Model):
+        """Keep the model, with the chunks that suit this machine."""
         self.model = model
         self.chunks = machine_chunks()
 

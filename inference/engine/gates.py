@@ -1,19 +1,20 @@
-"""Elements that exist only where an indicator says so (`Gate`): factors given the indicator, q(c) q(θ | c) q(z | c).
+"""Elements that exist only if an indicator says so (`Gate`): they have factors given the indicator, q(c) q(θ | c) q(z |
+c).
 
-With γ_e the gate of element e — an entry of the indicator c — the log-joint of a unit is Σ_e γ_e f_e(element) + the
-rest, and the bound of that q is
+The gate γ_e of element e is an entry of the indicator c. The log-joint of a unit is Σ_e γ_e f_e(element) + the rest,
+and the bound of that q is
 
     L = log_unit(E[t]) + Σ_gated γ_e · copies · H[q(e)] + Σ_other copies · H[q(e)].
 
-Coordinate ascent on L: the natural parameter of a gated element is ∂f_e, the gradient where its gate is 1, whatever
-q(c) is; that of the indicator gains ∂/∂γ of the gated entropies, which makes q(c) ∝ p(c) exp(bound given c): the
-indicator is summed out exactly.
+Coordinate ascent on L has two kinds of steps. The natural parameter of a gated element is ∂f_e, the gradient at gate 1,
+whatever q(c) is. The natural parameter of the indicator gains ∂/∂γ of the gated entropies. So q(c) ∝ p(c) exp(bound
+given c), and the indicator is summed out exactly.
 
 A Gibbs sampler keeps a value for the elements whose gate is 0 as well. There the gradient is 0, so they are drawn from
-the family at natural parameter 0: a pseudo-prior, proper and of constant density exp(−A(0)) for the families that may
-be gated. The posterior of everything that exists is untouched whatever the pseudo-prior is, provided that the
-indicator's conditional counts it (Carlin & Chib 1995): an entry that is chosen spares its elements the factor, so its
-log-odds gain Σ copies · A(0), which is the entropy at natural parameter 0. Mean field and Gibbs so share one formula.
+the family at natural parameter 0. This is a pseudo-prior, proper and of constant density exp(−A(0)) for the families
+that may be gated. The posterior of all that exists does not depend on the pseudo-prior, provided that the indicator's
+conditional counts it (Carlin & Chib 1995). An entry that is chosen spares its elements this density, so its log-odds
+gain Σ copies · A(0), which is the entropy at natural parameter 0. So mean field and Gibbs share one formula.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,12 +1,12 @@
-"""Blocked Gibbs sampling from the gradient of the log-joint: the generic sampler.
+"""Blocked Gibbs sampling from the gradient of the log-joint: the sampler for any model.
 
 Source: Blei (2004), §2.2.1. The gradient of the log-joint at *sampled* statistics is the natural parameter of the
-complete conditional, so a sweep is the mean-field sweep with "expected statistics" replaced by "sampled statistics". An
-element of c copies is c indicators with one conditional: their average is a multinomial of c divided by c. A site whose
-elements interact is sampled one slice at a time. Elements whose gate is 0 do not exist and are drawn from a
-pseudo-prior, which the conditional of the indicator that gates them counts (`gates`).
+    complete conditional. So a sweep is the mean-field sweep with sampled statistics instead of expected ones. An
+    element of c copies is c indicators with one conditional; their average is a multinomial of c divided by c. A site
+    whose elements interact is sampled one slice at a time. Elements whose gate is 0 do not exist. They are drawn from a
+    pseudo-prior, which the conditional of the indicator that gates them counts (`gates`).
 
-Along a path π_t ∝ q^(1−t) p(·, data)^t (`Tilt`) a conditional has natural parameter (1−t) · q's + t · the gradient.
+Along a path π_t ∝ q^(1−t) p(·, data)^t (`Tilt`) a conditional has natural parameter (1 − t) · q's + t · the gradient.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Mean field from the gradient of the log-joint: the generic engine.
+"""Mean field from the gradient of the log-joint: coordinate ascent for any model.
 
-Source: Blei (2004), §2.2.2. The factorisation is q = Π_site Π_element q(element), each factor in its site's family, and
-one coordinate step sets (Eq. 2.18)
+Source: Blei (2004), §2.2.2. The factorisation is q = Π_site Π_element q(element), with each factor in its site's
+    family. One coordinate step sets (Eq. 2.18)
 
     natural parameter of q*(site) = ∂ log-joint / ∂ E[t(site)] / copies,     E[t(site)] ← ∇ log-normaliser,
 
@@ -9,9 +9,9 @@ which is exact coordinate ascent on the evidence lower bound
 
     L(q) = log_prior(E[t]) + H[globals] + Σ_u weight_u (log_unit(E[t]) + H[locals_u])  ≤  log p(data),    in nats.
 
-A site whose elements interact (`Site.slices`) takes the step one slice at a time: all at once would not be coordinate
-ascent. An element of c copies is one factor standing for c equal ones, so its gradient is divided by c and its entropy
-counts c times. Elements with a gate have factors given that they exist (`gates`).
+A site whose elements interact (`Site.slices`) takes the step one slice at a time. All slices at once would not be
+coordinate ascent. An element of c copies is one factor that stands for c equal ones, so its gradient is divided by c
+and its entropy counts c times. Elements with a gate have factors given that they exist (`gates`).
 """
 
 from collections.abc import Mapping

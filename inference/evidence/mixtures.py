@@ -426,6 +426,7 @@ class CollapsedMixtureChain(eqx.Module):
         return first(jnp.asarray(self.size), self.capacity)[:, None]
 
     def _concentration(self) -> Array:
+        """Return a in the floating type of the session."""
         return jnp.asarray(self.concentration, jnp.result_type(float))
 
     def _rows(self, leaf: Any) -> Array:

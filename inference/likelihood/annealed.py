@@ -297,7 +297,9 @@ def _log_islands(
 
 
 def log_of_single_topics(tile: DocumentTile, word_topic, alpha) -> Float64[np.ndarray, " document"]:
-    """Return log Σ_t p(j, k = (t, …, t) | α, β), in nats: the part of p(j | α, β) in which one topic has all tokens."""
+    """Return log Σ_t p(j, k = (t, …, t) | α, β), in nats: the part of p(j | α, β) in which all tokens have one
+    topic.
+    """
     prior = np.asarray(alpha, np.float64)
     with np.errstate(divide="ignore"):
         log_beta = np.log(np.asarray(word_topic, np.float64)[tile.words])  # (document, position, topic)

@@ -67,7 +67,7 @@ class SamplingMethod(Protocol):
 
     @property
     def samples(self) -> int:
-        """How many samples it draws by default."""
+        """The number of samples that it draws by default."""
 
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]

@@ -30,7 +30,7 @@ from lvsearch.models.mixture import MixtureModel
 
 @dataclass(frozen=True)
 class MixtureSettings:
-    """How much work a fit of a mixture does. Tolerances are in nats per row and sweep.
+    """Settings of a fit of a mixture: how much work it does. Tolerances are in nats per row and sweep.
 
     | field | meaning |
     |---|---|
@@ -124,6 +124,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
     """One fit of a mixture at one size in one precision."""
 
     def __init__(self, owner: MixtureEstimator, size: tuple[int, ...], dtype: Any):
+        """Prepare a fit at this size in this precision; nothing is fitted."""
         super().__init__(owner, size, dtype)
         self.model, self.settings, self.prepared = owner.model, owner.settings, owner.prepared
         self.static = {"layout": self.prepared.layout, "capacity": self.capacity}

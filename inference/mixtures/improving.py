@@ -71,7 +71,7 @@ class FitHistory(NamedTuple):
 
 
 class RowsStart(NamedTuple):
-    """What a fit begins from.
+    """The beginning of a fit.
 
     | field | meaning |
     |---|---|
@@ -167,6 +167,7 @@ class RowsRun(ABC, Generic[Owner]):
     """True if components are sticks, which are best in order of size, and ascents do not put them in order."""
 
     def __init__(self, owner: Owner, size: tuple[int, ...], dtype: Any):
+        """Put the rows of `owner` on the devices in this precision; nothing is fitted."""
         self.owner, self.size, self.capacity, self.dtype = owner, size, capacity_of(size), dtype
         self.tiles: RowTiles = on_devices(cast_tiles(owner.prepared.tiles, dtype), 1)
         self.passes = 0

@@ -65,9 +65,9 @@ def log_responsibilities(
 ) -> tuple[Float[Array, "row places"], Float[Array, "copies packed"]]:
     """Return the unnormalised log responsibilities of a tile's rows, and the packed increments of its rows.
 
-    Returns: (E[log π_k] + E[log p(x_n, v | θ_k)] − log h(x_n), variant by variant and in each of these component by
-        component, −inf for components that do not exist; Φ, the increments of the variants of each row one after
-        another).
+    Returns: (logits, Φ). The logits are E[log π_k] + E[log p(x_n, v | θ_k)] − log h(x_n), variant by variant, and in
+        each of these component by component. They are −inf for components that do not exist. Φ has the increments of
+        the variants of each row, one after another.
     """
     varying = np.array(layout.varying, int)
     components = model.components
@@ -221,7 +221,7 @@ def ascend_rows(
 
 
 class MixtureSurvey(NamedTuple):
-    """What proposals need to know about a fit.
+    """The state of a fit as proposals need it.
 
     | field | meaning |
     |---|---|

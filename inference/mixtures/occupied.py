@@ -65,8 +65,8 @@ def occupied_over_chains(counts: Int[np.ndarray, "chain sweep"], burn_in: int) -
     """Return the distribution of the number of occupied components over several chains with starts of their own.
 
     The error of the probability p of a number is √(p̃ (1 − p̃) / n). Here n is the effective sample size of its
-    indicator, between and within chains, and p̃ = (n p + ½) / (n + 1), so that a frequency of 1 is not taken for
-    certainty. If every draw is the same number, n is how often the slowest chain could have come there from its start.
+    indicator, between and within chains. With p̃ = (n p + ½) / (n + 1), a frequency of 1 is not taken for certainty. If
+    every draw is the same number, n is how often the slowest chain could have come there from its start.
 
     counts: the number of occupied components after each sweep, (chain, sweep).
     burn_in: how many sweeps at the beginning are left out.

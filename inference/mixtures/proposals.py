@@ -86,7 +86,8 @@ class WithTerms(Protocol):
     """A fit as `improve` sees it: the terms of its bound by name, in nats."""
 
     @property
-    def terms(self) -> Mapping[str, float]: ...
+    def terms(self) -> Mapping[str, float]:
+        """The terms of the bound by name, nats."""
 
 
 Fit = TypeVar("Fit", bound=WithTerms)

@@ -44,7 +44,7 @@ FLOOR = 1e-30
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """How many passes a fit of topics makes, and when they end.
+    """Settings of a fit of topics: how many passes it makes, and when they end.
 
     `tolerance` is in nats per token and pass; `final_tolerance` is in tokens of a document and sweep.
     """

@@ -48,7 +48,7 @@ written.
 
 
 class Layout(NamedTuple):
-    """How documents are packed: the arguments of `pack`, which decide memory.
+    """The layout of packed documents: the arguments of `pack`, which decide memory.
 
     `n_batches`, `tile_blocks`: the number of batches and the blocks of a tile. `least_blocks`: the smallest tile
         allowed.
