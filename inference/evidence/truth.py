@@ -46,7 +46,7 @@ def true_state(chain: Chain, simulated: Simulated, particles: int) -> State:
     Raises ValueError for a type of chain that has no such function registered.
     """
     raise ValueError(
-        f"got a {type(chain).__name__}, expected a chain that can begin at known latents: say how with "
+        f"got a {type(chain).__name__}, expected a chain that can begin at known latents: register how with "
         "lvsearch.inference.evidence.truth.true_state.register"
     )
 
@@ -82,7 +82,7 @@ def _(chain: CollapsedTopics, simulated: Simulated, particles: int) -> TopicStat
     own, order = real[np.lexsort((chain.word[real], chain.document[real]))], np.lexsort((word, document))
     same = np.array_equal(chain.document[own], document[order])
     if not same or not np.array_equal(chain.word[own], word[order]):
-        raise ValueError("got a chain of other data than were simulated, expected one of simulated.data")
+        raise ValueError("got a chain of other data than the simulated ones, expected a chain of simulated.data")
     assignment = np.full((len(chain.word), particles), -1, np.int32)
     assignment[own] = topic[order][:, None]
     return chain.of_topics(jnp.asarray(assignment))

@@ -61,7 +61,7 @@ class MixtureTrace:
         Raises ValueError if no partition was kept.
         """
         if not len(self.kept):
-            raise ValueError("got a chain that kept no partitions, expected some: run it with keep=1")
+            raise ValueError("got a chain that kept no partitions, expected some: run the chain with keep=1")
         units, _ = rows_of(data)
         component = self.model.components
         component.check(units)

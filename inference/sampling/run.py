@@ -70,8 +70,8 @@ def run(
     """
     if chains < 1 or draws < 0 or thin < 1 or warmup < 0:
         raise ValueError(
-            f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 chain and sweep "
-            "from draw to draw, and at least 0 draws and sweeps before them"
+            f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 of "
+            "chains and of thin, and at least 0 of draws and of warmup"
         )
     record = Nothing() if recorder is None else recorder
     key_init, key_sweeps = jax.random.split(key)
@@ -214,8 +214,8 @@ _log_density = kernel()(lambda chain, state: chain.log_density(state))
 
 
 ANOTHER = (
-    "got a trace to go on with that is of another run; expected one of the same model, data, size, seed, number of "
-    "chains and recorded quantities"
+    "got a trace of another run to continue; expected a trace of the same model, data, size, seed, number of chains "
+    "and recorded quantities"
 )
 """The message for a trace of another run."""
 
@@ -230,9 +230,9 @@ def _check_same_run(
     """
     if (trace.warmup, trace.thin) != (warmup, thin) or trace.sweep > last:
         raise ValueError(
-            f"got a trace of warmup={trace.warmup}, thin={trace.thin} and {trace.draws} draws to go on with, and "
-            f"warmup={warmup}, thin={thin} and {(last - warmup) // thin} draws in all; expected the same warm-up and "
-            "thinning, and no fewer draws"
+            f"got a trace of warmup={trace.warmup}, thin={trace.thin} and {trace.draws} draws to continue, and "
+            f"warmup={warmup}, thin={thin} and {(last - warmup) // thin} draws in all; expected the same warmup "
+            "and thin, and no fewer draws"
         )
 
     def kind(leaf: Any) -> tuple[Any, ...]:

@@ -174,14 +174,20 @@ class Trace:
         named = all(isinstance(text, str) for q in quantities for text in (q.name, *q.axes))
         lengths = [length for q in quantities for length in q.shape if length is not None]
         if not named or not all(type(number) is int and number >= 0 for number in (*counts, *lengths)):
-            raise ValueError("got settings that are no names and whole numbers; restore the folder from a copy")
+            raise ValueError(
+                "got settings of a trace that are not names and whole numbers; restore the folder from a copy"
+            )
         draws, position = arrays["draws"], arrays["position"]
         values = tuple(draws[str(i)] for i in range(len(quantities)))
         found = draws[LOG_DENSITY].shape
         if len(found) != 2 or any(array.dtype.kind not in "biuf" for array in (draws[LOG_DENSITY], *values)):
-            raise ValueError("got draws that are no numbers of chains; restore the folder from a copy")
+            raise ValueError(
+                "got draws of a trace that are not numbers by chain and draw; restore the folder from a copy"
+            )
         if any(v.shape[:2] != found or not q.fits(v.shape[2:]) for q, v in zip(quantities, values, strict=True)):
-            raise ValueError("got draws whose shapes are not those of their quantities; restore the folder from a copy")
+            raise ValueError(
+                "got draws of a trace whose shapes do not fit their quantities; restore the folder from a copy"
+            )
         return cls(
             quantities,
             values,
@@ -206,7 +212,7 @@ def _diagnosed(
     single = draws.ndim == 2
     mean = float(elements.mean()) if single and n_draws else nan
     if labelled:
-        return mean, nan, nan, nan, "changes with the names of components: neither chains nor draws need agree on it"
+        return mean, nan, nan, nan, "changes with the names of components, so neither chains nor draws need agree on it"
     if n_draws < FEWEST_DRAWS:
         return mean, nan, nan, nan, f"fewer than {FEWEST_DRAWS} draws of a chain"
     if not np.all(np.isfinite(elements)):
@@ -216,7 +222,7 @@ def _diagnosed(
     still = np.ptp(elements, axis=1) == 0  # (chain, element)
     moving = elements[:, :, np.ptp(elements, axis=(0, 1)) > 0]  # elements with more than one value
     if not moving.shape[2]:
-        return mean, nan, nan, nan, "never moved: nothing is known of how fast the chains move"
+        return mean, nan, nan, nan, "never moved, so how fast the chains move is unknown"
     worst = max(rhat(moving[..., i]) for i in range(moving.shape[2]))
     stuck = int(still.all(1).sum())
     if stuck:  # that chains disagree can be seen then, that they agree cannot
