@@ -1,4 +1,4 @@
-"""The most probable path of every sequence at a fit's parameters."""
+"""The most probable path of hidden states of every sequence, at a fit's parameters."""
 
 from typing import Any
 
@@ -20,7 +20,9 @@ from lvsearch.models.units import GroupOfRows
 
 
 def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarray, " row"]]:
-    """Viterbi's path of each sequence at the posterior means of all parameters: the state of every row, in float64.
+    """Return the most probable path of each sequence (Viterbi) at the posterior means of all parameters.
+
+    Each path is the state of every row, computed in float64.
 
     Raises ValueError for fits of other models.
     """
@@ -49,7 +51,7 @@ def _states(
     *,
     capacity: tuple[int, ...],
 ) -> Int[Array, "_ _"]:
-    """(sequence, row), padding included."""
+    """Return the most probable state of each row, (sequence, row), padding included."""
     on, site, family = model.active(size, capacity), model.locals()["path"], MarkovChain()
 
     def one(unit: Any) -> Array:
