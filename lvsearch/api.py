@@ -379,7 +379,7 @@ def _run(
     if progress and isinstance(result.evaluator, ModelEvaluator):
         print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)
 
-    def with_state(state: SearchState) -> SearchResult:
+    def result_with_state(state: SearchState) -> SearchResult:
         """Return the result with a new state. Checks of the old result are dropped if its visits changed."""
         return replace(
             result,
@@ -392,7 +392,7 @@ def _run(
     def save(state: SearchState) -> None:
         """Write the present state to the folder of the search, if it has one."""
         if out is not None:
-            save_search(with_state(state), Path(out))
+            save_search(result_with_state(state), Path(out))
 
     going_on = partial(
         run, result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
@@ -404,7 +404,7 @@ def _run(
         else:
             with Workers(result.evaluator, result.prior, result.settings, executor) as workers:
                 state = going_on(make=workers.make)
-        ended = with_state(state)
+        ended = result_with_state(state)
         if together and isinstance(result.evaluator, ModelEvaluator):
             ended = replace(ended, evaluator=result.evaluator.without_mesh())
         if robustness and state.is_finished and has_answer(ended):

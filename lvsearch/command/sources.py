@@ -83,7 +83,7 @@ def _read_counts(options: argparse.Namespace) -> "Corpus":
 def _read_texts(options: argparse.Namespace) -> "Corpus":
     """Return the corpus of texts, in the form that --format or the file's name states, else one document per line."""
     from lvsearch.data.corpus import Corpus
-    from lvsearch.files.packed_files import decoded, read_text
+    from lvsearch.files.packed_files import decode_text, read_text
     from lvsearch.reading.folders import holds_text_files
     from lvsearch.reading.opening import TEXTS, ending_of, is_counts, texts_in, texts_of
     from lvsearch.texts.analyzer import Analyzer
@@ -98,7 +98,7 @@ def _read_texts(options: argparse.Namespace) -> "Corpus":
     if is_folder and options.format is not None:
         raise ValueError(f"got --format {options.format} for a folder; expected a file")
     if path == STDIN:
-        name, content = "standard input", decoded(sys.stdin.buffer.read(), "standard input", options.encoding)
+        name, content = "standard input", decode_text(sys.stdin.buffer.read(), "standard input", options.encoding)
         documents = texts_of(content, name, ENDINGS[options.format or "lines"], *columns)
     elif options.format is None and (is_folder or ending_of(path) in TEXTS):
         documents = texts_in(path, *columns, options.encoding)

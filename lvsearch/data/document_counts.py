@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from lvsearch.data.base import Data, Nouns
 from lvsearch.files.array_folders import new_array_folder
 from lvsearch.files.storage import CorruptFolderError
-from lvsearch.files.string_arrays import StoredStrings, holds, packed, unpacked
+from lvsearch.files.string_arrays import StoredStrings, has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.mapped import files_of
@@ -300,7 +300,7 @@ class DocumentCounts(Data):
         some = {"names": self.document_names, "labels": self.document_labels}
         texts = {"vocabulary": self.vocabulary, "notes": self.notes, **{n: v for n, v in some.items() if v is not None}}
         for name, values in texts.items():
-            numbers |= packed(name, values)
+            numbers |= pack_strings(name, values)
         settings: dict[str, Any] = {"analyzer": None if self.analyzer is None else self.analyzer.to_json()}
         if self.document_table is not None:
             settings["metadata"], arrays = self.document_table.to_storage()
@@ -312,8 +312,8 @@ class DocumentCounts(Data):
         """Return the corpus that `to_storage` encoded."""
         if "folder" in settings:
             return cls.from_stored(open_stored(Path(settings["folder"])))
-        known = [name for name in ("vocabulary", "notes", "names", "labels") if holds(name, arrays)]
-        texts = {name: unpacked(name, arrays) for name in known}
+        known = [name for name in ("vocabulary", "notes", "names", "labels") if has_strings(name, arrays)]
+        texts = {name: unpack_strings(name, arrays) for name in known}
         table = settings.get("metadata")  # older folders know of none
         return cls.from_csr(
             arrays["data"],

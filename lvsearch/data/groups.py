@@ -18,7 +18,7 @@ from jaxtyping import Int
 
 from lvsearch.data.base import Data, Nouns
 from lvsearch.data.points import Points
-from lvsearch.files.string_arrays import holds, packed, unpacked
+from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import groups_of_rows
 from lvsearch.models.plain_arguments import listed
@@ -236,16 +236,16 @@ class Groups(Data):
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the groups as (settings for JSON, arrays by name)."""
         settings, arrays = self.rows.to_storage()
-        own = {"group_sizes": self.sizes} | packed("group_notes", self.notes)
+        own = {"group_sizes": self.sizes} | pack_strings("group_notes", self.notes)
         if self.names is not None:
-            own |= packed("group_names", self.names)
+            own |= pack_strings("group_names", self.names)
         return settings, arrays | own
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Groups":
         """Return the groups that `to_storage` encoded."""
-        names = unpacked("group_names", arrays) if holds("group_names", arrays) else None
-        notes = unpacked("group_notes", arrays)
+        names = unpack_strings("group_names", arrays) if has_strings("group_names", arrays) else None
+        notes = unpack_strings("group_notes", arrays)
         return cls(Points.from_storage(settings, arrays), arrays["group_sizes"], names, notes)
 
     def describe(self) -> str:

@@ -20,7 +20,7 @@ from lvsearch.data.base import Data, Nouns
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.data.paired_inputs import captions_of, read_tables, regions_of
-from lvsearch.files.string_arrays import packed, unpacked
+from lvsearch.files.string_arrays import pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.images import annotated_images
 from lvsearch.models.units import AnnotatedImage
@@ -300,12 +300,14 @@ class PairedCorpus(Data):
         """Return the corpus as (settings for JSON, arrays by name)."""
         settings, arrays = self.captions.to_storage()
         own = {"regions": self.regions, "region_counts": self.region_counts}
-        return settings, arrays | own | packed("region_names", self.region_names) | packed("pair_notes", self.notes)
+        return settings, arrays | own | pack_strings("region_names", self.region_names) | pack_strings(
+            "pair_notes", self.notes
+        )
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "PairedCorpus":
         """Return the corpus that `to_storage` encoded."""
-        names, notes = (unpacked(name, arrays) for name in ("region_names", "pair_notes"))
+        names, notes = (unpack_strings(name, arrays) for name in ("region_names", "pair_notes"))
         return cls(arrays["regions"], arrays["region_counts"], names, Corpus.from_storage(settings, arrays), notes)
 
     def describe(self) -> str:

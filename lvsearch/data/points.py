@@ -23,7 +23,7 @@ from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.data.point_inputs import cell_mask, name_strings, real_matrix, refuse_nan
 from lvsearch.files.archives import UNREADABLE, reason
 from lvsearch.files.ordinary import read_ordinary
-from lvsearch.files.string_arrays import holds, packed, unpacked
+from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
 from lvsearch.models.plain_arguments import listed, yes_or_no
@@ -337,14 +337,14 @@ class Points(Data):
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the points as (empty settings, arrays by name)."""
         arrays = {"values": self.filled, "observed": self.observed}
-        arrays |= packed("columns", self.columns) | packed("notes", self.notes)
-        return {}, arrays if self.row_names is None else arrays | packed("row_names", self.row_names)
+        arrays |= pack_strings("columns", self.columns) | pack_strings("notes", self.notes)
+        return {}, arrays if self.row_names is None else arrays | pack_strings("row_names", self.row_names)
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Points":
         """Return the points that `to_storage` encoded."""
-        names = unpacked("row_names", arrays) if holds("row_names", arrays) else None
-        columns, notes = (unpacked(name, arrays) for name in ("columns", "notes"))
+        names = unpack_strings("row_names", arrays) if has_strings("row_names", arrays) else None
+        columns, notes = (unpack_strings(name, arrays) for name in ("columns", "notes"))
         return cls(arrays["values"], arrays["observed"], columns, names, notes)
 
     def describe(self) -> str:
