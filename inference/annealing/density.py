@@ -116,14 +116,17 @@ class DensityChain(eqx.Module):
 
     @property
     def elements(self) -> int:
+        """The number of latent variables that one sweep of a particle draws, roughly the cost of a sweep."""
         return self.work
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which twice as many take less than twice as long."""
         return 64
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one."""
         return False  # a sweep of reversible, identically distributed trajectories is its own time reversal
 
     def init(self, key: Key[Array, ""], particles: int) -> DensityState:

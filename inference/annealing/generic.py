@@ -67,10 +67,12 @@ class GenericChain(eqx.Module):
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which twice as many take less than twice as long."""
         return 32
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one."""
         return False
 
     def step(

@@ -137,6 +137,7 @@ class CollapsedTopics(eqx.Module):
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one."""
         return True
 
     def step(

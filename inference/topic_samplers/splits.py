@@ -72,10 +72,12 @@ class TopicSplits(eqx.Module):
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which twice as many take less than twice as long."""
         return self.larger.lanes
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one."""
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:

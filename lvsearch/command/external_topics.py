@@ -33,6 +33,7 @@ class ExternalTopics:
     source: str
 
     def __post_init__(self) -> None:
+        """Raise ValueError for parameters out of range."""
         n_topics, n_words = self.topics.shape
         if len(self.vocabulary) != n_words:
             raise ValueError(

@@ -90,6 +90,7 @@ class Bounds(ABC):
         return 0.0 if self.log_upper == self.log_lower else self.log_upper - self.log_lower
 
     def __eq__(self, other: object) -> bool:
+        """Return whether both bounds are equal. Raises TypeError for two types of bounds."""
         if not isinstance(other, Bounds):
             return NotImplemented
         if type(other) is not type(self):
@@ -100,6 +101,7 @@ class Bounds(ABC):
         return astuple(self) == astuple(other)
 
     def __hash__(self) -> int:
+        """Return a hash of the type, the sizes and their evidence."""
         return hash((type(self).__name__, self.sizes, self.evidence_lower))
 
     def _interval(self) -> str:

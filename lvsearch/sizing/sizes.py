@@ -113,13 +113,16 @@ class Table(Tabulated):
 
     @cached_property
     def _log_table(self) -> Float[np.ndarray, " ..."]:
+        """The log-probability of every size in the box, nats; entry i is of size i + 1."""
         array = np.array(self.probabilities, dtype=np.float64).reshape(self.shape)
         return _log(array / array.sum())
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         return f"table of probabilities on {_box_name(self.shape)}"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         nested = np.array(self.probabilities, dtype=np.float64).reshape(self.shape).tolist()
         return {"type": "table", "probabilities": nested}
 
@@ -131,20 +134,25 @@ class Uniform(Tabulated):
     largest: int
 
     def __post_init__(self) -> None:
+        """Raise ValueError for parameters out of range."""
         whole_number("largest", self.largest, least=1, most=LARGEST_TABLE)
 
     @property
     def shape(self) -> Size:
+        """The largest size of each variable."""
         return (self.largest,)
 
     @cached_property
     def _log_table(self) -> Float[np.ndarray, " ..."]:
+        """The log-probability of every size in the box, nats; entry i is of size i + 1."""
         return np.full(self.shape, -math.log(self.largest))
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         return f"uniform on 1…{self.largest}"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "uniform", "largest": self.largest}
 
 
@@ -161,6 +169,7 @@ class Product(SizePrior):
 
     @property
     def dimension(self) -> int:
+        """The number of size variables."""
         return sum(prior.dimension for prior in self.priors)
 
     @cached_property
@@ -170,21 +179,27 @@ class Product(SizePrior):
         return tuple((prior, slice(end - prior.dimension, end)) for prior, end in zip(self.priors, ends, strict=True))
 
     def _pmf(self, size: Size) -> float:
+        """Return log p(S = size), nats."""
         return math.fsum(prior.log_pmf(size[part]) for prior, part in self._parts)
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
+        """Return log p(lower ⪯ S ≺ upper), nats."""
         return math.fsum(prior.log_box(lower[part], upper[part]) for prior, part in self._parts)
 
     def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        """Return an upper end of log p(lower ⪯ S ≺ upper), nats."""
         return math.fsum(prior.log_box_upper(lower[part], upper[part]) for prior, part in self._parts)
 
     def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
         return self.priors[0].log_tilted_mass(start, slope)
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         return "independent: " + " × ".join(f"({prior.describe()})" for prior in self.priors)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "product", "priors": [prior.to_json() for prior in self.priors]}
 
 
@@ -207,6 +222,7 @@ class Joint(Tabulated):
     tail: float | int | None = None
 
     def __post_init__(self) -> None:
+        """Raise ValueError for parameters out of range."""
         require(
             isinstance(self.shape, tuple), "Joint's shape is a tuple, the largest of each size variable", self.shape
         )
@@ -224,6 +240,7 @@ class Joint(Tabulated):
 
     @cached_property
     def _log_table(self) -> Float[np.ndarray, " ..."]:
+        """The log-probability of every size in the box, nats; entry i is of size i + 1."""
         values = [float(self.function(tuple(part + 1 for part in index))) for index in np.ndindex(*self.shape)]
         array = np.array(values, dtype=np.float64).reshape(self.shape)
         largest = float(array.max())  # NaN if any is
@@ -232,6 +249,7 @@ class Joint(Tabulated):
         return array - log_sum(array.ravel()) if self.tail is None else array
 
     def _pmf(self, size: Size) -> float:
+        """Return log p(S = size), nats."""
         inside = all(part <= end for part, end in zip(size, self.shape, strict=True))
         if inside or not self.tail:
             return super()._pmf(size)
@@ -242,12 +260,14 @@ class Joint(Tabulated):
         return value
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
+        """Return the log-mass of the part of a box that lies inside the table, nats: a lower end if there is a tail."""
         if self.tail is None:
             return super()._box(lower, upper)
         box = tuple(slice(start - 1, None if end is None else end - 1) for start, end in zip(lower, upper, strict=True))
         return log_sum(self._log_table[box].ravel())
 
     def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        """Return an upper end of log p(lower ⪯ S ≺ upper), nats."""
         known = self._box(lower, upper)
         within = all(end is not None and end - 1 <= most for end, most in zip(upper, self.shape, strict=True))
         if not self.tail or within:
@@ -270,6 +290,7 @@ class Joint(Tabulated):
         return Table(np.exp(self._log_table - log_sum(self._log_table.ravel())))
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         if self.tail is None:
             return f"interdependent sizes, a function normalised on {_box_name(self.shape)}"
         return f"interdependent sizes, a function; at most {self.tail:g} outside {_box_name(self.shape)}"
@@ -305,6 +326,7 @@ class Mixture(SizePrior):
 
     @property
     def dimension(self) -> int:
+        """The number of size variables."""
         return self.priors[0].dimension
 
     def _mix(self, log_values: list[float]) -> float:
@@ -313,24 +335,30 @@ class Mixture(SizePrior):
         return log_sum([math.log(w) - total + value for w, value in zip(self.weights, log_values, strict=True)])
 
     def _pmf(self, size: Size) -> float:
+        """Return log p(S = size), nats."""
         return self._mix([prior.log_pmf(size) for prior in self.priors])
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
+        """Return log p(lower ⪯ S ≺ upper), nats."""
         if max(lower) == 1 and all(end is None for end in upper):
             return 0.0
         return min(self._mix([prior.log_box(lower, upper) for prior in self.priors]), 0.0)
 
     def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        """Return an upper end of log p(lower ⪯ S ≺ upper), nats."""
         return min(self._mix([prior.log_box_upper(lower, upper) for prior in self.priors]), 0.0)
 
     def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
         return self._mix([prior.log_tilted_mass(start, slope) for prior in self.priors])
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         parts = (f"{weight:g} of ({prior.describe()})" for weight, prior in zip(self.weights, self.priors, strict=True))
         return "mixture: " + " + ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "mixture", "weights": list(self.weights), "priors": [prior.to_json() for prior in self.priors]}
 
 

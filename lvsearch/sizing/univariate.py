@@ -148,6 +148,7 @@ class Univariate(SizePrior):
 
     @property
     def dimension(self) -> int:
+        """The number of size variables."""
         return 1
 
     @abstractmethod
@@ -156,9 +157,11 @@ class Univariate(SizePrior):
         ...
 
     def _pmf(self, size: Size) -> float:
+        """Return log p(S = size), nats."""
         return float(self._log_pmf_at(np.array(size, dtype=np.float64))[0])
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
+        """Return log p(lower ⪯ S ≺ upper), nats."""
         (start,), (end,) = lower, upper
         from_start = 0.0 if start == 1 else self._tilted(start, 0.0)
         if end is None:
@@ -177,6 +180,7 @@ class Poisson(Univariate):
     shifted: bool = False
 
     def __post_init__(self) -> None:
+        """Raise ValueError for parameters out of range."""
         real_number("rate", self.rate, above=0)
         yes_or_no("shifted", self.shifted)
 
@@ -185,10 +189,12 @@ class Poisson(Univariate):
         return 0.0 if self.shifted else log_one_minus(-float(self.rate))
 
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
+        """Return log p(S = s) for each of the sizes, nats."""
         counts = sizes - 1.0 if self.shifted else sizes
         return counts * math.log(self.rate) - self.rate - gammaln(counts + 1.0) - self._log_normaliser()
 
     def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
         # e^{slope k} times a Poisson(rate) pmf is e^{tilted − rate} times a Poisson(tilted = rate e^slope) pmf.
         count = start - 1 if self.shifted else start
         tilted = self.rate * math.exp(slope) if slope < 700.0 else math.inf
@@ -204,10 +210,12 @@ class Poisson(Univariate):
         return -slope * count + (tilted - self.rate) + log_one_minus(below) - self._log_normaliser()
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         form = f"1 + Poisson with rate {self.rate:g}" if self.shifted else f"zero-truncated Poisson, rate {self.rate:g}"
         return f"{form}, on 1, 2, 3, …"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "poisson", "rate": self.rate, "shifted": self.shifted}
 
 
@@ -218,12 +226,15 @@ class Geometric(Univariate):
     p: float | int
 
     def __post_init__(self) -> None:
+        """Raise ValueError for parameters out of range."""
         real_number("p", self.p, above=0, below=1)  # the mean is 1 / p
 
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
+        """Return log p(S = s) for each of the sizes, nats."""
         return math.log(self.p) + (sizes - 1.0) * math.log1p(-self.p)
 
     def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
         tail = (start - 1) * math.log1p(-self.p)
         if slope == 0.0:
             return tail
@@ -231,9 +242,11 @@ class Geometric(Univariate):
         return math.inf if log_ratio >= 0.0 else tail + math.log(self.p) - log_one_minus(log_ratio)
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         return f"geometric with p = {self.p:g} (mean {1 / self.p:g}), on 1, 2, 3, …"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "geometric", "p": self.p}
 
 
@@ -249,6 +262,7 @@ class NegativeBinomial(Univariate):
     concentration: float | int
 
     def __post_init__(self) -> None:
+        """Raise ValueError for parameters out of range."""
         real_number("mean", self.mean, above=1)  # sizes are at least 1
         real_number("concentration", self.concentration, above=0)
 
@@ -258,12 +272,14 @@ class NegativeBinomial(Univariate):
         return -math.log1p(odds), -math.log1p(1.0 / odds)
 
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
+        """Return log p(S = s) for each of the sizes, nats."""
         log_stop, log_go = self._log_stop_and_go()
         counts, r = sizes - 1.0, float(self.concentration)
         log_coefficient = -np.log(counts + r) - betaln(counts + 1.0, r)  # Γ(k + r) / (k! Γ(r)) without cancellation
         return log_coefficient + r * log_stop + counts * log_go
 
     def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
         # Σ_{k ≥ n} pmf(k) e^{slope (k − n)} = pmf(n) ₂F₁(1, n + r; n + 1; x), x = (1 − stop) e^slope; the same
         # ₂F₁ stands in the incomplete beta function I_x(n, r), hence its continued fraction or its complement.
         log_stop, log_go = self._log_stop_and_go()
@@ -280,9 +296,11 @@ class NegativeBinomial(Univariate):
         return tilt + math.log1p(-below)
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         return f"1 + negative binomial, mean {self.mean:g} in all, concentration {self.concentration:g}, on 1, 2, 3, …"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "negative-binomial", "mean": self.mean, "concentration": self.concentration}
 
 
